@@ -1,0 +1,1 @@
+"""One actor a session: what is decided there is totally ordered, batched, and then committed."""

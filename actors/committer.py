@@ -1,0 +1,154 @@
+"""Group commit: what the actors submit while one batch is being written is the next batch.
+
+An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
+fails is undone alone. Nobody is answered before COMMIT has returned (the output gate). Where COMMIT
+itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot be
+looked up, or the disk failed, the process ends and recovers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.errors import ActorError, CommitFailed
+from actors.orchestrator import Orchestrator
+from actors.units import Bench, Unit
+from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Head, Ledger
+
+BATCH_MAX_UNITS = 256
+WAITING_MAX = 1024
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One caller's units, and the place where their results will stand."""
+
+    units: Sequence[Unit]
+    done: anyio.Event = field(default_factory=anyio.Event)
+    results: list[Any] | None = None
+    error: Exception | None = None
+
+
+class Committer:
+    """The one writer of this process; run `run` in a task group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kernel: Kernel,
+        orchestrator: Orchestrator,
+        *,
+        batch_max_units: int = BATCH_MAX_UNITS,
+        committed: Callable[[Head], None] = lambda _: None,
+    ) -> None:
+        self._ledger = ledger
+        self._kernel = kernel
+        self._orchestrator = orchestrator
+        self._batch_max_units = batch_max_units
+        self._committed = committed
+        """Called on the event loop after each durable batch, with the head it reached."""
+
+        self._send, self._receive = anyio.create_memory_object_stream[_Waiting](WAITING_MAX)
+
+    async def commit(self, units: Sequence[Unit]) -> list[Any]:
+        """Run units in order in one transaction and return their results once it is durable.
+
+        A unit that failed has its exception as its result. A caller that is cancelled does not
+        learn the outcome; the units may be on the record.
+
+        Raises:
+            CommitFailed: nothing was written; the same may be asked again.
+        """
+        waiting = _Waiting(units)
+        await self._send.send(waiting)
+        await waiting.done.wait()
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.results or []
+
+    async def run(self) -> None:
+        """Write batches until cancelled; a batch that is being written is finished first.
+
+        Raises:
+            Exception: when the ledger can no longer be trusted; the process must end.
+        """
+        async for first in self._receive:
+            batch = self._collect(first)
+            with anyio.CancelScope(shield=True):
+                try:
+                    head = await anyio.to_thread.run_sync(partial(self._write, batch))
+                except Exception as error:
+                    _answer_all(batch, CommitFailed(f"the ledger failed: {error}"))
+                    raise
+            for waiting in batch:
+                waiting.done.set()
+            if head is not None:
+                self._committed(head)
+
+    def _collect(self, first: _Waiting) -> list[_Waiting]:
+        batch, size = [first], len(first.units)
+        while size < self._batch_max_units:
+            try:
+                batch.append(self._receive.receive_nowait())
+            except anyio.WouldBlock:
+                break
+            size += len(batch[-1].units)
+        return batch
+
+    def _write(self, batch: list[_Waiting]) -> Head | None:
+        """Run on a worker thread; fills in results or errors, and returns the head if durable."""
+        head: Head | None = None
+        try:
+            with self._ledger.transaction() as transaction:
+                bench = Bench(transaction, self._kernel, self._orchestrator)
+                for waiting in batch:
+                    waiting.results = [_run(unit, bench) for unit in waiting.units]
+                head = transaction.head_now
+        except LedgerUnavailable as error:
+            _fail_all(batch, CommitFailed(str(error)))
+            return None
+        except CommitOutcomeUnknown as error:
+            _log.error("commit_outcome_unknown", error=str(error))
+            if head is None or not self._is_on_record(head):
+                _fail_all(batch, CommitFailed("the transaction was not committed"))
+                return None
+        return head
+
+    def _is_on_record(self, head: Head) -> bool:
+        with self._ledger.view() as view:
+            found = view.head()
+        # This process is the only writer, so the head is either the one it wrote or the old one.
+        return found.row_hash == head.row_hash and found.receipt_hash == head.receipt_hash
+
+
+def _run(unit: Unit, bench: Bench) -> Any:
+    try:
+        with bench.transaction.savepoint():
+            return unit.run(bench)
+    except LedgerCorrupt:
+        raise
+    except ActorError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - one unit's failure is its caller's alone
+        _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
+        return error
+
+
+def _fail_all(batch: list[_Waiting], error: Exception) -> None:
+    for waiting in batch:
+        waiting.results, waiting.error = None, error
+
+
+def _answer_all(batch: list[_Waiting], error: Exception) -> None:
+    _fail_all(batch, error)
+    for waiting in batch:
+        waiting.done.set()

@@ -1,0 +1,56 @@
+"""What an actor answers instead of a result; each says whether asking again can help."""
+
+from typing import Any
+
+
+class ActorError(Exception):
+    """Base; `code` is stable, `retryable` tells the caller whether the same may be asked again."""
+
+    code = "actor_error"
+    retryable = True
+
+    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.details = details or {}
+
+
+class MailboxFull(ActorError):  # noqa: N818 - a state of the mailbox
+    """The session has as much waiting as it may hold; nothing was taken."""
+
+    code = "mailbox_full"
+
+
+class RuntimeFull(ActorError):  # noqa: N818
+    """As many sessions are active as this process may hold; nothing was taken."""
+
+    code = "runtime_full"
+
+
+class ActorFailed(ActorError):  # noqa: N818
+    """The actor stopped while the message was with it; whether it took effect is on the record."""
+
+    code = "actor_failed"
+
+
+class CommitFailed(ActorError):  # noqa: N818
+    """The transaction was not committed; nothing happened."""
+
+    code = "commit_failed"
+
+
+class SessionCorrupt(ActorError):  # noqa: N818
+    """The session's record does not verify; it is not served until an operator has looked (L3)."""
+
+    code = "session_corrupt"
+    retryable = False
+
+
+class IntentInvalid(ActorError):  # noqa: N818
+    """The intent cannot be resolved into an operation; nothing was written."""
+
+    code = "intent_invalid"
+    retryable = False
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message, {"field": field})
+        self.field = field

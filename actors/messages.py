@@ -1,0 +1,99 @@
+"""What a session actor can be asked, and the slot in which its answer will stand."""
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import anyio
+
+from actors.intents import Intent, RecalculateAuthority
+from kernel.belief.terms import OntologyBundle, SessionPolicy
+
+Answer = TypeVar("Answer")
+
+
+class Reply(Generic[Answer]):
+    """A place for one answer or one error, filled once."""
+
+    def __init__(self) -> None:
+        self._done = anyio.Event()
+        self._answer: Answer | None = None
+        self._error: Exception | None = None
+
+    def set(self, answer: Answer) -> None:
+        """Answer."""
+        self._answer = answer
+        self._done.set()
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error, unless an answer is there."""
+        if not self._done.is_set():
+            self._error = error
+            self._done.set()
+
+    async def wait(self) -> Answer:
+        """Return the answer; cancelling the wait does not take the message back."""
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]
+
+
+@dataclass(slots=True)
+class Message:
+    """Base of all messages."""
+
+    reply: Reply[Any] = field(default_factory=Reply, init=False)
+
+
+@dataclass(slots=True)
+class Declare(Message):
+    """Open the belief session; the same declaration again is answered with its snapshot."""
+
+    ontology: OntologyBundle
+    hypotheses: tuple[str, ...]
+    policy: SessionPolicy
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Eliminate(Message):
+    """Strike hypotheses."""
+
+    source_id: str
+    observation_id: str
+    eliminated: tuple[str, ...]
+    justification: dict[str, Any] | None = None
+    expected_head: str | None = None
+
+
+@dataclass(slots=True)
+class Query(Message):
+    """Ask where the session stands."""
+
+
+@dataclass(slots=True)
+class Audit(Message):
+    """Ask for the audit entries after one."""
+
+    since_event_id: str | None = None
+
+
+@dataclass(slots=True)
+class Operate(Message):
+    """Put intents through the kernel, in order."""
+
+    intents: tuple[Intent, ...]
+
+
+@dataclass(slots=True)
+class SubmitEnvelope(Message):
+    """Put an envelope through the kernel as its author wrote it."""
+
+    document: object
+
+
+@dataclass(slots=True)
+class Recomputed(Message):
+    """Record what a worker computed."""
+
+    intents: tuple[RecalculateAuthority, ...]

@@ -1,0 +1,327 @@
+"""How each kind of intent becomes an operation: its verb, effects, sources, reads and writes.
+
+A table from the kind of intent to a pure function of the intent and the ledger. What every
+operation has in common (taint, causality, keys, times) is the orchestrator's part.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from actors.errors import IntentInvalid
+from actors.intents import (
+    AdaptFields,
+    CreateClaim,
+    CreateSource,
+    Intent,
+    LinkInput,
+    RecalculateAuthority,
+    RecordBelief,
+    SynthesizeUnderstanding,
+)
+from actors.isolation import unwrap_untrusted, wrap_untrusted
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.authority.graph import CLAIM, UNDERSTANDING
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.belief_record import SESSION_NODE_KIND
+from kernel.ledger.ledger import Document, LedgerView
+
+SESSION_CORPUS = "corpus:belief-sessions"
+AUTHORITY_INDEX = "authority_index"
+AUTHORITY_EFFORT = "eager_on_parent_update"
+
+_RESERVED_FIELDS = frozenset(
+    {"cu_authority", "cu_authority_computed_at", "cu_authority_input_versions", "node_kind"}
+)
+"""What a field_adapt may not touch: the kernel alone computes an authority."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOperation:
+    """An intent that knows its effects (§2.1 step 2)."""
+
+    operation_kind: str
+    semantic_intent: str
+    effects: tuple[Document, ...]
+    target_refs: tuple[str, ...]
+    source_refs: tuple[str, ...] = ()
+    """The context: every node whose visibility the output inherits."""
+
+    read_set: tuple[str, ...] = ()
+    write_set: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
+    """Nodes beside the target that the operation touches."""
+
+    edge_refs: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def make_effect(kind: str, target: str, payload: Document, inverse: str | None = None) -> Document:
+    """Return an effect of a registered, fully reversible kind."""
+    return {
+        "effect_id": f"{kind}:{target}",
+        "effect_kind": kind,
+        "reversibility": EFFECT_KINDS[kind].reversibility,
+        "inverse_operation_kind": inverse or EFFECT_KINDS[kind].inverses[0],
+        "target_ref": target,
+        "payload": payload,
+        "schema_version": 1,
+    }
+
+
+def authority_view(node_id: str) -> str:
+    """Return the id of the view that shows an understanding's authority."""
+    return f"view:cu_authority:{node_id}"
+
+
+def edge_id(source: str, target: str) -> str:
+    """Return the id of the input edge between two nodes."""
+    return f"edge:{source}->{target}"
+
+
+def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperation:
+    """Content and every metadata field are wrapped before anything else sees them (§10.5)."""
+    wrapped = {
+        name: wrap_untrusted(value, source=intent.node_id, kind=name)
+        for name, value in intent.metadata.items()
+    }
+    payload = {
+        "node_kind": "SourceArtifact",
+        "visibility_class": intent.visibility_class,
+        "content_kind": intent.content_kind,
+        "content": wrap_untrusted(intent.text, source=intent.node_id, kind=intent.content_kind),
+        "metadata": wrapped,
+        "acquisition_shape": "ingested",
+        "prompt_injection_isolation_wrapper_applied": True,
+        "metadata_wrapper_applied": True,
+    }
+    return _create("create", intent.node_id, intent.corpus_id, payload)
+
+
+def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
+    """An understanding starts without an authority; the request for one comes with it (§21.1)."""
+    for span in intent.source_spans:
+        _check_span(view, span.source_ref, span.offset, span.length)
+    payload: Document = {
+        "node_kind": UNDERSTANDING,
+        "title": wrap_untrusted(intent.title, source=intent.node_id, kind="title"),
+        "source_spans": [span.model_dump() for span in intent.source_spans],
+        "display_kind": "synthesis_with_spans",
+        "cu_authority_strategy": AUTHORITY_EFFORT,
+    }
+    return _create(
+        "synthesize_consolidated_understanding",
+        intent.node_id,
+        intent.corpus_id,
+        payload,
+        sources=tuple(dict.fromkeys(span.source_ref for span in intent.source_spans)),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
+    """A claim says what its span of the source says, word for word."""
+    spanned = _check_span(view, intent.span.source_ref, intent.span.offset, intent.span.length)
+    if spanned != intent.text:
+        raise IntentInvalid("the text is not what the span points at", "text")
+    payload: Document = {
+        "node_kind": CLAIM,
+        "text": wrap_untrusted(intent.text, source=intent.span.source_ref, kind="claim"),
+        "span": intent.span.model_dump(),
+        "authority": intent.authority,
+    }
+    more: tuple[Document, ...] = ()
+    if intent.understanding_id is not None:
+        _expect_kind(view, intent.understanding_id, UNDERSTANDING, "understanding_id")
+        more = _input_effects(intent.node_id, intent.understanding_id, intent.essentiality)
+    return _create(
+        "create",
+        intent.node_id,
+        intent.corpus_id,
+        payload,
+        more=more,
+        sources=(intent.span.source_ref,),
+        neighbour=intent.understanding_id,
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
+    """An edge lets a claim or an understanding feed an understanding."""
+    _expect_kind(view, intent.target_node_id, UNDERSTANDING, "target_node_id")
+    edge = edge_id(intent.source_node_id, intent.target_node_id)
+    return ResolvedOperation(
+        "document_relationship_create",
+        "document_relationship_create",
+        _input_effects(intent.source_node_id, intent.target_node_id, intent.essentiality),
+        (intent.target_node_id,),
+        source_refs=(intent.source_node_id,),
+        read_set=(intent.source_node_id, intent.target_node_id),
+        write_set=(edge,),
+        neighbours=(intent.source_node_id,),
+        edge_refs=(edge,),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
+    """Named fields of a payload get new values."""
+    touched = _RESERVED_FIELDS.intersection(intent.fields)
+    if touched:
+        raise IntentInvalid(f"{min(touched)} is not a field to adapt", "fields")
+    if view.node(intent.node_id) is None:
+        raise IntentInvalid(f"no node {intent.node_id}", "node_id")
+    return ResolvedOperation(
+        "field_adapt",
+        "field_adapt",
+        (make_effect("node_write", intent.node_id, dict(intent.fields)),),
+        (intent.node_id,),
+        read_set=(intent.node_id,),
+        write_set=(intent.node_id,),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> ResolvedOperation:
+    """The value and its inputs are written, the index follows, and the view is fresh (§8.2)."""
+    target = intent.target_cu_id
+    inputs = [one.model_dump() for one in intent.input_versions]
+    context = tuple(dict.fromkeys([target, *(one["parent_node_id"] for one in inputs)]))
+    effects = [
+        make_effect(
+            "node_write",
+            target,
+            {"cu_authority": intent.cu_authority, "cu_authority_input_versions": inputs},
+            inverse="node_revert_to_prior_authority",
+        ),
+        make_effect(
+            "index_update",
+            target,
+            {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
+        ),
+    ]
+    asked_since = any(
+        request.cause_sequence > intent.as_of_sequence
+        for request in view.open_requests_of(AUTHORITY_QUEUE, target)
+    )
+    if not asked_since:
+        effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
+    return ResolvedOperation(
+        "recalculate_authority",
+        "recalculate_authority",
+        tuple(effects),
+        (target,),
+        source_refs=context,
+        read_set=context,
+        write_set=(target,),
+        extra=MappingProxyType({"recompute_as_of_sequence": intent.as_of_sequence}),
+    )
+
+
+def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
+    """A session's node carries the head of the session's own chain."""
+    if intent.creates:
+        payload = {"node_kind": SESSION_NODE_KIND, **intent.anchor}
+        return _create("create", intent.node_id, SESSION_CORPUS, payload)
+    return ResolvedOperation(
+        "annotate",
+        "annotate",
+        (make_effect("node_write", intent.node_id, dict(intent.anchor)),),
+        (intent.node_id,),
+        read_set=(intent.node_id,),
+        write_set=(intent.node_id,),
+    )
+
+
+RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
+    {
+        CreateSource: resolve_create_source,
+        SynthesizeUnderstanding: resolve_understanding,
+        CreateClaim: resolve_claim,
+        LinkInput: resolve_link,
+        AdaptFields: resolve_adapt,
+        RecalculateAuthority: resolve_recalculation,
+        RecordBelief: resolve_belief,
+    }
+)
+
+
+def resolve(intent: Intent, view: LedgerView) -> ResolvedOperation:
+    """Resolve an intent against the ledger as it stands.
+
+    Raises:
+        IntentInvalid: when it refers to what is not there, or contradicts its source.
+    """
+    return RESOLVERS[type(intent)](intent, view)
+
+
+def _create(
+    operation_kind: str,
+    node_id: str,
+    corpus_id: str,
+    payload: Document,
+    *,
+    more: tuple[Document, ...] = (),
+    sources: tuple[str, ...] = (),
+    neighbour: str | None = None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
+) -> ResolvedOperation:
+    membership = {"corpus_id": corpus_id, "to_state": "candidate"}
+    index = {"index_name": "nodes_by_kind", "entry": {"node_kind": payload["node_kind"]}}
+    effects = (
+        make_effect("node_write", node_id, payload),
+        make_effect("membership_write", node_id, membership),
+        *more,
+        make_effect("index_update", node_id, index),
+    )
+    neighbours = (neighbour,) if neighbour else ()
+    edges = tuple(one["target_ref"] for one in more if one["effect_kind"] == "edge_create")
+    return ResolvedOperation(
+        operation_kind,
+        "create",
+        effects,
+        (node_id,),
+        source_refs=sources,
+        read_set=(*sources, *neighbours),
+        write_set=(node_id, *edges),
+        neighbours=neighbours,
+        edge_refs=edges,
+        extra=extra,
+    )
+
+
+def _input_effects(source: str, target: str, essentiality: str) -> tuple[Document, ...]:
+    edge = {
+        "source_node_id": source,
+        "target_node_id": target,
+        "edge_type": "informs",
+        "edge_metadata": {"essentiality": essentiality},
+    }
+    return (
+        make_effect("edge_create", edge_id(source, target), edge),
+        make_effect("materialized_view_invalidation", authority_view(target), {}),
+    )
+
+
+def _priority(priority: str | None) -> Mapping[str, Any]:
+    return {} if priority is None else {"recompute_priority": priority}
+
+
+def _check_span(view: LedgerView, source_ref: str, offset: int, length: int) -> str:
+    node = view.node(source_ref)
+    if node is None:
+        raise IntentInvalid(f"no source {source_ref}", "source_ref")
+    try:
+        text = unwrap_untrusted(node["payload"]["content"])
+    except (KeyError, ValueError):
+        raise IntentInvalid(f"{source_ref} is not a source with text", "source_ref") from None
+    if offset + length > len(text):
+        raise IntentInvalid("the span ends beyond its source", "length")
+    return text[offset : offset + length]
+
+
+def _expect_kind(view: LedgerView, node_id: str, node_kind: str, field_name: str) -> None:
+    node = view.node(node_id)
+    if node is None or node["node_kind"] != node_kind:
+        raise IntentInvalid(f"{node_id} is not a {node_kind}", field_name)

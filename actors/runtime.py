@@ -1,0 +1,173 @@
+"""The sessions that are active in this process: activation, mailboxes, supervision, passivation.
+
+A session is active when somebody asks it something, and passivates when nobody has for a while;
+its state is in the ledger all the time. An actor that fails takes the messages of its batch and of
+its mailbox with it (their askers may ask again), and the next message activates it anew. One whose
+record does not verify stays down (L3).
+
+`Sessions` is the port by which everybody else reaches a session: whether it lives in this process
+is this module's affair.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from actors.committer import Committer
+from actors.errors import ActorError, ActorFailed, MailboxFull, RuntimeFull, SessionCorrupt
+from actors.messages import Message
+from actors.session_actor import SessionActor
+from kernel.belief.errors import CorruptBeliefEvent
+from kernel.belief.session import BeliefSession
+from kernel.errors import LedgerCorrupt
+from kernel.host import Host
+from kernel.ledger.ledger import Ledger
+
+MAILBOX_MAX = 256
+BATCH_MAX_MESSAGES = 64
+ACTIVE_SESSIONS_MAX = 10_000
+PASSIVATE_AFTER_S = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Sessions(Protocol):
+    """Where sessions are asked."""
+
+    async def ask(self, session_id: str, message: Message) -> Any:
+        """Give a session a message and return its answer, which is durable.
+
+        Raises:
+            MailboxFull: when too much waits already; the message was not taken.
+            ActorError: with a code that says whether asking again can help.
+        """
+
+
+class SessionRuntime:
+    """Every active session of this process; run `run` in a task group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        committer: Committer,
+        host: Host,
+        *,
+        mailbox_max: int = MAILBOX_MAX,
+        passivate_after_s: float = PASSIVATE_AFTER_S,
+        active_sessions_max: int = ACTIVE_SESSIONS_MAX,
+    ) -> None:
+        self._ledger = ledger
+        self._committer = committer
+        self._host = host
+        self._mailbox_max = mailbox_max
+        self._passivate_after_s = passivate_after_s
+        self._active_sessions_max = active_sessions_max
+        self._mailboxes: dict[str, MemoryObjectSendStream[Message]] = {}
+        self._corrupt: dict[str, str] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @property
+    def active_sessions(self) -> int:
+        """How many sessions are active."""
+        return len(self._mailboxes)
+
+    @property
+    def corrupt_sessions(self) -> dict[str, str]:
+        """The sessions that are not served, and why."""
+        return dict(self._corrupt)
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Host the actors until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            ready()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
+
+    async def ask(self, session_id: str, message: Message) -> Any:
+        """Give a session a message and return its answer; see `Sessions.ask`."""
+        if session_id in self._corrupt:
+            raise SessionCorrupt(self._corrupt[session_id], {"session_id": session_id})
+        mailbox = self._mailboxes.get(session_id) or self._activate(session_id)
+        try:
+            mailbox.send_nowait(message)
+        except anyio.WouldBlock:
+            raise MailboxFull("the session has too much waiting") from None
+        return await message.reply.wait()
+
+    def _activate(self, session_id: str) -> MemoryObjectSendStream[Message]:
+        if self._tasks is None:
+            raise ActorFailed("the runtime is stopping")
+        if len(self._mailboxes) >= self._active_sessions_max:
+            raise RuntimeFull("too many sessions are active")
+        send, receive = anyio.create_memory_object_stream[Message](self._mailbox_max)
+        self._mailboxes[session_id] = send
+        self._tasks.start_soon(partial(self._live, session_id, receive))
+        return send
+
+    async def _live(self, session_id: str, receive: MemoryObjectReceiveStream[Message]) -> None:
+        """One activation of one session, from its record to its passivation or its failure."""
+        with structlog.contextvars.bound_contextvars(session_id=session_id):
+            batch: list[Message] = []
+            error: Exception = ActorFailed("the session's actor stopped")
+            try:
+                actor = await self._recover(session_id)
+                _log.debug("session_activated")
+                while batch := await self._next_batch(receive):
+                    await actor.handle(batch)
+                _log.debug("session_passivated")
+            except (CorruptBeliefEvent, LedgerCorrupt) as found:
+                _log.critical("session_corrupt", error=str(found))
+                self._corrupt[session_id] = str(found)
+                error = SessionCorrupt(str(found), {"session_id": session_id})
+            except ActorError as found:
+                _log.error("actor_failed", error=str(found))
+                error = found
+            except Exception as found:  # noqa: BLE001 - supervision: whatever it was, the actor ends
+                _log.exception("actor_failed")
+                error = ActorFailed(f"the session's actor failed: {found!r}")
+            finally:
+                # No await between here and the end: nobody can put a message into the old mailbox.
+                del self._mailboxes[session_id]
+                for message in [*batch, *_drain(receive)]:
+                    message.reply.fail(error)
+
+    async def _recover(self, session_id: str) -> SessionActor:
+        belief = await anyio.to_thread.run_sync(self._restore, session_id)
+        return SessionActor(session_id, belief, self._committer, self._host)
+
+    def _restore(self, session_id: str) -> BeliefSession | None:
+        with self._ledger.view() as view:
+            events = view.belief_events(session_id)
+            summary = view.belief_session(session_id)
+        if not events:
+            return None
+        session = BeliefSession.restore(events)
+        if summary is None or summary["head_event_hash"] != session.head_event_hash:
+            raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
+        return session
+
+    async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
+        """What waits, at most `BATCH_MAX_MESSAGES`; nothing when the session has been idle."""
+        with anyio.move_on_after(self._passivate_after_s):
+            batch = [await receive.receive()]
+            return batch + _drain(receive, BATCH_MAX_MESSAGES - 1)
+        return _drain(receive, BATCH_MAX_MESSAGES)
+
+
+def _drain(receive: MemoryObjectReceiveStream[Message], limit: int | None = None) -> list[Message]:
+    found: list[Message] = []
+    while limit is None or len(found) < limit:
+        try:
+            found.append(receive.receive_nowait())
+        except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+            break
+    return found

@@ -1,0 +1,200 @@
+"""A session actor: one message after the other, a batch to a commit (architecture, section 4).
+
+It takes what waits, runs it in order against the session it holds in memory, hands everything that
+must be recorded to the committer as one batch, and answers when that is durable. Events of the
+belief session that arose in the batch are anchored once, at its end.
+
+What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
+fails the actor stops, forgets, and is activated again from the ledger.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+
+from actors.committer import Committer
+from actors.errors import ActorFailed
+from actors.messages import (
+    Audit,
+    Declare,
+    Eliminate,
+    Message,
+    Operate,
+    Query,
+    Recomputed,
+    SubmitEnvelope,
+)
+from actors.units import BeliefUnit, EnvelopeUnit, IntentUnit, RecomputeUnit, Unit
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import BeliefEvent
+from kernel.belief.session import BeliefSession
+from kernel.belief_record import BeliefBatch
+from kernel.host import Host, iso_time
+from kernel.model.result import SubmissionResult
+
+_log = structlog.get_logger(__name__)
+
+Finish = Callable[[list[Any]], Any]
+"""Makes a message's answer of the results of its units."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a run of messages came to: units to commit, and who is told what afterwards."""
+
+    units: list[Unit] = field(default_factory=list)
+    answers: list[tuple[Message, int, int, Finish]] = field(default_factory=list)
+    """(message, first unit, end of its units, how to answer)."""
+
+    events: list[BeliefEvent] = field(default_factory=list)
+
+    def add(self, message: Message, units: list[Unit], finish: Finish) -> None:
+        start = len(self.units)
+        self.units.extend(units)
+        self.answers.append((message, start, len(self.units), finish))
+
+
+class SessionActor:
+    """The state of one session, and what each message does to it."""
+
+    def __init__(
+        self, session_id: str, belief: BeliefSession | None, committer: Committer, host: Host
+    ) -> None:
+        self.session_id = session_id
+        self._belief = belief
+        self._committer = committer
+        self._host = host
+
+    async def handle(self, messages: list[Message]) -> None:
+        """Run messages in order, commit what they came to, and answer each.
+
+        Raises:
+            ActorFailed: when the commit failed: the memory can no longer be trusted.
+        """
+        batch = _Batch()
+        for message in messages:
+            try:
+                _HANDLERS[type(message)](self, message, batch)
+            except BeliefError as error:
+                message.reply.fail(error)
+        if batch.events:
+            batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
+        results = await self._committer.commit(batch.units) if batch.units else []
+        if batch.events and not isinstance(results[-1], SubmissionResult):
+            raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
+        for message, start, end, finish in batch.answers:
+            try:
+                message.reply.set(finish(results[start:end]))
+            except BeliefError as error:
+                message.reply.fail(error)
+
+    def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
+        belief = self._expect_belief()
+        metadata = belief.audit()[0].payload.get("metadata", {})
+        return BeliefBatch(
+            session_id=self.session_id,
+            title=str(metadata.get("case_name", self.session_id)),
+            first_index=belief.n_events - len(events),
+            events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            n_universe=len(belief.universe.ids),
+            survivors=belief.snapshot()["survivors"],
+            survivors_hash=belief.survivors_hash,
+        )
+
+    def _expect_belief(self) -> BeliefSession:
+        if self._belief is None:
+            raise BeliefError(
+                "SESSION_NOT_FOUND", "no such session", {"session_id": self.session_id}
+            )
+        return self._belief
+
+    def _stamp(self) -> dict[str, str]:
+        return {"event_id": self._host.new_id(), "ts": iso_time(self._host.now_us())}
+
+    def _declare(self, message: Declare, batch: _Batch) -> None:
+        if self._belief is not None:
+            _check_same_declaration(self._belief, message)
+        else:
+            self._belief, event = BeliefSession.declare(
+                self.session_id,
+                message.ontology,
+                message.hypotheses,
+                metadata=message.metadata,
+                policy=message.policy,
+                **self._stamp(),
+            )
+            batch.events.append(event)
+        snapshot = self._belief.snapshot()
+        batch.add(message, [], lambda _: snapshot)
+
+    def _eliminate(self, message: Eliminate, batch: _Batch) -> None:
+        belief = self._expect_belief()
+        result = belief.eliminate(
+            message.source_id,
+            message.observation_id,
+            message.eliminated,
+            message.justification,
+            expected_head=message.expected_head,
+            **self._stamp(),
+        )
+        if result.event is not None:
+            batch.events.append(result.event)
+        answer = {
+            "applied_eliminated": result.applied,
+            "ignored_eliminated": result.ignored,
+            "snapshot": belief.snapshot(),
+            "audit_event_id": result.event_id,
+        }
+        batch.add(message, [], lambda _: answer)
+
+    def _query(self, message: Query, batch: _Batch) -> None:
+        snapshot = self._expect_belief().snapshot()
+        batch.add(message, [], lambda _: snapshot)
+
+    def _audit(self, message: Audit, batch: _Batch) -> None:
+        events = [one.to_dict() for one in self._expect_belief().audit(message.since_event_id)]
+        batch.add(message, [], lambda _: events)
+
+    def _operate(self, message: Operate, batch: _Batch) -> None:
+        self._expect_belief()
+        units: list[Unit] = [IntentUnit(one, self.session_id) for one in message.intents]
+        batch.add(message, units, list)
+
+    def _submit(self, message: SubmitEnvelope, batch: _Batch) -> None:
+        self._expect_belief()
+        unit = EnvelopeUnit(message.document, self.session_id)
+        batch.add(message, [unit], lambda results: results[0])
+
+    def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
+        units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
+        batch.add(message, units, list)
+
+
+def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
+    same = (
+        belief.ontology == message.ontology
+        and belief.policy == message.policy
+        and list(belief.universe.ids) == sorted(set(message.hypotheses))
+    )
+    if not same:
+        raise BeliefError(
+            "SESSION_EXISTS",
+            "the session was declared differently",
+            {"session_id": belief.session_id},
+        )
+
+
+_HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] = MappingProxyType(
+    {
+        Declare: SessionActor._declare,  # noqa: SLF001 - the table of this module's own class
+        Eliminate: SessionActor._eliminate,  # noqa: SLF001
+        Query: SessionActor._query,  # noqa: SLF001
+        Audit: SessionActor._audit,  # noqa: SLF001
+        Operate: SessionActor._operate,  # noqa: SLF001
+        SubmitEnvelope: SessionActor._submit,  # noqa: SLF001
+        Recomputed: SessionActor._recomputed,  # noqa: SLF001
+    }
+)

@@ -1,0 +1,146 @@
+"""What is committed: units of work, each all or nothing inside the batch's transaction.
+
+A unit runs on the committer's thread, inside the transaction, under a savepoint of its own. What
+it returns is told to nobody before the batch is durable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from actors.intents import Intent, RecalculateAuthority, RecordBelief
+from actors.orchestrator import Orchestrator
+from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
+from kernel.belief_record import BeliefBatch, record_belief, session_node_id
+from kernel.errors import KernelError
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.model.result import RejectedResult, SubmissionResult
+
+Submitted = SubmissionResult | RejectedResult
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a unit works with: the open transaction, the rules, and the one who writes envelopes."""
+
+    transaction: LedgerTransaction
+    kernel: Kernel
+    orchestrator: Orchestrator
+
+
+class Unit(Protocol):
+    """One piece of work for the committer."""
+
+    def run(self, bench: Bench) -> Any:
+        """Do the work and return what the asker will be told once it is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntentUnit:
+    """Resolve an intent and submit its envelope."""
+
+    intent: Intent
+    session_id: str | None
+    actor: Literal["user", "system"] = "user"
+
+    def run(self, bench: Bench) -> Submitted:
+        """Construct the envelope and submit it as the orchestrator."""
+        document = bench.orchestrator.construct(
+            self.intent, bench.transaction, actor=self.actor, session_id=self.session_id
+        )
+        return bench.kernel.submit(bench.transaction, document, "orchestrator")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeUnit:
+    """Submit an envelope that somebody outside has written."""
+
+    document: object
+    session_id: str
+
+    def run(self, bench: Bench) -> Submitted:
+        """Submit it as a caller's, in the name of its session."""
+        document = self.document
+        if isinstance(document, dict):
+            document = {**document, "session_id": self.session_id}
+        return bench.kernel.submit(bench.transaction, document, "caller")
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefUnit:
+    """Append a session's new events and anchor them."""
+
+    batch: BeliefBatch
+
+    def run(self, bench: Bench) -> SubmissionResult:
+        """Record the events; a refused anchor undoes them and fails the unit."""
+        batch = self.batch
+        intent = RecordBelief(
+            intent_key=batch.head_event_hash,
+            node_id=session_node_id(batch.session_id),
+            anchor=batch.anchor(),
+            creates=batch.first_index == 0,
+        )
+        unit = IntentUnit(intent, batch.session_id, "system")
+        result = unit.run(bench)
+        if isinstance(result, RejectedResult):
+            raise KernelError(f"anchor refused: {result.rejection.message}")
+        record_belief(bench.transaction, batch)
+        return result
+
+
+RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputeUnit:
+    """Record an authority that a worker computed, if it is still asked for."""
+
+    intent: RecalculateAuthority
+    session_id: str | None
+
+    def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
+        """Submit it when it is due; a late or early one is no offence and leaves no trace."""
+        found = readiness(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if found is Readiness.CLOSED:
+            return "closed", None
+        if found is Readiness.INPUT_PENDING:
+            return "input_pending", None
+        result = IntentUnit(self.intent, self.session_id, "system").run(bench)
+        return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterUnit:
+    """Give up on an item: its open requests get the outcome dead_letter, with a receipt each."""
+
+    item_key: str
+    error_signature: str
+
+    def run(self, bench: Bench) -> list[str]:
+        """Close the requests and return their ids."""
+        transaction = bench.transaction
+        sequence = transaction.head_now.ec_sequence_number
+        transaction.next_commit_time_us()
+        closed = close_requests(
+            transaction,
+            self.item_key,
+            sequence,
+            outcome="dead_letter",
+            operation_id=None,
+            closed_sequence=sequence,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
+        for request_id in closed:
+            body: Mapping[str, Any] = {
+                "request_id": request_id,
+                "queue": AUTHORITY_QUEUE,
+                "target_cu_id": self.item_key,
+                "error_signature": self.error_signature,
+            }
+            receipt = Receipt("authority_recompute_dead_lettered", dict(body))
+            append_receipt(transaction, f"receipt:{request_id}:dead_letter", receipt, None)
+        return closed

@@ -1,0 +1,1 @@
+"""The two-layer algebra: effect kinds below, semantic verbs above, both as data."""

@@ -1,0 +1,96 @@
+"""What a validated envelope does to the state: effects, receipts, requests (§2.3 steps 3 and 4).
+
+A function of the envelope, its place in the order and the state before it; nothing random and no
+clock. So the state is a fold of the log, and verification folds it again.
+"""
+
+from dataclasses import dataclass
+
+from kernel.algebra.effects import canonical_kind
+from kernel.authority.recompute import check_recompute, complete_recompute
+from kernel.authority.requests import record_requests, triggers_of
+from kernel.authority.strategy import AuthorityStrategy
+from kernel.host import iso_time
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.envelope import Envelope
+from kernel.model.receipt import Receipt
+from kernel.stores.appliers import apply_effect
+from kernel.stores.record import Operation
+from kernel.visibility import LEAST_RESTRICTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What applying came to, in the order in which it happened."""
+
+    applied_effects: tuple[Document, ...]
+    receipts: tuple[dict[str, str], ...]
+
+
+def apply_operation(
+    transaction: LedgerTransaction,
+    envelope: Envelope,
+    sequence: int,
+    strategy: AuthorityStrategy,
+) -> Outcome:
+    """Apply an envelope at its sequence; the head's clock already shows its commit time.
+
+    Raises:
+        EffectInapplicable: when the state does not admit an effect; the caller undoes the rest.
+    """
+    receipts: list[dict[str, str]] = []
+
+    def emit(receipt: Receipt) -> str:
+        receipt_id = f"receipt:{envelope.operation_id}:{len(receipts)}"
+        append_receipt(transaction, receipt_id, receipt, envelope.operation_id)
+        receipts.append(
+            {
+                "receipt_id": receipt_id,
+                "receipt_kind": receipt.receipt_kind,
+                "retention_class": receipt.retention_class,
+            }
+        )
+        return receipt_id
+
+    operation = Operation(
+        transaction,
+        envelope.operation_id,
+        envelope.semantic_intent,
+        iso_time(transaction.head_now.committed_at_us),
+        emit,
+    )
+    recalculates = envelope.semantic_intent == "recalculate_authority"
+    if recalculates:
+        check_recompute(operation, envelope, strategy)
+    applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
+    taint = _taint_receipt(envelope)
+    if taint is not None:
+        emit(taint)
+    if recalculates:
+        complete_recompute(operation, envelope, sequence)
+    triggers = triggers_of(transaction, envelope, applied)
+    record_requests(operation, envelope, triggers, sequence)
+    documents = tuple(
+        one.document(effect, canonical_kind(effect.effect_kind), operation.applied_at)
+        for effect, one in applied
+    )
+    return Outcome(documents, tuple(receipts))
+
+
+def _taint_receipt(envelope: Envelope) -> Receipt | None:
+    """The receipt of a mixed or restricted packet (§7.4, K7); none where nothing was tainted."""
+    taint = envelope.source_visibility_taint
+    resolved = envelope.resolved_output_visibility_class
+    distinct = sorted(set(taint))
+    if not taint or (len(distinct) == 1 and resolved == LEAST_RESTRICTIVE):
+        return None
+    body: Document = {
+        "source_visibility_taint": list(taint),
+        "source_visibility_taint_distinct": distinct,
+        "resolved_output_visibility_class": resolved,
+        "source_node_count_per_class": {name: taint.count(name) for name in distinct},
+    }
+    if envelope.target_refs:
+        body["output_node_ref"] = envelope.target_refs[0]
+    return Receipt("taint_propagation", body)

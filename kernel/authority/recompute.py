@@ -1,0 +1,84 @@
+"""A recompute on the record: refused unless it is due and its arithmetic holds (§8.2, K12)."""
+
+from typing import Any
+
+from kernel.authority.requests import Readiness, close_requests, readiness
+from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from kernel.errors import EffectInapplicable
+from kernel.model.envelope import Envelope
+from kernel.model.receipt import Receipt
+from kernel.stores.record import Operation
+
+_REFUSALS = {
+    Readiness.CLOSED: ("recompute_request_closed", "no open request asks for this recompute"),
+    Readiness.INPUT_PENDING: (
+        "recompute_input_pending",
+        "an understanding that feeds this one is still to be recomputed",
+    ),
+}
+
+
+def check_recompute(operation: Operation, envelope: Envelope, strategy: AuthorityStrategy) -> None:
+    """Refuse a recompute that is not due, or whose value its stated inputs do not give.
+
+    Raises:
+        EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
+    """
+    node_id, as_of = _target(envelope)
+    refusal = _REFUSALS.get(readiness(operation.transaction, node_id, as_of))
+    if refusal is not None:
+        raise EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
+    payload = _payload(envelope, node_id)
+    node = operation.transaction.node(node_id)
+    override = None if node is None else node["payload"].get("override_authority")
+    try:
+        inputs = [AuthorityInput(**one) for one in payload["cu_authority_input_versions"]]
+        expected = strategy.compute(inputs, override)
+    except (KeyError, TypeError):
+        expected = None
+    if expected is None or payload.get("cu_authority") != expected:
+        raise EffectInapplicable(
+            f"the stated inputs give {expected}, stated is {payload.get('cu_authority')}",
+            code="cu_authority_mismatch",
+            field="primitive_effects.0.payload.cu_authority",
+        )
+
+
+def complete_recompute(operation: Operation, envelope: Envelope, sequence: int) -> None:
+    """Give the requests that this recompute serves their outcome, with a receipt for each."""
+    node_id, as_of = _target(envelope)
+    closed = close_requests(
+        operation.transaction,
+        node_id,
+        as_of,
+        outcome="completed",
+        operation_id=operation.operation_id,
+        closed_sequence=sequence,
+        closed_at_us=operation.transaction.head_now.committed_at_us,
+    )
+    value = _payload(envelope, node_id)["cu_authority"]
+    for request_id in closed:
+        body = {"request_id": request_id, "target_cu_id": node_id, "new_authority_value": value}
+        operation.emit(Receipt("authority_recompute_completed", body))
+
+
+def _target(envelope: Envelope) -> tuple[str, int]:
+    as_of = envelope.recompute_as_of_sequence
+    if not envelope.target_refs or as_of is None:
+        raise EffectInapplicable(
+            "a recompute names its target and the sequence that it read",
+            code="recompute_incomplete",
+            field="recompute_as_of_sequence",
+        )
+    return envelope.target_refs[0], as_of
+
+
+def _payload(envelope: Envelope, node_id: str) -> dict[str, Any]:
+    for effect in envelope.primitive_effects:
+        if effect.target_ref == node_id and "cu_authority" in effect.payload:
+            return effect.payload
+    raise EffectInapplicable(
+        "a recompute writes cu_authority",
+        code="recompute_incomplete",
+        field="primitive_effects",
+    )

@@ -1,0 +1,53 @@
+"""How inputs make an authority (ruling K13).
+
+The posterior mean of a Beta distribution with the prior Beta(1, 1). An input of authority ``a`` and
+weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta. Sums are exact (``math.fsum``), so
+the same inputs give the same bits in any order.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+WEIGHTS: Mapping[str, float] = MappingProxyType({"core": 4.0, "supporting": 2.0, "tangential": 1.0})
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityInput:
+    """One input edge as it stood when the authority was computed (§8.5)."""
+
+    parent_node_id: str
+    parent_version: str
+    edge_essentiality: str
+    captured_at_authority: float
+
+    def document(self) -> dict[str, Any]:
+        """Return the ParentVersionRef that is stored with the result."""
+        return {
+            "parent_node_id": self.parent_node_id,
+            "parent_version": self.parent_version,
+            "edge_essentiality": self.edge_essentiality,
+            "captured_at_authority": self.captured_at_authority,
+        }
+
+
+class AuthorityStrategy(Protocol):
+    """A pure function from inputs to an authority in [0, 1]."""
+
+    def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
+        """Return the authority; an override by a user replaces the value."""
+
+
+class BetaPosteriorMean:
+    """The default strategy: prior Beta(1, 1), weights core 4, supporting 2, tangential 1."""
+
+    def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
+        """Return alpha / (alpha + beta), 0.5 where there are no inputs."""
+        if override is not None:
+            return override
+        weighted = [(WEIGHTS[one.edge_essentiality], one.captured_at_authority) for one in inputs]
+        alpha = math.fsum([1.0, *(weight * value for weight, value in weighted)])
+        total = math.fsum([2.0, *(weight for weight, _ in weighted)])
+        return min(1.0, max(0.0, alpha / total))

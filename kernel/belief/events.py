@@ -1,0 +1,159 @@
+"""One entry of a session's audit trail, sealed by its hash and chained to the one before.
+
+    event hash = SHA-256(RFC 8785 bytes of every field but event_hash)
+
+The hash covers the payload and the verb as well as the survivors, and the previous event's hash,
+so no entry can be altered, dropped from the middle, reordered or moved to another session. The
+first entry follows 64 zeros. What is stored is the RFC 8785 bytes with the hash among the fields;
+the bytes are made once and are the truth, the attributes are what they say.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, get_args
+
+from kernel.belief.errors import CorruptBeliefEvent
+from kernel.belief.limits import decode_json
+from kernel.canonical import canonicalize
+
+Verb = Literal[
+    "DECLARE_SESSION",
+    "ELIMINATE",
+    "ENTER_OBLIGATION",
+    "REQUEST_EXIT",
+    "DECLARE_CONCLUSION",
+    "REQUEST_TERMINATION",
+]
+VERBS: tuple[Verb, ...] = get_args(Verb)
+
+GENESIS_HASH = "0" * 64
+
+_HEX64 = re.compile(r"[0-9a-f]{64}").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefEvent:
+    """A sealed audit entry; made by ``seal`` or ``from_bytes``, never by its constructor."""
+
+    event_id: str
+    session_id: str
+    ts: str
+    """ISO 8601 in UTC with microseconds."""
+    verb: Verb
+    payload: dict[str, Any]
+    delta: dict[str, list[str]]
+    """``{"eliminated": [...]}``, sorted: what this entry removed."""
+    survivors_before_hash: str
+    survivors_after_hash: str
+    prev_event_hash: str
+    event_hash: str
+    _stored: bytes = field(repr=False, compare=False)
+
+    @classmethod
+    def seal(  # noqa: PLR0913 - an entry has nine fields, and all are hashed
+        cls,
+        *,
+        event_id: str,
+        session_id: str,
+        ts: str,
+        verb: Verb,
+        payload: dict[str, Any],
+        delta: dict[str, list[str]],
+        survivors_before_hash: str,
+        survivors_after_hash: str,
+        prev_event_hash: str,
+    ) -> Self:
+        """Make the entry, its canonical bytes and its hash.
+
+        Raises:
+            CanonicalizationError: when a value has no canonical JSON.
+        """
+        # In canonical order "delta" comes first and "event_hash" second: the bytes to hash and
+        # the bytes to store differ by one insertion, and the payload is written only once.
+        head = b'{"delta":' + canonicalize(delta)
+        tail = canonicalize(
+            {
+                "event_id": event_id,
+                "payload": payload,
+                "prev_event_hash": prev_event_hash,
+                "session_id": session_id,
+                "survivors_after_hash": survivors_after_hash,
+                "survivors_before_hash": survivors_before_hash,
+                "ts": ts,
+                "verb": verb,
+            }
+        )[1:]
+        event_hash = hashlib.sha256(head + b"," + tail).hexdigest()
+        return cls(
+            event_id=event_id,
+            session_id=session_id,
+            ts=ts,
+            verb=verb,
+            payload=payload,
+            delta=delta,
+            survivors_before_hash=survivors_before_hash,
+            survivors_after_hash=survivors_after_hash,
+            prev_event_hash=prev_event_hash,
+            event_hash=event_hash,
+            _stored=b'%s,"event_hash":"%s",%s' % (head, event_hash.encode(), tail),
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a stored entry, which must be canonical to the byte and match its hash.
+
+        Raises:
+            CorruptBeliefEvent: on any difference.
+        """
+        try:
+            found = decode_json(data)
+        except (ValueError, RecursionError) as error:
+            raise CorruptBeliefEvent(f"not readable as JSON: {error}") from error
+        _check_shape(found)
+        claimed = found.pop("event_hash")
+        try:
+            event = cls.seal(**found)
+        except ValueError as error:
+            raise CorruptBeliefEvent(f"not canonical: {error}") from error
+        if event.event_hash != claimed:
+            raise CorruptBeliefEvent("its hash is not the hash of its content")
+        if event.to_bytes() != data:
+            raise CorruptBeliefEvent("its bytes are not canonical")
+        return event
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes with the hash, as they are stored."""
+        return self._stored
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a fresh object of every field, as it stands in the stored bytes."""
+        content: dict[str, Any] = decode_json(self._stored)
+        return content
+
+
+_FIELDS = frozenset(item.name for item in fields(BeliefEvent)) - {"_stored"}
+_OBJECTS = frozenset({"payload", "delta"})
+_HASHES = (
+    "survivors_before_hash",
+    "survivors_after_hash",
+    "prev_event_hash",
+    "event_hash",
+)
+
+
+def _check_shape(found: object) -> None:
+    if not isinstance(found, dict) or found.keys() != _FIELDS:
+        raise CorruptBeliefEvent("its fields are not those of an event")
+    for name, value in found.items():
+        if not isinstance(value, dict if name in _OBJECTS else str):
+            raise CorruptBeliefEvent(f"{name} has the wrong type")
+    if not all(_HEX64(found[name]) for name in _HASHES):
+        raise CorruptBeliefEvent("a hash is not 64 hex digits")
+    if found["verb"] not in VERBS:
+        raise CorruptBeliefEvent("its verb is unknown")
+    struck = found["delta"].get("eliminated")
+    if len(found["delta"]) != 1 or not isinstance(struck, list):
+        raise CorruptBeliefEvent("its delta is not a list of eliminated ids")
+    if not all(isinstance(name, str) for name in struck):
+        raise CorruptBeliefEvent("its delta names something that is not an id")

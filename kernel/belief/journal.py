@@ -1,0 +1,93 @@
+"""The append-only trail of one session: its entries as stored bytes, found by position or id.
+
+Entries are kept as bytes only. Whoever reads one gets it decoded afresh and verified, so nothing
+that a reader does to it, and nothing that happened to the memory unnoticed, enters the record.
+"""
+
+from typing import Any
+
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import GENESIS_HASH, BeliefEvent, Verb
+from kernel.belief.limits import check_text, check_timestamp
+
+
+class Journal:
+    """The chain of a session's events."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._stored: list[bytes] = []
+        self._positions: dict[str, int] = {}
+        self._head_id: str | None = None
+        self._head_hash = GENESIS_HASH
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def head_event_id(self) -> str | None:
+        """Id of the last event, None before the first."""
+        return self._head_id
+
+    @property
+    def head_event_hash(self) -> str:
+        """Hash of the last event, 64 zeros before the first."""
+        return self._head_hash
+
+    def draft(
+        self,
+        verb: Verb,
+        payload: dict[str, Any],
+        *,
+        event_id: str,
+        ts: str,
+        hashes: tuple[str, str],
+        eliminated: list[str] | None = None,
+    ) -> BeliefEvent:
+        """Seal the event that would come next, without appending it.
+
+        ``hashes`` are the survivors hashes before and after.
+
+        Raises:
+            BeliefError: INVALID_REQUEST for a malformed id or time, CONFLICT for an id in use.
+        """
+        if check_text("event_id", event_id) in self._positions:
+            raise BeliefError("CONFLICT", "the event id is in use", {"event_id": event_id})
+        before, after = hashes
+        return BeliefEvent.seal(
+            event_id=event_id,
+            session_id=self._session_id,
+            ts=check_timestamp(ts),
+            verb=verb,
+            payload=payload,
+            delta={"eliminated": [] if eliminated is None else list(eliminated)},
+            survivors_before_hash=before,
+            survivors_after_hash=after,
+            prev_event_hash=self._head_hash,
+        )
+
+    def append(self, event: BeliefEvent) -> None:
+        """Make a drafted event the head."""
+        if event.prev_event_hash != self._head_hash:
+            raise AssertionError("an event was drafted on another head")
+        self._positions[event.event_id] = len(self._stored)
+        self._stored.append(event.to_bytes())
+        self._head_id = event.event_id
+        self._head_hash = event.event_hash
+
+    def event(self, position: int) -> BeliefEvent:
+        """Read one event by its position, from 0."""
+        return BeliefEvent.from_bytes(self._stored[position])
+
+    def since(self, event_id: str | None) -> list[BeliefEvent]:
+        """Read the events strictly after the given one, or all of them.
+
+        Raises:
+            BeliefError: EVENT_NOT_FOUND when no event has that id.
+        """
+        first = 0
+        if event_id is not None:
+            if event_id not in self._positions:
+                raise BeliefError("EVENT_NOT_FOUND", "no such event", {"event_id": event_id})
+            first = self._positions[event_id] + 1
+        return [self.event(position) for position in range(first, len(self._stored))]

@@ -1,0 +1,313 @@
+"""A belief session: the rules that its verbs obey, one call at a time.
+
+1. Survivors shrink and never grow; what is not among them is ignored (or refused, if the session
+   was declared to validate).
+2. Every verb that changes something, and every request that is turned down, is one audit event.
+3. A call that raises has changed nothing: the next state and its event are made first, and only
+   then do both take their place, by steps that cannot fail.
+4. An elimination is known by its (source_id, observation_id): the same again gets the first
+   answer, even under a stale ``expected_head``; other ids or another justification is a CONFLICT.
+5. One obligation at a time. While it is open no conclusion is accepted and nothing terminates.
+6. Termination needs a single survivor, or force that the policy allows; and in either case stable
+   conclusions if the policy asks for them. Afterwards only reading is possible.
+7. The trail is the state: replaying it gives the same session, and each replayed event must come
+   out identical to the byte.
+
+A session is owned by one actor; it takes no lock. Time and ids are handed in.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import BeliefEvent, Verb
+from kernel.belief.limits import (
+    MAX_CLAIMED_IDS,
+    MAX_HYPOTHESES,
+    check_ids,
+    check_opaque,
+    check_text,
+    check_whole,
+)
+from kernel.belief.replay import replay
+from kernel.belief.state import SessionState
+from kernel.belief.terms import (
+    DEFAULT_POLICY,
+    EliminationResult,
+    OntologyBundle,
+    SessionPolicy,
+    Verdict,
+)
+from kernel.belief.universe import Universe
+from kernel.canonical import canonicalize
+
+MAX_REPORTED_IDS = 100
+"""How many invalid ids an error names."""
+
+
+class BeliefSession(SessionState):
+    """A session and its verbs; made by ``declare`` or ``restore``."""
+
+    @classmethod
+    def declare(
+        cls,
+        session_id: str,
+        ontology: OntologyBundle,
+        hypotheses: Iterable[str],
+        *,
+        event_id: str,
+        ts: str,
+        metadata: dict[str, Any] | None = None,
+        policy: SessionPolicy = DEFAULT_POLICY,
+    ) -> tuple[Self, BeliefEvent]:
+        """Open a session over at most 1,000,000 hypotheses and return it with its first event.
+
+        Raises:
+            BeliefError: INVALID_REQUEST for whatever breaks a limit.
+        """
+        universe = Universe(hypotheses)
+        session = cls(session_id, ontology, universe, policy)
+        payload: dict[str, Any] = {
+            "ontology": ontology.to_dict(),
+            "hypotheses": list(universe.ids),
+            "policy": policy.to_dict(),
+        }
+        if metadata is not None:
+            payload["metadata"] = check_opaque("metadata", metadata)
+        nothing = universe.hash_bitmap(bytes(universe.bitmap_bytes))
+        hashes = (nothing, session._survivors_hash)
+        event = session._journal.draft(
+            "DECLARE_SESSION", payload, event_id=event_id, ts=ts, hashes=hashes
+        )
+        session._journal.append(event)
+        return session, event
+
+    @classmethod
+    def restore(cls, events: Iterable[bytes]) -> Self:
+        """Replay stored events, each of which must chain and come out the same to the byte.
+
+        A log whose end was cut off still replays: compare ``head_event_hash`` with where the head
+        is anchored.
+
+        Raises:
+            CorruptBeliefEvent: with the index of the first event that is not what it claims.
+            BeliefError: INVALID_REQUEST when there is no event at all.
+        """
+        return replay(cls, events)
+
+    def eliminate(
+        self,
+        source_id: str,
+        observation_id: str,
+        eliminated: Iterable[str],
+        justification: dict[str, Any] | None = None,
+        *,
+        event_id: str,
+        ts: str,
+        expected_head: str | None = None,
+    ) -> EliminationResult:
+        """Remove the named hypotheses that survive and record why.
+
+        Raises:
+            BeliefError: SESSION_TERMINATED; INVALID_REQUEST; CONFLICT for a known observation
+                with other content, another head than expected, or an event id in use;
+                INVALID_HYPOTHESIS_ID for an unknown id where the session validates.
+        """
+        self._refuse_if_terminated()
+        key = (check_text("source_id", source_id), check_text("observation_id", observation_id))
+        payload = {
+            "source_id": source_id,
+            "observation_id": observation_id,
+            "eliminated": check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS),
+            "justification": check_opaque("justification", justification),
+        }
+        if key in self._observations:
+            return self._first_answer(self._observations[key], payload)
+        self._check_head(expected_head)
+        claimed = set(payload["eliminated"])
+        self._check_known(claimed)
+        after = self._survivors.copy()
+        applied = after.strike(claimed)
+        after_hash = after.hash() if applied else self._survivors_hash
+        event = self._journal.draft(
+            "ELIMINATE",
+            payload,
+            event_id=event_id,
+            ts=ts,
+            hashes=(self._survivors_hash, after_hash),
+            eliminated=applied,
+        )
+        # The length in front keeps ("a", "bc") and ("ab", "c") apart.
+        probe_id = f"{len(source_id)}:{source_id}{observation_id}"
+        self._core.submit_probe_result(probe_id, source_id, applied)
+        self._survivors, self._survivors_hash = after, after_hash
+        self._observations[key] = len(self._journal)
+        self._journal.append(event)
+        return EliminationResult(applied, sorted(claimed.difference(applied)), event_id, event)
+
+    def enter_obligation(
+        self,
+        obligation_id: str,
+        min_total_eliminations: int,
+        *,
+        event_id: str,
+        ts: str,
+        expected_head: str | None = None,
+    ) -> BeliefEvent:
+        """Open an obligation that so many further eliminations will discharge.
+
+        Raises:
+            BeliefError: CONFLICT while another is open.
+        """
+        self._open(expected_head)
+        payload = {
+            "obligation_id": check_text("obligation_id", obligation_id),
+            "min_total_eliminations": check_whole(
+                "min_total_eliminations", min_total_eliminations, most=MAX_HYPOTHESES
+            ),
+        }
+        if self._obligation_id is not None:
+            details = {"active_obligation_id": self._obligation_id}
+            raise BeliefError("CONFLICT", "an obligation is active", details)
+        event = self._draft_unchanged("ENTER_OBLIGATION", payload, event_id, ts)
+        self._core.enter_obligation(obligation_id, min_total_eliminations)
+        self._obligation_id = obligation_id
+        self._journal.append(event)
+        return event
+
+    def request_exit(
+        self,
+        obligation_id: str,
+        context: dict[str, Any] | None = None,
+        *,
+        event_id: str,
+        ts: str,
+        expected_head: str | None = None,
+    ) -> Verdict:
+        """Close the obligation if enough was eliminated since it was entered.
+
+        Raises:
+            BeliefError: OBLIGATION_NOT_FOUND when it is not the active one.
+        """
+        self._open(expected_head)
+        if check_text("obligation_id", obligation_id) != self._obligation_id:
+            details = {"obligation_id": obligation_id}
+            raise BeliefError("OBLIGATION_NOT_FOUND", "no such obligation is active", details)
+        approved = self._core.may_exit(obligation_id)
+        reason = "approved" if approved else "minimum eliminations not met"
+        payload = {
+            "obligation_id": obligation_id,
+            "context": check_opaque("context", context),
+            "approved": approved,
+            "reason": reason,
+        }
+        event = self._draft_unchanged("REQUEST_EXIT", payload, event_id, ts)
+        if approved:
+            self._core.request_obligation_exit(obligation_id)
+            self._obligation_id = None
+        self._journal.append(event)
+        return Verdict(approved, reason, event)
+
+    def declare_conclusion(
+        self,
+        conclusion_id: str,
+        context: dict[str, Any] | None = None,
+        *,
+        event_id: str,
+        ts: str,
+        expected_head: str | None = None,
+    ) -> Verdict:
+        """Accept a conclusion unless an obligation is open."""
+        self._open(expected_head)
+        accepted = self._obligation_id is None
+        reason = "accepted" if accepted else "active obligation blocks conclusion"
+        payload = {
+            "conclusion_id": check_text("conclusion_id", conclusion_id),
+            "context": check_opaque("context", context),
+            "accepted": accepted,
+            "reason": reason,
+        }
+        event = self._draft_unchanged("DECLARE_CONCLUSION", payload, event_id, ts)
+        if accepted:
+            self._core.declare_conclusion(conclusion_id)
+        self._journal.append(event)
+        return Verdict(accepted, reason, event)
+
+    def request_termination(
+        self,
+        context: dict[str, Any] | None = None,
+        *,
+        event_id: str,
+        ts: str,
+        expected_head: str | None = None,
+    ) -> Verdict:
+        """End the session if its rules allow; ``context.force`` counts only as JSON true."""
+        self._open(expected_head)
+        stored = check_opaque("context", context)
+        refusal, forced = self._judge_termination(stored)
+        payload = {
+            "context": stored,
+            "approved": refusal is None,
+            "forced": forced,
+            "reason": refusal or "approved",
+        }
+        event = self._draft_unchanged("REQUEST_TERMINATION", payload, event_id, ts)
+        if refusal is None:
+            self._core.request_termination()
+        self._journal.append(event)
+        return Verdict(refusal is None, refusal or "approved", event)
+
+    # --- rules that several verbs share ------------------------------------------------------
+
+    def _open(self, expected_head: str | None) -> None:
+        self._refuse_if_terminated()
+        self._check_head(expected_head)
+
+    def _refuse_if_terminated(self) -> None:
+        if self.terminated:
+            raise BeliefError("SESSION_TERMINATED", "the session has ended")
+
+    def _check_head(self, expected_head: str | None) -> None:
+        if expected_head is not None and expected_head != self.head_event_id:
+            details = {"expected_head": expected_head, "head_event_id": self.head_event_id}
+            raise BeliefError("CONFLICT", "the session has moved on", details)
+
+    def _check_known(self, claimed: set[str]) -> None:
+        if not self._policy.validate_hypotheses:
+            return
+        unknown = sorted(name for name in claimed if name not in self._universe)
+        if unknown:
+            details = {"invalid": unknown[:MAX_REPORTED_IDS], "n_invalid": len(unknown)}
+            raise BeliefError("INVALID_HYPOTHESIS_ID", "not in the declared universe", details)
+
+    def _first_answer(self, position: int, payload: dict[str, Any]) -> EliminationResult:
+        first = self._journal.event(position)
+        if _content(first.payload) != _content(payload):
+            details = {"audit_event_id": first.event_id}
+            raise BeliefError("CONFLICT", "the observation is known with other content", details)
+        applied = first.delta["eliminated"]
+        ignored = sorted(set(first.payload["eliminated"]).difference(applied))
+        return EliminationResult(applied, ignored, first.event_id, None)
+
+    def _judge_termination(self, context: dict[str, Any]) -> tuple[str | None, bool]:
+        """Return why termination is refused, None if it is not, and whether force decided."""
+        if self._obligation_id is not None:
+            return "active obligation blocks termination", False
+        singleton = len(self._survivors) == 1
+        force = self._policy.allow_force and context.get("force") is True
+        if not singleton and not force:
+            return "termination requires singleton survivor", False
+        if not self._core.may_terminate():
+            return "conclusions are not stable", False
+        return None, not singleton
+
+    def _draft_unchanged(
+        self, verb: Verb, payload: dict[str, Any], event_id: str, ts: str
+    ) -> BeliefEvent:
+        hashes = (self._survivors_hash, self._survivors_hash)
+        return self._journal.draft(verb, payload, event_id=event_id, ts=ts, hashes=hashes)
+
+
+def _content(payload: dict[str, Any]) -> bytes:
+    # The order and repetition of the ids say nothing, and a set has no order to begin with.
+    return canonicalize([sorted(set(payload["eliminated"])), payload["justification"]])

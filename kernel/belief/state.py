@@ -1,0 +1,104 @@
+"""What a belief session holds, and everything that can be read from it without changing it."""
+
+from typing import Any
+
+from kernel.belief.core import CMBSCore
+from kernel.belief.events import BeliefEvent
+from kernel.belief.journal import Journal
+from kernel.belief.limits import check_text
+from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.belief.universe import Survivors, Universe
+
+
+class SessionState:
+    """The state of one session, as of its last event."""
+
+    def __init__(
+        self, session_id: str, ontology: OntologyBundle, universe: Universe, policy: SessionPolicy
+    ) -> None:
+        self._session_id = check_text("session_id", session_id)
+        self._ontology = ontology
+        self._policy = policy
+        self._universe = universe
+        self._core = CMBSCore(universe.ids, policy.stability_window)
+        self._survivors = Survivors(universe)
+        self._survivors_hash = self._survivors.hash()
+        self._obligation_id: str | None = None
+        self._observations: dict[tuple[str, str], int] = {}
+        self._journal = Journal(session_id)
+
+    @property
+    def session_id(self) -> str:
+        """The id that every event of the session carries."""
+        return self._session_id
+
+    @property
+    def ontology(self) -> OntologyBundle:
+        """What the session was declared about."""
+        return self._ontology
+
+    @property
+    def policy(self) -> SessionPolicy:
+        """What the session was declared to allow."""
+        return self._policy
+
+    @property
+    def universe(self) -> Universe:
+        """Every hypothesis that was declared."""
+        return self._universe
+
+    @property
+    def n_survivors(self) -> int:
+        """How many hypotheses are left."""
+        return len(self._survivors)
+
+    @property
+    def survivors_hash(self) -> str:
+        """The survivors hash as of the last event."""
+        return self._survivors_hash
+
+    @property
+    def terminated(self) -> bool:
+        """Whether a termination was approved."""
+        return self._core.is_terminated
+
+    @property
+    def active_obligation_id(self) -> str | None:
+        """The obligation that is open."""
+        return self._obligation_id
+
+    @property
+    def head_event_id(self) -> str | None:
+        """Id of the last event, which ``expected_head`` is compared with."""
+        return self._journal.head_event_id
+
+    @property
+    def head_event_hash(self) -> str:
+        """Hash of the last event: it stands for the whole trail."""
+        return self._journal.head_event_hash
+
+    @property
+    def n_events(self) -> int:
+        """Length of the trail."""
+        return len(self._journal)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the belief as a JSON object; it costs the size of the universe."""
+        return {
+            "session_id": self._session_id,
+            "ontology": self._ontology.to_dict(),
+            "survivors": self._survivors.ids(),
+            "n_survivors": len(self._survivors),
+            "entropy_proxy": self._core.entropy,
+            "terminated": self.terminated,
+            "active_obligation_id": self._obligation_id,
+            "audit_head_event_id": self.head_event_id,
+        }
+
+    def audit(self, since_event_id: str | None = None) -> list[BeliefEvent]:
+        """List the events strictly after the given one, or all, each verified as it is read.
+
+        Raises:
+            BeliefError: EVENT_NOT_FOUND when the trail has no such event.
+        """
+        return self._journal.since(since_event_id)

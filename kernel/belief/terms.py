@@ -1,0 +1,72 @@
+"""What a session is declared with, and what its verbs answer."""
+
+from dataclasses import asdict, dataclass, fields
+
+from kernel.belief.events import BeliefEvent
+from kernel.belief.limits import MAX_STABILITY_WINDOW, check_text, check_whole, invalid
+
+
+@dataclass(frozen=True, slots=True)
+class OntologyBundle:
+    """The versions that a session's hypotheses refer to; carried, never fetched or checked."""
+
+    hypothesis_space_id: str
+    hypothesis_version: str
+    causal_graph_ref: str
+    causal_graph_version: str
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            check_text(f"ontology.{item.name}", getattr(self, item.name), min_chars=0)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the four fields as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """The choices that hold for a session's whole life."""
+
+    validate_hypotheses: bool = False
+    """Refuse an elimination that names an unknown id, instead of ignoring that id."""
+    allow_force: bool = False
+    """Let ``{"force": true}`` end a session that has not come down to one survivor."""
+    stability_window: int = 0
+    """How many equal conclusions in a row termination needs; 0 for none."""
+
+    def __post_init__(self) -> None:
+        for name in ("validate_hypotheses", "allow_force"):
+            if not isinstance(getattr(self, name), bool):
+                raise invalid(f"policy.{name}", "must be true or false")
+        check_whole("policy.stability_window", self.stability_window, most=MAX_STABILITY_WINDOW)
+
+    def to_dict(self) -> dict[str, bool | int]:
+        """Return the three fields as a JSON object."""
+        return asdict(self)
+
+
+DEFAULT_POLICY = SessionPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class EliminationResult:
+    """What an elimination did when it was first received."""
+
+    applied: list[str]
+    """Removed by it, sorted."""
+    ignored: list[str]
+    """Named by it and not among the survivors of the time, sorted."""
+    event_id: str
+    """The event that recorded it."""
+    event: BeliefEvent | None
+    """That event if this call made it; None when the call repeated an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a request that may be turned down; both answers are on the record."""
+
+    approved: bool
+    reason: str
+    event: BeliefEvent

@@ -1,0 +1,128 @@
+"""The hypotheses of a session, and which of them survive, as one bit each.
+
+The ids are sorted by Unicode code point, which is the order of Python strings (not of UTF-16 code
+units), and never change. Hypothesis number i is bit i % 8, counted from the least significant, of
+byte i // 8; the bits behind the last id are zero.
+
+    universe hash  = SHA-256(RFC 8785 bytes of the array of sorted ids)
+    survivors hash = SHA-256(the 32 bytes of the universe hash + the bitmap)
+
+A bit is cleared and never set again. Striking k ids costs k look-ups; taking the hash afterwards
+costs one pass over the bitmap, an eighth of a byte for each hypothesis.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import compress
+from typing import Self
+
+from kernel.belief.limits import MAX_HYPOTHESES, check_ids
+from kernel.canonical import canonicalize
+
+# For each value of a byte, its eight bits as eight bytes of 0 or 1.
+_BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
+
+
+class Universe:
+    """The immutable, sorted hypothesis ids of a session; duplicates collapse.
+
+    Raises:
+        BeliefError: INVALID_REQUEST for more than a million ids given, or an id outside 1 to 512
+            characters.
+    """
+
+    def __init__(self, hypotheses: Iterable[str]) -> None:
+        checked = check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES)
+        self._ids = tuple(sorted(set(checked)))
+        self._positions = {name: position for position, name in enumerate(self._ids)}
+        digest = hashlib.sha256(canonicalize(list(self._ids))).digest()
+        self._hash = digest.hex()
+        self._seed = hashlib.sha256(digest)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, hypothesis_id: object) -> bool:
+        return hypothesis_id in self._positions
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All ids, sorted by code point."""
+        return self._ids
+
+    @property
+    def universe_hash(self) -> str:
+        """SHA-256 of the canonical array of ids, in hex."""
+        return self._hash
+
+    @property
+    def bitmap_bytes(self) -> int:
+        """Length of a bitmap over this universe."""
+        return (len(self._ids) + 7) // 8
+
+    def position(self, hypothesis_id: str) -> int | None:
+        """Return the index of an id in the sorted order, None for an unknown one."""
+        return self._positions.get(hypothesis_id)
+
+    def hash_bitmap(self, bitmap: bytes | bytearray) -> str:
+        """Return the survivors hash that a bitmap over this universe has."""
+        seeded = self._seed.copy()
+        seeded.update(bitmap)
+        return seeded.hexdigest()
+
+
+class Survivors:
+    """The bitmap of what is left of a universe; a new one holds everything."""
+
+    def __init__(self, universe: Universe) -> None:
+        size = len(universe)
+        self._universe = universe
+        self._bitmap = bytearray(b"\xff" * universe.bitmap_bytes)
+        if size % 8:
+            self._bitmap[-1] = (1 << size % 8) - 1
+        self._count = size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, hypothesis_id: str) -> bool:
+        position = self._universe.position(hypothesis_id)
+        return position is not None and bool(self._bitmap[position >> 3] >> (position & 7) & 1)
+
+    @property
+    def bitmap(self) -> bytes:
+        """A copy of the bits."""
+        return bytes(self._bitmap)
+
+    def copy(self) -> Self:
+        """Return an independent bitmap over the same universe."""
+        twin = object.__new__(type(self))
+        twin._universe = self._universe
+        twin._bitmap = self._bitmap[:]
+        twin._count = self._count
+        return twin
+
+    def strike(self, ids: Iterable[str]) -> list[str]:
+        """Remove the ids that survive and return them sorted; others change nothing."""
+        positions, bitmap = self._universe.position, self._bitmap
+        applied = []
+        for name in ids:
+            position = positions(name)
+            if position is None:
+                continue
+            mask = 1 << (position & 7)
+            if bitmap[position >> 3] & mask:
+                bitmap[position >> 3] ^= mask
+                applied.append(name)
+        self._count -= len(applied)
+        applied.sort()
+        return applied
+
+    def hash(self) -> str:
+        """Return the survivors hash."""
+        return self._universe.hash_bitmap(self._bitmap)
+
+    def ids(self) -> list[str]:
+        """List what is left, sorted by code point."""
+        bits = b"".join(map(_BITS.__getitem__, self._bitmap))
+        return list(compress(self._universe.ids, bits))

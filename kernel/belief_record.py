@@ -1,0 +1,96 @@
+"""Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
+
+The events of a session are a chain of their own. With every durable batch the session's node is
+annotated with the head of that chain, so one verification covers both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kernel.canonical import canonicalize
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerTransaction
+
+SESSION_NODE_KIND = "BeliefSession"
+SURVIVORS_SHOWN_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefBatch:
+    """Events of one session in order, and where the session stands after them."""
+
+    session_id: str
+    title: str
+    first_index: int
+    events: tuple[tuple[str, str, bytes], ...]
+    """(event_id, event_hash, event bytes) of each."""
+
+    n_universe: int
+    survivors: Sequence[str]
+    survivors_hash: str
+
+    @property
+    def head_event_hash(self) -> str:
+        """The hash of the newest event."""
+        return self.events[-1][1]
+
+    @property
+    def n_events(self) -> int:
+        """How many events the session has after this batch."""
+        return self.first_index + len(self.events)
+
+    def anchor(self) -> dict[str, Any]:
+        """Return the fields with which the session's node is annotated."""
+        return {
+            "head_event_hash": self.head_event_hash,
+            "n_events": self.n_events,
+            "n_survivors": len(self.survivors),
+            "survivors_hash": self.survivors_hash,
+        }
+
+
+def session_node_id(session_id: str) -> str:
+    """Return the node that stands for a belief session in the graph."""
+    return f"belief-session:{session_id}"
+
+
+def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
+    """Append the events of a batch and renew the session's summary row.
+
+    Raises:
+        DuplicateKey: when an event with this index exists: somebody else wrote to the session.
+    """
+    for offset, (event_id, event_hash, content) in enumerate(batch.events):
+        transaction.tables.insert(
+            schema.belief_events,
+            {
+                "session_id": batch.session_id,
+                "event_index": batch.first_index + offset,
+                "event_id": event_id,
+                "event_hash": event_hash,
+                "event_bytes": content,
+            },
+        )
+    shown = list(batch.survivors[:SURVIVORS_SHOWN_MAX])
+    transaction.tables.put(
+        schema.belief_sessions,
+        {
+            "session_id": batch.session_id,
+            "title": batch.title,
+            "n_universe": batch.n_universe,
+            "n_survivors": len(batch.survivors),
+            "n_events": batch.n_events,
+            "head_event_hash": batch.head_event_hash,
+            "survivors_shown": canonicalize(shown),
+            "updated_at_us": transaction.head_now.committed_at_us,
+        },
+    )
+
+
+def shown_survivors(content: bytes) -> list[str]:
+    """Read the survivors that a summary row shows."""
+    names: list[str] = orjson.loads(content)
+    return names

@@ -1,0 +1,28 @@
+"""The order of the checks; the first that refuses names itself on the receipt (K4).
+
+V1 has read the envelope before a submission exists, so what stands here for it is its last
+question, whether the actor may write.
+"""
+
+from kernel.checks import (
+    v02_idempotency,
+    v03_verb,
+    v04_scope,
+    v05_policy,
+    v06_source_spans,
+    v08_taint,
+    v10_reversibility,
+)
+from kernel.checks.check import Check
+from kernel.checks.v01_schema import check_actor
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("V1", check_actor),
+    ("V2", v02_idempotency.check),
+    ("V3", v03_verb.check),
+    ("V4", v04_scope.check),
+    ("V5", v05_policy.check),
+    ("V6", v06_source_spans.check),
+    ("V8", v08_taint.check),
+    ("V10", v10_reversibility.check),
+)

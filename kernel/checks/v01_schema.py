@@ -1,0 +1,61 @@
+"""V1: the envelope has its shape, its versions, and an actor who may write (§2.2, §20.1)."""
+
+from pydantic import ValidationError
+
+from kernel.canonical import CanonicalizationError, canonicalize
+from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES, Envelope
+
+_ALLOWED_ACTORS = {
+    "orchestrator": frozenset({"user", "system", "agent", "migration"}),
+    "caller": frozenset({"user"}),
+}
+
+
+def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
+    """Read a document as an envelope; bytes are the canonical form that is stored."""
+    if not isinstance(document, dict):
+        return Refusal("envelope_schema_invalid", "", "an envelope is a JSON object")
+    if _depth_exceeds(document, MAX_DEPTH):
+        return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
+    if document.get("schema_version") not in (None, 1):
+        return Refusal(
+            "envelope_schema_version_unsupported", "schema_version", "schema_version is 1"
+        )
+    try:
+        content = canonicalize(document)
+        envelope = Envelope.model_validate_json(content)
+    except CanonicalizationError as error:
+        return Refusal("envelope_schema_invalid", "", str(error))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        return Refusal("envelope_schema_invalid", field, first["msg"])
+    if len(content) > MAX_ENVELOPE_BYTES:
+        return Refusal("envelope_schema_invalid", "", f"larger than {MAX_ENVELOPE_BYTES} bytes")
+    return envelope, document, content
+
+
+def check_actor(submission: Submission) -> Verdict:
+    """Refuse an actor whom this submitter may not speak for (INV-15.7.8, K18)."""
+    actor = submission.envelope.actor
+    if actor in _ALLOWED_ACTORS[submission.submitter]:
+        return None
+    return Refusal(
+        "envelope_actor_unauthorized", "actor", f"a {submission.submitter} may not act as {actor}"
+    )
+
+
+def _depth_exceeds(value: object, limit: int) -> bool:
+    level: list[object] = [value]
+    for _ in range(limit):
+        level = [
+            item
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True

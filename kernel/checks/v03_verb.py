@@ -1,0 +1,44 @@
+"""V3: the verb is known and its effects compose it (§3.3, §3.6, K4, K29)."""
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.checks.check import Refusal, Submission, Verdict
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse unknown kinds and verbs, missing primitives and forbidden ones."""
+    envelope = submission.envelope
+    verb = SEMANTIC_VERBS.get(envelope.semantic_intent)
+    if verb is None:
+        return Refusal(
+            "envelope_unknown_semantic_verb",
+            "semantic_intent",
+            f"no verb {envelope.semantic_intent}",
+        )
+    if OPERATION_KINDS.get(envelope.operation_kind) != verb.name:
+        return Refusal(
+            "envelope_verb_composition_invalid",
+            "operation_kind",
+            f"{envelope.operation_kind} does not speak {verb.name}",
+        )
+    for index, effect in enumerate(envelope.primitive_effects):
+        field = f"primitive_effects.{index}.effect_kind"
+        if effect.effect_kind not in EFFECT_KINDS:
+            return Refusal(
+                "envelope_verb_composition_invalid", field, f"no kind {effect.effect_kind}"
+            )
+        if effect.effect_kind in verb.forbids:
+            return Refusal(
+                "envelope_verb_decomposition_forbidden_primitive",
+                field,
+                f"{verb.name} forbids {effect.effect_kind}",
+            )
+    declared = frozenset(effect.effect_kind for effect in envelope.primitive_effects)
+    for required in verb.requires:
+        if not verb.satisfied_by(required, declared):
+            return Refusal(
+                "envelope_verb_decomposition_missing_primitive",
+                "primitive_effects",
+                f"{verb.name} requires {required}",
+            )
+    return None

@@ -1,0 +1,47 @@
+"""V4: every envelope declares the scope of its effects (INV-A-SCOPE-1, §2.4)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kernel.checks.check import Refusal, Submission, Verdict
+
+MAX_CASCADE_DEPTH_BY_KIND: Mapping[str, float] = MappingProxyType(
+    {
+        "single_node": 0,
+        "node_with_neighbors": 1,
+        "subgraph_within_corpus": 5,
+        "cross_corpus_subset": 5,
+        "global_sweep": float("inf"),
+    }
+)
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse a missing descriptor, an unknown scope, and a scope that contradicts itself."""
+    envelope, field = submission.envelope, "affected_subgraph_descriptor"
+    scope = envelope.affected_subgraph_descriptor
+    if scope is None:
+        return Refusal("envelope_scope_descriptor_missing", field, "the descriptor is required")
+    if scope.scope_kind not in MAX_CASCADE_DEPTH_BY_KIND:
+        return Refusal(
+            "envelope_scope_descriptor_invalid", f"{field}.scope_kind", "unknown scope_kind"
+        )
+    if scope.scope_kind == "single_node" and len(scope.affected_node_refs) != 1:
+        return Refusal(
+            "envelope_scope_single_node_violation",
+            f"{field}.affected_node_refs",
+            "single_node names exactly one node",
+        )
+    if scope.scope_kind == "global_sweep" and envelope.actor not in ("system", "migration"):
+        return Refusal(
+            "envelope_scope_global_sweep_unauthorized",
+            f"{field}.scope_kind",
+            "only system and migration may sweep",
+        )
+    if scope.estimated_cascade_depth > MAX_CASCADE_DEPTH_BY_KIND[scope.scope_kind]:
+        return Refusal(
+            "envelope_scope_cascade_depth_exceeded",
+            f"{field}.estimated_cascade_depth",
+            f"too deep for {scope.scope_kind}",
+        )
+    return None

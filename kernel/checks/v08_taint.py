@@ -1,0 +1,86 @@
+"""V8: the output is as restricted as the most restricted source (INV-A-TAINT-INFECTIOUS-1, §7).
+
+The declared taint is checked against itself, against the written nodes, and against the sources
+that the ledger knows: a source whose class was left out is a resolution computed wrongly.
+"""
+
+from kernel.algebra.effects import canonical_kind
+from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.model.envelope import KernelEffect
+from kernel.visibility import (
+    LEAST_RESTRICTIVE,
+    VISIBILITY_CLASSES,
+    is_lowered,
+    max_visibility_class,
+)
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse a resolution that is not the maximum of the sources, and outputs that differ."""
+    return _check_resolution(submission) or _check_sources(submission) or _check_outputs(submission)
+
+
+def _check_resolution(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    taint = envelope.source_visibility_taint
+    unknown = [name for name in taint if name not in VISIBILITY_CLASSES]
+    if unknown:
+        return Refusal(
+            "envelope_taint_resolution_invalid",
+            "source_visibility_taint",
+            f"unknown visibility class {unknown[0]}",
+        )
+    if not taint:
+        return None
+    expected = max_visibility_class(taint)
+    if envelope.resolved_output_visibility_class == expected:
+        return None
+    return Refusal(
+        "envelope_taint_resolution_invalid",
+        "resolved_output_visibility_class",
+        f"expected {expected}, got {envelope.resolved_output_visibility_class}",
+    )
+
+
+def _check_sources(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    for index, source_ref in enumerate(envelope.source_refs):
+        node = submission.transaction.node(source_ref)
+        if node is None or node["visibility_class"] == LEAST_RESTRICTIVE:
+            continue
+        if node["visibility_class"] not in envelope.source_visibility_taint:
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                f"source_refs.{index}",
+                f"{source_ref} is {node['visibility_class']}, which the taint leaves out",
+            )
+    return None
+
+
+def _check_outputs(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class
+    for index, effect in enumerate(envelope.primitive_effects):
+        if canonical_kind(effect.effect_kind) != "node_write":
+            continue
+        stated = effect.payload.get("visibility_class")
+        field = f"primitive_effects.{index}.payload.visibility_class"
+        if stated is not None and stated not in VISIBILITY_CLASSES:
+            return Refusal(
+                "envelope_taint_output_node_mismatch", field, f"unknown visibility class {stated}"
+            )
+        if not envelope.source_visibility_taint or resolved is None:
+            continue
+        if stated != resolved and (stated or is_lowered(resolved, _stored(submission, effect))):
+            return Refusal(
+                "envelope_taint_output_node_mismatch",
+                field,
+                f"the output node is {stated}, resolved is {resolved}",
+            )
+    return None
+
+
+def _stored(submission: Submission, effect: KernelEffect) -> str:
+    """The class that the node keeps where the effect states none."""
+    node = submission.transaction.node(effect.target_ref or "")
+    return LEAST_RESTRICTIVE if node is None else str(node["visibility_class"])

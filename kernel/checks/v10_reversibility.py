@@ -1,0 +1,49 @@
+"""V10: each effect says how it can be undone, as the registry does (§4.2, §4.4)."""
+
+from kernel.algebra.effects import EFFECT_KINDS, expected_reversibility
+from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.model.envelope import KernelEffect
+
+_REASON = "envelope_effect_reversibility_invalid"
+
+_FIELD_OF = {
+    "fully_reversible": "inverse_operation_kind",
+    "compensating_operation_only": "compensating_operation_kind",
+    "irreversible_external_effect": "external_effect_descriptor",
+}
+"""Which field is there if, and only if, the effect has this reversibility."""
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse a classification, a field or an inverse that the registry does not give."""
+    seen: set[str] = set()
+    for index, effect in enumerate(submission.envelope.primitive_effects):
+        field = f"primitive_effects.{index}"
+        if effect.effect_id in seen:
+            return Refusal("envelope_schema_invalid", f"{field}.effect_id", "effect_id repeats")
+        seen.add(effect.effect_id)
+        refusal = _check_effect(submission, effect, field)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> Refusal | None:
+    expected = expected_reversibility(effect.effect_kind, _node_kind(submission, effect))
+    if effect.reversibility != expected:
+        return Refusal(_REASON, f"{field}.reversibility", f"{effect.effect_kind} is {expected}")
+    for reversibility, name in _FIELD_OF.items():
+        if (getattr(effect, name) is not None) != (reversibility == expected):
+            return Refusal(_REASON, f"{field}.{name}", f"present only if {reversibility}")
+    inverses = EFFECT_KINDS[effect.effect_kind].inverses
+    if expected == "fully_reversible" and effect.inverse_operation_kind not in inverses:
+        return Refusal(_REASON, f"{field}.inverse_operation_kind", f"one of {', '.join(inverses)}")
+    return None
+
+
+def _node_kind(submission: Submission, effect: KernelEffect) -> str | None:
+    stated = effect.payload.get("node_kind")
+    if stated is not None or effect.target_ref is None:
+        return str(stated)
+    node = submission.transaction.node(effect.target_ref)
+    return None if node is None else str(node["node_kind"])

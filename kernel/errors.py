@@ -1,0 +1,40 @@
+"""What the kernel raises: few errors, named for what the caller does next."""
+
+
+class KernelError(Exception):
+    """Base of the kernel's errors; `code` is stable and machine readable."""
+
+    code = "kernel_error"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class LedgerCorrupt(KernelError):  # noqa: N818 - named for the state, not the event
+    """A stored row fails its own rules; whoever read it stops serving (ruling L3)."""
+
+    code = "ledger_corrupt"
+
+
+class LedgerUnavailable(KernelError):  # noqa: N818
+    """The store did not answer; nothing was written and the caller may try again."""
+
+    code = "ledger_unavailable"
+
+
+class CommitOutcomeUnknown(KernelError):  # noqa: N818
+    """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
+
+    code = "commit_outcome_unknown"
+
+
+class EffectInapplicable(KernelError):  # noqa: N818
+    """An effect does not fit the state it meets; the operation is rejected and undone."""
+
+    code = "effect_inapplicable"
+
+    def __init__(self, message: str, *, code: str, field: str) -> None:
+        super().__init__(message, code=code)
+        self.field = field

@@ -1,0 +1,48 @@
+"""What the kernel is given by its process instead of taking it: the time and randomness."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A clock and a source of random bytes."""
+
+    now_us: Callable[[], int]
+    """Microseconds since 1970-01-01 UTC."""
+
+    random_bytes: Callable[[int], bytes]
+    """Cryptographically strong where ids must not be guessed."""
+
+    def new_id(self) -> str:
+        """Return a fresh UUID version 7, which sorts by time."""
+        return uuid7(self.now_us(), self.random_bytes(10))
+
+
+def uuid7(time_us: int, random: bytes) -> str:
+    """Build a UUID version 7 from a time and ten random bytes (RFC 9562)."""
+    value = (time_us // 1000) << 80 | int.from_bytes(random, "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def iso_time(time_us: int) -> str:
+    """Return ISO 8601 in UTC with microseconds, the precision that is stored."""
+    return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time_us(text: str) -> int:
+    """Return the microseconds of an ISO 8601 time that names its offset.
+
+    Raises:
+        ValueError: when the text is not such a time.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time without an offset: {text}")
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,225 @@
+"""The transaction kernel's entry: check, order, apply, receipt, seal (§1.4, §2.2, §2.3).
+
+One call handles one envelope inside a transaction that the caller opened; several calls may share
+a transaction (group commit), each under its own savepoint, so that one refusal undoes one
+envelope. Nothing is true for anybody outside before the transaction has been committed.
+"""
+
+from kernel.apply import Outcome, apply_operation
+from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.checks.check import Refusal, Submission, Submitter
+from kernel.checks.order import CHECKS
+from kernel.checks.v01_schema import parse
+from kernel.errors import EffectInapplicable
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+
+DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
+
+_US_PER_HOUR = 3600 * 1_000_000
+
+_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
+"""Fields that differ when the same thing is submitted again; they are not part of its content."""
+
+
+class Kernel:
+    """The rules of submission; holds no state between calls."""
+
+    def __init__(
+        self,
+        strategy: AuthorityStrategy | None = None,
+        idempotency_window_hours: int = DEFAULT_IDEMPOTENCY_WINDOW_HOURS,
+    ) -> None:
+        self.strategy = strategy or BetaPosteriorMean()
+        self._window_us = idempotency_window_hours * _US_PER_HOUR
+
+    def submit(
+        self, transaction: LedgerTransaction, document: object, submitter: Submitter
+    ) -> SubmissionResult | RejectedResult:
+        """Put one envelope on the record, or a receipt of why not.
+
+        Durable when the caller's transaction has been committed. A duplicate inside the
+        idempotency window gets the first answer and changes nothing.
+        """
+        transaction.next_commit_time_us()
+        parsed = parse(document)
+        if isinstance(parsed, Refusal):
+            return _reject(transaction, document, "V1", parsed)
+        envelope, known, content = parsed
+        submission = Submission(
+            known,
+            content,
+            _content_digest(known, submitter),
+            envelope,
+            submitter,
+            transaction,
+            self._window_us,
+        )
+        for name, check in CHECKS:
+            verdict = check(submission)
+            if isinstance(verdict, Refusal):
+                return _reject(transaction, document, name, verdict)
+            if verdict is not None:
+                return verdict
+        if transaction.log_row_of(envelope.operation_id) is not None:
+            refusal = Refusal(
+                "envelope_schema_invalid", "operation_id", "this operation is on the record"
+            )
+            return _reject(transaction, document, "V1", refusal)
+        try:
+            with transaction.savepoint():
+                sequence = transaction.head_now.ec_sequence_number + 1
+                outcome = apply_operation(transaction, envelope, sequence, self.strategy)
+                return _seal(submission, sequence, outcome)
+        except EffectInapplicable as error:
+            return _reject(
+                transaction, document, "apply", Refusal(error.code, error.field, str(error))
+            )
+
+
+def _content_digest(document: Document, submitter: Submitter) -> str:
+    """Return the digest by which two submissions of one key are told apart (K6).
+
+    What the orchestrator adds to an intent depends on the moment (causal parents, taint), so for
+    its envelopes the content is the intent, whose digest it states.
+    """
+    stated = document.get("intent_digest")
+    if submitter == "orchestrator" and isinstance(stated, str):
+        return stated
+    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
+    return sha256_hex(canonicalize(kept))
+
+
+def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
+    transaction, envelope = submission.transaction, submission.envelope
+    head, tables = transaction.head_now, transaction.tables
+    effects = [canonicalize(document) for document in outcome.applied_effects]
+    for ordinal, (document, content) in enumerate(
+        zip(outcome.applied_effects, effects, strict=True)
+    ):
+        row = {
+            "ec_sequence_number": sequence,
+            "ordinal": ordinal,
+            "store": document["store"],
+            "record_key": document["record_key"],
+            "effect_bytes": content,
+        }
+        tables.insert(schema.applied_effects, row)
+    committed_at = iso_time(head.committed_at_us)
+    blob_ref = transaction.put_blob(submission.content)
+    row_bytes = canonicalize(
+        _row_document(submission, sequence, outcome, effects, blob_ref, committed_at)
+    )
+    row_hash = sha256_hex(row_bytes)
+    tables.insert(
+        schema.kernel_event_log,
+        {
+            "ec_sequence_number": sequence,
+            "operation_id": envelope.operation_id,
+            "prior_row_hash": head.row_hash,
+            "row_hash": row_hash,
+            "row_bytes": row_bytes,
+            "envelope_payload_blob_ref": blob_ref,
+            "semantic_intent": envelope.semantic_intent,
+            "session_id": envelope.session_id,
+            "committed_at": committed_at,
+        },
+    )
+    head.ec_sequence_number, head.row_hash = sequence, row_hash
+    applied = tuple(
+        {"effect_id": one["effect_id"], "applied_at": one["applied_at"]}
+        for one in outcome.applied_effects
+    )
+    result = SubmissionResult(
+        envelope.operation_id, sequence, committed_at, applied, outcome.receipts, row_hash
+    )
+    _remember(submission, result)
+    return result
+
+
+def _row_document(
+    submission: Submission,
+    sequence: int,
+    outcome: Outcome,
+    effects: list[bytes],
+    blob_ref: str,
+    committed_at: str,
+) -> Document:
+    """Return the log row (§17.4) as it is hashed (K20); sequences are strings (K27)."""
+    envelope, head = submission.envelope, submission.transaction.head_now
+    scope = envelope.affected_subgraph_descriptor
+    document = {
+        "prior_row_hash": head.row_hash,
+        "ec_sequence_number": str(sequence),
+        "operation_id": envelope.operation_id,
+        "envelope_payload_blob_ref": blob_ref,
+        "semantic_intent": envelope.semantic_intent,
+        "operation_kind": envelope.operation_kind,
+        "actor": envelope.actor,
+        "idempotency_key": envelope.idempotency_key,
+        "effect_kind_set": sorted({one["effect_kind"] for one in outcome.applied_effects}),
+        "canonical_effect_kind_set": sorted(
+            {one["canonical_kind"] for one in outcome.applied_effects}
+        ),
+        "causal_parent_operation_ids": list(envelope.causal_parent_operation_ids),
+        "affected_subgraph_descriptor_summary": {
+            "scope_kind": scope.scope_kind if scope else "",
+            "affected_node_count": len(scope.affected_node_refs) if scope else 0,
+        },
+        "recorded_at": envelope.recorded_at,
+        "committed_at": committed_at,
+        "applied_effects_hash": sha256_hex(b"[" + b",".join(effects) + b"]"),
+        "receipt_chain_head": head.receipt_hash,
+        "schema_version": 1,
+    }
+    if envelope.session_id is not None:
+        document["session_id"] = envelope.session_id
+    return document
+
+
+def _remember(submission: Submission, result: SubmissionResult) -> None:
+    committed_at_us = submission.transaction.head_now.committed_at_us
+    submission.transaction.tables.insert(
+        schema.idempotency_records,
+        {
+            "idempotency_key": submission.envelope.idempotency_key,
+            "ec_sequence_number": result.ec_sequence_number,
+            "operation_id": result.operation_id,
+            "content_digest": submission.content_digest,
+            "result_bytes": canonicalize(result.document()),
+            "submitted_at_us": committed_at_us,
+            "expires_at_us": committed_at_us + submission.idempotency_window_us,
+            "archived": 0,
+        },
+    )
+
+
+def _reject(
+    transaction: LedgerTransaction, document: object, check: str, refusal: Refusal
+) -> RejectedResult:
+    """Leave a durable receipt and nothing else (K5)."""
+    known = document if isinstance(document, dict) else {}
+    stated = {
+        name: known[name]
+        for name in ("operation_id", "idempotency_key", "actor", "semantic_intent", "session_id")
+        if isinstance(known.get(name), str) and len(known[name]) <= 512
+    }
+    operation_id = stated.pop("operation_id", None)
+    body: Document = {
+        **stated,
+        "check": check,
+        "reason_code": refusal.reason_code,
+        "field": refusal.field,
+        "message": refusal.message[:1000],
+    }
+    receipt_id = f"receipt:{transaction.host.new_id()}"
+    append_receipt(
+        transaction, receipt_id, Receipt("envelope_validation_failed", body), operation_id
+    )
+    rejection = Rejection(check, refusal.reason_code, refusal.field, refusal.message)
+    return RejectedResult(operation_id, rejection, receipt_id)

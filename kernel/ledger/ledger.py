@@ -1,0 +1,294 @@
+"""The ledger's vocabulary: what the kernel asks of the record, over any store.
+
+Every query has its name here, so that an adapter knows rows and the kernel knows nouns.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Table
+
+from kernel.errors import LedgerCorrupt
+from kernel.host import Host, iso_time
+from kernel.ledger import schema
+from kernel.ledger.tables import Row, Store, Tables, TablesView
+
+LEDGER_ID = "main"
+GENESIS_HASH = "0" * 64
+GENESIS_POLICY = "PG-1"
+
+_BLOB_DOMAIN = b"rotulus/payload/v1\x00"
+SALT_BYTES = 32
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Head:
+    """Where the chains stand; written back once at the end of a transaction."""
+
+    ec_sequence_number: int = 0
+    row_hash: str = GENESIS_HASH
+    receipt_sequence: int = 0
+    receipt_hash: str = GENESIS_HASH
+    request_sequence: int = 0
+    committed_at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A piece of work that the record asks for, and who asked (an outbox row)."""
+
+    request_id: str
+    request_sequence: int
+    queue: str
+    item_key: str
+    priority: str
+    cause_sequence: int
+    enqueued_at_us: int
+    document: Document
+
+    @classmethod
+    def of_row(cls, row: Row) -> "Request":
+        """Read a row of the outbox."""
+        return cls(
+            row["request_id"],
+            row["request_sequence"],
+            row["queue"],
+            row["item_key"],
+            row["priority"],
+            row["cause_sequence"],
+            row["enqueued_at_us"],
+            orjson.loads(row["request_bytes"]),
+        )
+
+
+def blob_commitment(salt: bytes, content: bytes) -> str:
+    """Return the salted commitment under which content is kept; it survives erasure (§3, D4)."""
+    framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
+    return hashlib.sha256(framed).hexdigest()
+
+
+class LedgerView:
+    """Reading, at one point of the record."""
+
+    def __init__(self, tables: TablesView) -> None:
+        self.tables = tables
+
+    def head(self) -> Head:
+        """Return where the chains stand in this snapshot."""
+        row = self.tables.get(schema.chain_head, LEDGER_ID)
+        if row is None:
+            raise LedgerCorrupt("the chain head is missing")
+        return Head(*(row[name] for name in Head.__slots__))
+
+    def policy_generation_id(self) -> str:
+        """Return the policy generation in force."""
+        rows = self.tables.select(
+            schema.policy_snapshots, order_by="generation", descending=True, limit=1
+        )
+        return str(rows[0]["policy_generation_id"])
+
+    def record(self, table: Table, key: str) -> Document | None:
+        """Return the newest record of a typed store."""
+        row = self.tables.get(table, key)
+        return None if row is None else orjson.loads(row["record"])
+
+    def node(self, node_id: str) -> Document | None:
+        """Return a node's record."""
+        return self.record(schema.nodes, node_id)
+
+    def nodes_of_kind(self, node_kind: str, *, after: str | None, limit: int) -> list[Document]:
+        """Return the records of a kind in the order of their ids."""
+        rows = self.tables.select(schema.nodes, {"node_kind": node_kind}, after=after, limit=limit)
+        return [orjson.loads(row["record"]) for row in rows]
+
+    def edges_out_of(self, node_id: str) -> list[Row]:
+        """Return the edge rows that leave a node, removed ones included."""
+        return self.tables.select(schema.edges, {"source_node_id": node_id})
+
+    def input_edges(self, node_id: str) -> list[Document]:
+        """Return the active edges through which a node's authority is fed, by edge id."""
+        rows = self.tables.select(schema.edges, {"target_node_id": node_id})
+        return [orjson.loads(row["record"]) for row in rows if row["input_from"] is not None]
+
+    def input_sources(self, node_id: str, source_kind: str) -> list[str]:
+        """Return the nodes of one kind that feed a node's authority."""
+        where = {"target_node_id": node_id, "input_from": source_kind}
+        return [row["source_node_id"] for row in self.tables.select(schema.edges, where)]
+
+    def blob(self, blob_ref: str) -> bytes | None:
+        """Return content by its commitment, or None where it was erased."""
+        row = self.tables.get(schema.blobs, blob_ref)
+        return None if row is None else bytes(row["content"])
+
+    def log_rows(self, *, after: int = 0, limit: int = 1000) -> list[Row]:
+        """Return log rows in sequence."""
+        return self.tables.select(schema.kernel_event_log, after=after, limit=limit)
+
+    def log_tail(self, limit: int) -> list[Row]:
+        """Return the newest log rows, newest first."""
+        return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
+
+    def log_row_of(self, operation_id: str) -> Row | None:
+        """Return the log row of an operation."""
+        rows = self.tables.select(schema.kernel_event_log, {"operation_id": operation_id}, limit=1)
+        return rows[0] if rows else None
+
+    def envelope(self, operation_id: str) -> Document | None:
+        """Return an envelope as it was submitted (kernel.read_envelope, §1.4)."""
+        row = self.log_row_of(operation_id)
+        content = None if row is None else self.blob(row["envelope_payload_blob_ref"])
+        return None if content is None else orjson.loads(content)
+
+    def receipts_of(self, operation_id: str) -> list[Document]:
+        """Return the durable receipts that name an operation, in the order of their chain."""
+        rows = self.tables.select(schema.receipts, {"operation_id": operation_id})
+        return [orjson.loads(row["receipt_bytes"]) for row in rows]
+
+    def live_idempotency_record(self, key: str) -> Row | None:
+        """Return the record of a key that still answers for it."""
+        rows = self.tables.select(
+            schema.idempotency_records, {"idempotency_key": key, "archived": 0}, limit=1
+        )
+        return rows[0] if rows else None
+
+    def open_requests_of(self, queue: str, item_key: str) -> list[Request]:
+        """Return the requests for one item that have no outcome yet."""
+        where = {"queue": queue, "item_key": item_key, "open": 1}
+        rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
+        return [Request.of_row(row) for row in rows]
+
+    def open_requests(self, *, after: int = 0, limit: int = 1000) -> list[Request]:
+        """Return requests without an outcome, in the order in which they were recorded."""
+        rows = self.tables.select(
+            schema.outbox, {"open": 1}, order_by="request_sequence", after=after, limit=limit
+        )
+        return [Request.of_row(row) for row in rows]
+
+    def outcome_of(self, request_id: str) -> Row | None:
+        """Return the outcome of a request, None while it is open."""
+        return self.tables.get(schema.outbox_outcomes, request_id)
+
+    def request_rows_of(self, queue: str, item_key: str) -> list[Row]:
+        """Return every request for an item, open or not."""
+        return self.tables.select(
+            schema.outbox, {"queue": queue, "item_key": item_key}, order_by="request_sequence"
+        )
+
+    def belief_events(self, session_id: str) -> list[bytes]:
+        """Return the stored audit entries of a belief session, in order."""
+        rows = self.tables.select(schema.belief_events, {"session_id": session_id})
+        return [bytes(row["event_bytes"]) for row in rows]
+
+    def belief_session(self, session_id: str) -> Row | None:
+        """Return the summary row of a belief session."""
+        return self.tables.get(schema.belief_sessions, session_id)
+
+
+class LedgerTransaction(LedgerView):
+    """Writing, inside the one transaction that holds the head."""
+
+    tables: Tables
+
+    def __init__(self, tables: Tables, host: Host) -> None:
+        super().__init__(tables)
+        self.host = host
+        self.head_now = super().head()
+
+    def head(self) -> Head:
+        """Return the head as this transaction has advanced it."""
+        return self.head_now
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo the writes and the head's advance when an exception leaves the block."""
+        before = Head(*(getattr(self.head_now, name) for name in Head.__slots__))
+        try:
+            with self.tables.savepoint():
+                yield
+        except BaseException:
+            self.head_now = before
+            raise
+
+    def next_commit_time_us(self) -> int:
+        """Return a time later than every commit before it, and advance the head's clock."""
+        self.head_now.committed_at_us = max(self.host.now_us(), self.head_now.committed_at_us + 1)
+        return self.head_now.committed_at_us
+
+    def put_blob(self, content: bytes) -> str:
+        """Keep content under a salted commitment and return the commitment."""
+        salt = self.host.random_bytes(SALT_BYTES)
+        blob_ref = blob_commitment(salt, content)
+        row = {"blob_ref": blob_ref, "salt": salt, "content": content}
+        self.tables.insert(schema.blobs, row)
+        return blob_ref
+
+    def write_head(self) -> None:
+        """Store the head: the last write of a transaction that wrote anything."""
+        values = {name: getattr(self.head_now, name) for name in Head.__slots__}
+        self.tables.update(schema.chain_head, (LEDGER_ID,), values)
+
+
+class Ledger:
+    """The record: one writer at a time, any number of snapshots."""
+
+    def __init__(self, store: Store, host: Host) -> None:
+        """Hold a store whose ledger exists; see `Ledger.create`."""
+        self.store = store
+        self.host = host
+
+    @classmethod
+    def create(cls, store: Store, host: Host) -> "Ledger":
+        """Open the ledger of a store, founding it with its genesis rows when it is new."""
+        with store.transaction() as tables:
+            if tables.get(schema.chain_head, LEDGER_ID) is None:
+                _found(tables, host)
+        return cls(store, host)
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerTransaction]:
+        """Open the writing transaction; durable when the block has ended, else undone.
+
+        Raises:
+            LedgerUnavailable: when the lock was not had in time.
+            CommitOutcomeUnknown: when COMMIT failed (K25).
+        """
+        with self.store.transaction() as tables:
+            transaction = LedgerTransaction(tables, self.host)
+            yield transaction
+            transaction.write_head()
+
+    @contextmanager
+    def view(self) -> Iterator[LedgerView]:
+        """Open a snapshot; what is read inside belongs to one sequence."""
+        with self.store.view() as tables:
+            yield LedgerView(tables)
+
+    def close(self) -> None:
+        """Release the store."""
+        self.store.close()
+
+
+def _found(tables: Tables, host: Host) -> None:
+    head = Head()
+    tables.insert(
+        schema.chain_head,
+        {
+            "ledger_id": LEDGER_ID,
+            **{name: getattr(head, name) for name in Head.__slots__},
+            "schema_version": schema.SCHEMA_VERSION,
+        },
+    )
+    tables.insert(
+        schema.policy_snapshots,
+        {
+            "policy_generation_id": GENESIS_POLICY,
+            "generation": 1,
+            "recorded_at": iso_time(host.now_us()),
+        },
+    )

@@ -1,0 +1,214 @@
+"""The ledger's tables in memory: for tests, and for folding a log without a database.
+
+A view holds the writer off while it is open, so it is a snapshot; nothing is durable.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Table, UniqueConstraint
+
+from kernel.ledger.schema import metadata
+from kernel.ledger.tables import DuplicateKey, Row
+
+Columns = tuple[str, ...]
+Values = tuple[Any, ...]
+
+
+class _MemoryTable:
+    """Rows by primary key, their unique values, and the equality indexes of the schema."""
+
+    def __init__(self, table: Table) -> None:
+        self.key_columns = tuple(column.name for column in table.primary_key.columns)
+        self.rows: dict[Values, Row] = {}
+        self.unique: dict[Columns, dict[Values, Values]] = {
+            columns: {} for columns in _unique_columns(table)
+        }
+        self.indexes: dict[Columns, dict[Values, dict[Values, None]]] = {
+            columns: {} for columns in _indexed_columns(table)
+        }
+
+    def key(self, row: Mapping[str, Any]) -> Values:
+        return _values(row, self.key_columns)
+
+    def check(self, row: Row) -> None:
+        key = self.key(row)
+        for columns, holders in self.unique.items():
+            holder = holders.get(_values(row, columns))
+            if holder is not None and holder != key:
+                raise DuplicateKey(f"{columns}")
+
+    def set(self, key: Values, row: Row | None) -> Row | None:
+        """Put or remove a row and return the one that stood there."""
+        before = self.rows.pop(key, None)
+        if before is not None:
+            for columns, holders in self.unique.items():
+                holders.pop(_values(before, columns), None)
+            for columns, index in self.indexes.items():
+                index[_values(before, columns)].pop(key)
+        if row is not None:
+            self.rows[key] = row
+            for columns, holders in self.unique.items():
+                if _live(row):
+                    holders[_values(row, columns)] = key
+            for columns, index in self.indexes.items():
+                index.setdefault(_values(row, columns), {})[key] = None
+        return before
+
+    def matching(self, where: Mapping[str, Any]) -> Iterator[Row]:
+        """Yield the rows that equal `where`, through the index that covers most of it."""
+        covering = max(
+            (columns for columns in self.indexes if all(name in where for name in columns)),
+            key=len,
+            default=None,
+        )
+        if covering is None:
+            candidates = iter(self.rows.values())
+        else:
+            keys = self.indexes[covering].get(_values(where, covering), {})
+            candidates = (self.rows[key] for key in keys)
+        wanted = where.items()
+        for row in candidates:
+            if all(row[name] == value for name, value in wanted):
+                yield row
+
+
+def _values(row: Mapping[str, Any], columns: Columns) -> Values:
+    return tuple(row[name] for name in columns)
+
+
+def _indexed_columns(table: Table) -> set[Columns]:
+    """The prefixes of every index and of every key of several columns."""
+    full = [tuple(column.name for column in index.columns) for index in table.indexes]
+    full += _unique_columns(table)
+    full.append(tuple(column.name for column in table.primary_key.columns)[:-1])
+    return {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
+
+
+def _live(row: Row) -> bool:
+    return not row.get("archived")
+
+
+def _unique_columns(table: Table) -> list[tuple[str, ...]]:
+    constraints = [
+        tuple(column.name for column in constraint.columns)
+        for constraint in table.constraints
+        if isinstance(constraint, UniqueConstraint)
+    ]
+    indexes = [
+        tuple(column.name for column in index.columns) for index in table.indexes if index.unique
+    ]
+    return constraints + indexes
+
+
+class MemoryTables:
+    """The tables inside a transaction; every write leaves its undoing behind."""
+
+    def __init__(self, tables: dict[str, _MemoryTable]) -> None:
+        self._tables = tables
+        self._undo: list[Callable[[], object]] = []
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        row = self._tables[table.name].rows.get(key)
+        return None if row is None else dict(row)
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        column = order_by or self._tables[table.name].key_columns[-1]
+        found = self._tables[table.name].matching(where or {})
+        rows = [row for row in found if _beyond(row, column, after, descending)]
+        rows.sort(key=lambda row: row[column], reverse=descending)
+        return [dict(row) for row in rows[:limit]]
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equal `where`."""
+        return sum(1 for _ in self._tables[table.name].matching(where or {}))
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+        rows = self._tables[table.name].rows.values()
+        return dict(Counter(tuple(row[name] for name in columns) for row in rows))
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        held = self._tables[table.name]
+        if held.key(row) in held.rows:
+            raise DuplicateKey(table.name)
+        self.put(table, row)
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row."""
+        held = self._tables[table.name]
+        held.check(row)
+        key = held.key(row)
+        before = held.set(key, dict(row))
+        self._undo.append(lambda: held.set(key, before))
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        row = self._tables[table.name].rows[key]
+        self.put(table, {**row, **values})
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound."""
+        held = self._tables[table.name]
+        keys = [key for key, row in held.rows.items() if row[column] < bound]
+        for key in keys:
+            before = held.set(key, None)
+            self._undo.append(lambda key=key, before=before: held.set(key, before))  # type: ignore[misc]
+        return len(keys)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block."""
+        mark = len(self._undo)
+        try:
+            yield
+        except BaseException:
+            while len(self._undo) > mark:
+                self._undo.pop()()
+            raise
+
+
+def _beyond(row: Row, column: str, after: Any, descending: bool) -> bool:  # noqa: FBT001
+    if after is None:
+        return True
+    return bool(row[column] < after if descending else row[column] > after)
+
+
+class MemoryStore:
+    """A ledger's place in this process's memory; gone with it."""
+
+    def __init__(self) -> None:
+        self._tables = {table.name: _MemoryTable(table) for table in metadata.sorted_tables}
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryTables]:
+        """Hold every other transaction off until the block ends."""
+        with self._lock:
+            tables = MemoryTables(self._tables)
+            with tables.savepoint():
+                yield tables
+
+    @contextmanager
+    def view(self) -> Iterator[MemoryTables]:
+        """Hold the writer off while the snapshot is read."""
+        with self._lock:
+            yield MemoryTables(self._tables)
+
+    def close(self) -> None:
+        """Keep everything: the memory is the ledger."""

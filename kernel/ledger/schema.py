@@ -1,0 +1,252 @@
+"""The tables of the ledger; every adapter reads its columns, keys and uniqueness from here.
+
+Two sorts of table. Records of history are only ever appended; triggers refuse change. Records of
+state hold the newest version of a thing and are a fold of the history: verification computes them
+again and compares. In each, the column of bytes is the truth and was hashed as it stands; the
+columns beside it are derived from it so that they can be looked up.
+
+Sequences are assigned by the kernel inside the transaction, never by the database.
+"""
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+chain_head = Table(
+    "chain_head",
+    metadata,
+    Column("ledger_id", String, primary_key=True),
+    Column("ec_sequence_number", Integer, nullable=False),
+    Column("row_hash", String, nullable=False),
+    Column("receipt_sequence", Integer, nullable=False),
+    Column("receipt_hash", String, nullable=False),
+    Column("request_sequence", Integer, nullable=False),
+    Column("committed_at_us", Integer, nullable=False),
+    Column("schema_version", Integer, nullable=False),
+)
+
+policy_snapshots = Table(
+    "policy_snapshots",
+    metadata,
+    Column("policy_generation_id", String, primary_key=True),
+    Column("generation", Integer, nullable=False, unique=True),
+    Column("recorded_at", String, nullable=False),
+)
+
+kernel_event_log = Table(
+    "kernel_event_log",
+    metadata,
+    Column("ec_sequence_number", Integer, primary_key=True),
+    Column("operation_id", String, nullable=False, unique=True),
+    Column("prior_row_hash", String, nullable=False, unique=True),
+    Column("row_hash", String, nullable=False, unique=True),
+    Column("row_bytes", LargeBinary, nullable=False),
+    Column("envelope_payload_blob_ref", String, nullable=False),
+    Column("semantic_intent", String, nullable=False),
+    Column("session_id", String),
+    Column("committed_at", String, nullable=False),
+    Index("kernel_event_log_by_session", "session_id", "ec_sequence_number"),
+    Index("kernel_event_log_by_intent", "semantic_intent", "ec_sequence_number"),
+    info={"append_only": True},
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("blob_ref", String, primary_key=True),
+    Column("salt", LargeBinary, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+applied_effects = Table(
+    "applied_effects",
+    metadata,
+    Column("ec_sequence_number", Integer, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("store", String, nullable=False),
+    Column("record_key", String, nullable=False),
+    Column("effect_bytes", LargeBinary, nullable=False),
+    Index("applied_effects_by_record", "store", "record_key", "ec_sequence_number"),
+    info={"append_only": True},
+)
+
+pre_images = Table(
+    "pre_images",
+    metadata,
+    Column("content_hash", String, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("receipt_sequence", Integer, primary_key=True),
+    Column("receipt_id", String, nullable=False, unique=True),
+    Column("receipt_kind", String, nullable=False),
+    Column("reason_code", String),
+    Column("operation_id", String),
+    Column("prior_receipt_hash", String, nullable=False, unique=True),
+    Column("receipt_hash", String, nullable=False, unique=True),
+    Column("receipt_bytes", LargeBinary, nullable=False),
+    Index("receipts_by_operation", "operation_id"),
+    Index("receipts_by_kind", "receipt_kind", "reason_code"),
+    info={"append_only": True},
+)
+
+ephemeral_receipts = Table(
+    "ephemeral_receipts",
+    metadata,
+    Column("receipt_id", String, primary_key=True),
+    Column("receipt_kind", String, nullable=False),
+    Column("operation_id", String),
+    Column("expires_at_us", Integer, nullable=False, index=True),
+    Column("receipt_bytes", LargeBinary, nullable=False),
+)
+
+idempotency_records = Table(
+    "idempotency_records",
+    metadata,
+    Column("idempotency_key", String, primary_key=True),
+    Column("ec_sequence_number", Integer, primary_key=True),
+    Column("operation_id", String, nullable=False),
+    Column("content_digest", String, nullable=False),
+    Column("result_bytes", LargeBinary, nullable=False),
+    Column("submitted_at_us", Integer, nullable=False),
+    Column("expires_at_us", Integer, nullable=False),
+    Column("archived", Integer, nullable=False),
+    # One answer at a time: a second live record of a key cannot exist.
+    Index(
+        "idempotency_records_live",
+        "idempotency_key",
+        unique=True,
+        sqlite_where=Column("archived", Integer) == 0,
+        postgresql_where=Column("archived", Integer) == 0,
+    ),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", String, primary_key=True),
+    Column("node_kind", String, nullable=False),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Index("nodes_by_kind", "node_kind", "node_id"),
+    info={"state": True},
+)
+
+edges = Table(
+    "edges",
+    metadata,
+    Column("edge_id", String, primary_key=True),
+    Column("source_node_id", String, nullable=False, index=True),
+    Column("target_node_id", String, nullable=False),
+    # The kind of node that feeds the target's authority through this edge, null for other edges.
+    Column("input_from", String),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Index("edges_by_target", "target_node_id", "input_from"),
+    info={"state": True},
+)
+
+corpus_membership_records = Table(
+    "corpus_membership_records",
+    metadata,
+    Column("membership_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+derived_indexes = Table(
+    "derived_indexes",
+    metadata,
+    Column("entry_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+materialized_views = Table(
+    "materialized_views",
+    metadata,
+    Column("view_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("request_sequence", Integer, nullable=False, unique=True),
+    Column("queue", String, nullable=False),
+    Column("item_key", String, nullable=False),
+    Column("priority", String, nullable=False),
+    Column("cause_sequence", Integer, nullable=False),
+    Column("open", Integer, nullable=False),
+    Column("enqueued_at_us", Integer, nullable=False),
+    Column("request_bytes", LargeBinary, nullable=False),
+    CheckConstraint("open IN (0, 1)"),
+    Index("outbox_by_item", "queue", "item_key", "open"),
+    Index("outbox_open", "open", "request_sequence"),
+)
+
+outbox_outcomes = Table(
+    "outbox_outcomes",
+    metadata,
+    # The primary key is the promise: a request has one outcome, and never a second.
+    Column("request_id", String, primary_key=True),
+    Column("outcome", String, nullable=False),
+    Column("operation_id", String),
+    Column("closed_sequence", Integer, nullable=False),
+    Column("closed_at_us", Integer, nullable=False),
+    CheckConstraint("outcome IN ('completed', 'dead_letter', 'cancelled')"),
+    Index("outbox_outcomes_by_outcome", "outcome"),
+    info={"append_only": True},
+)
+
+belief_sessions = Table(
+    "belief_sessions",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    Column("title", String, nullable=False),
+    Column("n_universe", Integer, nullable=False),
+    Column("n_survivors", Integer, nullable=False),
+    Column("n_events", Integer, nullable=False),
+    Column("head_event_hash", String, nullable=False),
+    Column("survivors_shown", LargeBinary, nullable=False),
+    Column("updated_at_us", Integer, nullable=False, index=True),
+)
+
+belief_events = Table(
+    "belief_events",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    Column("event_index", Integer, primary_key=True),
+    Column("event_id", String, nullable=False, unique=True),
+    Column("event_hash", String, nullable=False),
+    Column("event_bytes", LargeBinary, nullable=False),
+    UniqueConstraint("session_id", "event_hash"),
+    info={"append_only": True},
+)
+
+STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))
+"""The typed stores: what the log folds into."""
+
+APPEND_ONLY_TABLES = tuple(
+    table for table in metadata.sorted_tables if table.info.get("append_only")
+)

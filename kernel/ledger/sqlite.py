@@ -1,0 +1,295 @@
+"""The ledger's tables in one SQLite file.
+
+One connection writes, under ``BEGIN IMMEDIATE``, in WAL mode with ``synchronous=FULL``: what a
+COMMIT has answered survives the loss of power. Readers have connections of their own and a
+snapshot for as long as a view is open. Statements are built once for each shape and kept; table
+and column names come from the schema alone, values are always bound.
+"""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table
+from sqlalchemy.dialects import sqlite as dialect
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.tables import DuplicateKey, Row
+
+BUSY_TIMEOUT_S = 10.0
+IDLE_READERS_MAX = 8
+
+_SAVEPOINT = "rotulus"
+
+
+class SqliteTables:
+    """The tables as one connection sees them inside its transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, statements: dict[Any, str]) -> None:
+        self._execute = connection.execute
+        self._statements = statements
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        shape = ("get", table.name)
+        sql = self._statements.get(shape) or self._build(shape, _get_sql(table))
+        row: Row | None = self._execute(sql, key).fetchone()
+        return row
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        names = tuple(where or ())
+        shape = ("select", table.name, names, order_by, after is None, descending, limit is None)
+        sql = self._statements.get(shape)
+        if sql is None:
+            sql = self._build(
+                shape,
+                _select_sql(
+                    table, names, order_by, after=after, descending=descending, limit=limit
+                ),
+            )
+        values = [] if where is None else list(where.values())
+        if after is not None:
+            values.append(after)
+        if limit is not None:
+            values.append(limit)
+        return self._execute(sql, values).fetchall()
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equal `where`."""
+        names = tuple(where or ())
+        sql = f"SELECT count(*) AS n FROM {table.name}{_where(names)}"  # noqa: S608
+        row = self._execute(sql, list((where or {}).values())).fetchone()
+        return int(row["n"])
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+        names = ", ".join(columns)
+        sql = f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"  # noqa: S608
+        return {tuple(row[name] for name in columns): row["n"] for row in self._execute(sql)}
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        shape = ("insert", table.name)
+        sql = self._statements.get(shape) or self._build(shape, _insert_sql(table, ""))
+        try:
+            self._execute(sql, row)
+        except sqlite3.IntegrityError as error:
+            raise DuplicateKey(str(error)) from None
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row."""
+        shape = ("put", table.name)
+        sql = self._statements.get(shape) or self._build(shape, _upsert_sql(table))
+        self._execute(sql, row)
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        assigned = ", ".join(f"{name} = ?" for name in values)
+        sql = f"UPDATE {table.name} SET {assigned}{_where(_key_names(table))}"  # noqa: S608
+        self._execute(sql, (*values.values(), *key))
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound."""
+        sql = f"DELETE FROM {table.name} WHERE {column} < ?"  # noqa: S608
+        return self._execute(sql, (bound,)).rowcount
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block."""
+        self._execute(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            yield
+        except BaseException:
+            self._execute(f"ROLLBACK TO {_SAVEPOINT}")
+            self._execute(f"RELEASE {_SAVEPOINT}")
+            raise
+        self._execute(f"RELEASE {_SAVEPOINT}")
+
+    def _build(self, shape: Any, sql: str) -> str:
+        self._statements[shape] = sql
+        return sql
+
+
+class SqliteStore:
+    """A ledger in one file; `read_only` opens it without the right to write (K18)."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open the file, and create it with its schema when this may write.
+
+        Raises:
+            LedgerUnavailable: when the file cannot be opened or has another schema version.
+        """
+        self._path = path
+        self._read_only = read_only
+        self._statements: dict[Any, str] = {}
+        self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
+        self._lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        if not read_only:
+            self._writer = self._connect_writer()
+        elif not path.exists():
+            raise LedgerUnavailable(f"no ledger at {path}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTables]:
+        """Open the writing transaction; COMMIT is durable when it returns."""
+        if self._read_only:
+            raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        with self._lock:
+            writer = self._writer or self._connect_writer()
+            self._writer = writer
+            _begin_immediate(writer)
+            try:
+                yield SqliteTables(writer, self._statements)
+            except BaseException:
+                writer.execute("ROLLBACK")
+                raise
+            try:
+                writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                # The connection is not trusted again; the next transaction opens another.
+                self._writer = None
+                with suppress(sqlite3.Error):
+                    writer.close()
+                raise CommitOutcomeUnknown(str(error)) from error
+
+    @contextmanager
+    def view(self) -> Iterator[SqliteTables]:
+        """Open a snapshot on a connection that only reads."""
+        try:
+            reader = self._readers.get_nowait()
+        except queue.Empty:
+            reader = self._connect(f"file:{self._path}?mode=ro")
+        reader.execute("BEGIN")
+        try:
+            yield SqliteTables(reader, self._statements)
+        finally:
+            reader.execute("ROLLBACK")
+            try:
+                self._readers.put_nowait(reader)
+            except queue.Full:
+                reader.close()
+
+    def close(self) -> None:
+        """Close every idle connection and fold the write-ahead log into the file."""
+        while not self._readers.empty():
+            self._readers.get_nowait().close()
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                uri,
+                uri=True,
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"{self._path}: {error}") from error
+        connection.row_factory = _as_dict
+        return connection
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        writer = self._connect(f"file:{self._path}?mode=rwc")
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute("PRAGMA foreign_keys = ON")
+        _create_schema(writer, self._path)
+        return writer
+
+
+def _begin_immediate(writer: sqlite3.Connection) -> None:
+    try:
+        writer.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        raise LedgerUnavailable(str(error)) from error
+
+
+def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
+    _begin_immediate(writer)
+    version = writer.execute("PRAGMA user_version").fetchone()["user_version"]
+    if version == 0:
+        for table in metadata.sorted_tables:
+            writer.execute(str(CreateTable(table).compile(dialect=dialect.dialect())))
+            for index in sorted(table.indexes, key=lambda index: str(index.name)):
+                writer.execute(str(CreateIndex(index).compile(dialect=dialect.dialect())))
+        for table in APPEND_ONLY_TABLES:
+            for change in ("UPDATE", "DELETE"):
+                writer.execute(
+                    f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
+                    f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
+                )
+        writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    writer.execute("COMMIT")
+    if version not in (0, SCHEMA_VERSION):
+        raise LedgerUnavailable(
+            f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}",
+            code="ledger_schema_version",
+        )
+
+
+def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, values, strict=True)}
+
+
+def _key_names(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.primary_key.columns)
+
+
+def _where(names: tuple[str, ...]) -> str:
+    return " WHERE " + " AND ".join(f"{name} IS ?" for name in names) if names else ""
+
+
+def _get_sql(table: Table) -> str:
+    return f"SELECT * FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
+
+
+def _select_sql(
+    table: Table,
+    names: tuple[str, ...],
+    order_by: str | None,
+    *,
+    after: Any,
+    descending: bool,
+    limit: int | None,
+) -> str:
+    column = order_by or _key_names(table)[-1]
+    sql = f"SELECT * FROM {table.name}{_where(names)}"  # noqa: S608
+    if after is not None:
+        sql += f" {'AND' if names else 'WHERE'} {column} {'<' if descending else '>'} ?"
+    sql += f" ORDER BY {column}{' DESC' if descending else ''}"
+    return sql + (" LIMIT ?" if limit is not None else "")
+
+
+def _insert_sql(table: Table, conflict: str) -> str:
+    names = [column.name for column in table.columns]
+    values = ", ".join(f":{name}" for name in names)
+    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"  # noqa: S608
+
+
+def _upsert_sql(table: Table) -> str:
+    key = _key_names(table)
+    others = [column.name for column in table.columns if column.name not in key]
+    assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return _insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")

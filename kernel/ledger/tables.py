@@ -1,0 +1,89 @@
+"""The port of a ledger's storage: rows of the schema's tables inside one transaction.
+
+An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains.
+A row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from sqlalchemy import Table
+
+Row = dict[str, Any]
+
+
+class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure of the store
+    """A row with this key, or with this unique value, is there already; nothing was written."""
+
+
+class TablesView(Protocol):
+    """One consistent snapshot of the tables."""
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows whose columns equal `where`, in the order of one column.
+
+        Rows are ordered by `order_by`, or by the primary key's last column; `after` is exclusive
+        in the direction of the order.
+        """
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equal `where`; linear in their number."""
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+
+
+class Tables(TablesView, Protocol):
+    """The tables inside the one writing transaction."""
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row.
+
+        Raises:
+            DuplicateKey: when its key or a unique value exists.
+        """
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add a row or replace the one with its primary key."""
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of the row with this primary key."""
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound, and return their number."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is written inside when an exception leaves the block; the rest stays."""
+
+
+class Store(Protocol):
+    """A place where a ledger lives."""
+
+    def transaction(self) -> AbstractContextManager[Tables]:
+        """Open the one writing transaction; it is durable when the block has ended.
+
+        An exception inside rolls back. Writers of every process wait for each other here.
+
+        Raises:
+            LedgerUnavailable: when the lock was not had in time; nothing happened.
+            CommitOutcomeUnknown: when COMMIT itself failed.
+        """
+
+    def view(self) -> AbstractContextManager[TablesView]:
+        """Open a consistent snapshot that never waits for the writer."""
+
+    def close(self) -> None:
+        """Release everything; the ledger can be opened again."""

@@ -1,0 +1,1 @@
+"""The frozen values that cross the kernel's border: envelopes, effects, receipts, results."""

@@ -1,0 +1,86 @@
+"""The operation envelope and its effects (§2.1, §2.4, §4.4).
+
+The models name the fields that the kernel reads. Fields they do not name are kept in the stored
+bytes and read by nobody (§2.8): the kernel stores the document it was given, not the model.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+MAX_ENVELOPE_BYTES = 1 << 20
+MAX_DEPTH = 32
+MAX_EFFECTS = 256
+MAX_REFS = 10_000
+MAX_CAUSAL_PARENTS = 64
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS)]
+Reversibility = Literal[
+    "fully_reversible",
+    "compensating_operation_only",
+    "irreversible_external_effect",
+    "receipt_only",
+]
+Actor = Literal["user", "system", "agent", "migration"]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class KernelEffect(_Document):
+    """One typed effect of an operation (§4.4)."""
+
+    effect_id: Text
+    effect_kind: Text
+    reversibility: Reversibility
+    inverse_operation_kind: Text | None = None
+    compensating_operation_kind: Text | None = None
+    external_effect_descriptor: Annotated[str, StringConstraints(min_length=1)] | None = None
+    target_ref: Text | None = None
+    receipt_subkind: Text | None = None
+    payload: dict[str, Any] = Field(default_factory=dict)
+    schema_version: Literal[1]
+
+
+class AffectedSubgraphDescriptor(_Document):
+    """The declared scope of an operation (INV-A-SCOPE-1); check V4 judges it."""
+
+    scope_kind: str
+    affected_node_refs: Refs = ()
+    affected_edge_refs: Refs = ()
+    visibility_class_envelope: Refs = ()
+    estimated_cascade_depth: Annotated[int, Field(ge=0)] = 0
+    schema_version: Literal[1] = 1
+
+
+class Envelope(_Document):
+    """An operation as submitted to the kernel (§2.1).
+
+    The scope descriptor and the policy generation may be absent here: V4 and V5 reject their
+    absence with reason codes of their own, V1 speaks only of shape.
+    """
+
+    operation_id: Text
+    envelope_version: Literal["1.6"]
+    operation_kind: Text
+    semantic_intent: Text
+    primitive_effects: Annotated[tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS)]
+    causal_parent_operation_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS)]
+    idempotency_key: Text
+    actor: Actor
+    source_refs: Refs
+    target_refs: Refs
+    policy_generation_id: Text | None = None
+    affected_subgraph_descriptor: AffectedSubgraphDescriptor | None = None
+    read_set_refs: Refs
+    write_set_refs: Refs
+    source_visibility_taint: Refs = ()
+    resolved_output_visibility_class: Text | None = None
+    recorded_at: Text
+    duration_ms: Annotated[float, Field(ge=0)] | None = None
+    schema_version: Literal[1]
+    session_id: Text | None = None
+    recompute_priority: Text | None = None
+    recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

@@ -1,0 +1,36 @@
+"""Receipt kinds and how long each is kept (§17.1, §17.2, §17.6).
+
+Durable receipts are chained and verified with the log. Ephemeral ones say something about a
+moment (a request entered a queue) and are purged.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Retention = Literal["durable", "ephemeral"]
+
+RECEIPT_KINDS: dict[str, Retention] = {
+    "envelope_validation_failed": "durable",
+    "envelope_commit_rolled_back": "durable",
+    "taint_propagation": "durable",
+    "source_span_unavailable": "durable",
+    "authority_recompute_request": "ephemeral",
+    "authority_recompute_completed": "durable",
+    "authority_recompute_dead_lettered": "durable",
+    "cu_authority_cycle_detected": "durable",
+    "cascade_depth_exceeded": "durable",
+    "search_run_record": "durable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An observation that the kernel made; `body` holds the fields of its kind."""
+
+    receipt_kind: str
+    body: dict[str, Any]
+
+    @property
+    def retention_class(self) -> Retention:
+        """How long this receipt is kept."""
+        return RECEIPT_KINDS[self.receipt_kind]

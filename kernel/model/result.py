@@ -1,0 +1,74 @@
+"""What a submission comes to: applied, rejected, or told what it came to before."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why an envelope was refused: the check, its reason code, the offending field."""
+
+    check: str
+    reason_code: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionResult:
+    """The answer to a submission (§2.3); a duplicate gets the first answer verbatim."""
+
+    operation_id: str
+    ec_sequence_number: int
+    committed_at: str
+    applied_effects: tuple[dict[str, str], ...]
+    emitted_receipts: tuple[dict[str, str], ...]
+    row_hash: str
+    duplicate: bool = field(default=False, compare=False)
+    """True when this is the answer to an earlier submission of the same key; not stored."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the stored form; the sequence is a string outside the process (K27)."""
+        return {
+            "operation_id": self.operation_id,
+            "ec_sequence_number": str(self.ec_sequence_number),
+            "committed_at": self.committed_at,
+            "applied_effects": list(self.applied_effects),
+            "emitted_receipts": list(self.emitted_receipts),
+            "row_hash": self.row_hash,
+            "validation_result": "accepted",
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "SubmissionResult":
+        """Rebuild a stored answer as a duplicate's answer."""
+        return cls(
+            operation_id=document["operation_id"],
+            ec_sequence_number=int(document["ec_sequence_number"]),
+            committed_at=document["committed_at"],
+            applied_effects=tuple(document["applied_effects"]),
+            emitted_receipts=tuple(document["emitted_receipts"]),
+            row_hash=document["row_hash"],
+            duplicate=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedResult:
+    """The answer to a refused submission; the receipt is durable, nothing else was written."""
+
+    operation_id: str | None
+    rejection: Rejection
+    receipt_id: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the form that leaves the process."""
+        return {
+            "operation_id": self.operation_id,
+            "validation_result": "rejected",
+            "check": self.rejection.check,
+            "reason_code": self.rejection.reason_code,
+            "field": self.rejection.field,
+            "message": self.rejection.message,
+            "receipt_id": self.receipt_id,
+        }

@@ -1,0 +1,53 @@
+"""Derived indexes and materialized views: projections, computable again (§4.3.5, §4.3.6)."""
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import RECEIPT_KINDS, Receipt
+from kernel.stores.record import Applied, Operation, write_record
+
+
+def apply_index_update(effect: KernelEffect, operation: Operation) -> Applied:
+    """Set the entry of a target in a named index."""
+    name = effect.payload.get("index_name")
+    if not isinstance(name, str) or effect.target_ref is None:
+        raise EffectInapplicable(
+            "an index entry names its index and its target",
+            code="index_entry_incomplete",
+            field="payload.index_name",
+        )
+    entry_id = f"{name}|{effect.target_ref}"
+    record = {
+        "index_name": name,
+        "target_ref": effect.target_ref,
+        "entry": effect.payload.get("entry", {}),
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+    return write_record(operation, schema.derived_indexes, entry_id, record)
+
+
+def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Applied:
+    """Mark a view as stale, or as computed again."""
+    if effect.target_ref is None:
+        raise EffectInapplicable(
+            "a view effect names its view", code="effect_target_missing", field="target_ref"
+        )
+    record = {
+        "view_id": effect.target_ref,
+        "stale": effect.effect_kind == "materialized_view_invalidation",
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+    return write_record(operation, schema.materialized_views, effect.target_ref, record)
+
+
+def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:
+    """Emit the receipt that the effect describes; no state changes (§4.3.7)."""
+    kind = effect.receipt_subkind or operation.semantic_intent
+    if kind not in RECEIPT_KINDS:
+        raise EffectInapplicable(
+            f"no receipt kind {kind}", code="receipt_kind_unknown", field="receipt_subkind"
+        )
+    receipt_id = operation.emit(Receipt(kind, dict(effect.payload)))
+    return Applied(str(schema.receipts.name), receipt_id, None, None)

@@ -1,0 +1,110 @@
+"""Edges between nodes: created, reclassified, removed by marking (§4.3.2).
+
+An active edge that carries an essentiality into a ConsolidatedUnderstanding feeds its authority.
+"""
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import KernelEffect
+from kernel.stores.record import Applied, Operation, write_record
+
+ESSENTIALITIES = ("core", "supporting", "tangential")
+
+
+def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:
+    """Create, remove or reclassify an edge."""
+    edge_id = effect.target_ref
+    if edge_id is None:
+        raise EffectInapplicable(
+            "an edge effect names its edge", code="effect_target_missing", field="target_ref"
+        )
+    before = operation.transaction.record(schema.edges, edge_id)
+    if effect.effect_kind in ("edge_write", "edge_create"):
+        record = _created(effect, operation, edge_id, before)
+    else:
+        if before is None or before["state"] == "removed":
+            raise EffectInapplicable(
+                f"no edge {edge_id}", code="edge_not_found", field="target_ref"
+            )
+        change = _removed if effect.effect_kind == "edge_remove" else _reclassified
+        record = change(effect, operation, before)
+    source = operation.transaction.node(record["source_node_id"])
+    feeds = record["state"] == "active" and "essentiality" in record["edge_metadata"]
+    columns = {
+        "source_node_id": record["source_node_id"],
+        "target_node_id": record["target_node_id"],
+        "input_from": source["node_kind"] if feeds and source is not None else None,
+    }
+    return write_record(operation, schema.edges, edge_id, record, columns)
+
+
+def _created(
+    effect: KernelEffect, operation: Operation, edge_id: str, before: Document | None
+) -> Document:
+    if before is not None and before["state"] == "active":
+        raise EffectInapplicable(
+            f"edge {edge_id} exists", code="edge_already_exists", field="target_ref"
+        )
+    payload = effect.payload
+    for end in ("source_node_id", "target_node_id"):
+        if operation.transaction.node(str(payload.get(end))) is None:
+            raise EffectInapplicable(
+                f"no node {payload.get(end)}", code="edge_endpoint_missing", field=f"payload.{end}"
+            )
+    edge_type = payload.get("edge_type")
+    if not isinstance(edge_type, str) or not edge_type:
+        raise EffectInapplicable(
+            "an edge has a type", code="edge_type_missing", field="payload.edge_type"
+        )
+    return {
+        "edge_id": edge_id,
+        "source_node_id": payload["source_node_id"],
+        "target_node_id": payload["target_node_id"],
+        "edge_type": edge_type,
+        "edge_metadata": _metadata(payload.get("edge_metadata", {})),
+        "state": "active",
+        "version": 1 if before is None else before["version"] + 1,
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+
+
+def _removed(_: KernelEffect, operation: Operation, before: Document) -> Document:
+    return {
+        **before,
+        "state": "removed",
+        "version": before["version"] + 1,
+        "removed_by_operation_id": operation.operation_id,
+        "removed_at": operation.applied_at,
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+
+
+def _reclassified(effect: KernelEffect, operation: Operation, before: Document) -> Document:
+    metadata = {**before["edge_metadata"], **effect.payload.get("edge_metadata", {})}
+    return {
+        **before,
+        "edge_type": effect.payload.get("edge_type", before["edge_type"]),
+        "edge_metadata": _metadata(metadata),
+        "version": before["version"] + 1,
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+
+
+def _metadata(metadata: object) -> Document:
+    if not isinstance(metadata, dict):
+        raise EffectInapplicable(
+            "edge_metadata is an object",
+            code="edge_metadata_invalid",
+            field="payload.edge_metadata",
+        )
+    if metadata.get("essentiality", "core") not in ESSENTIALITIES:
+        raise EffectInapplicable(
+            f"essentiality is one of {', '.join(ESSENTIALITIES)}",
+            code="edge_essentiality_invalid",
+            field="payload.edge_metadata.essentiality",
+        )
+    return metadata

@@ -1,0 +1,89 @@
+"""Graph nodes: a payload of fields under an id, with a state and a visibility class (§4.3.1).
+
+A create writes a node that was not there. Every other write merges its fields into the payload
+that is there. A visibility class only ever rises (INV-PROV-TAINT-1).
+"""
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import KernelEffect
+from kernel.stores.record import Applied, Operation, write_record
+from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
+
+
+def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
+    """Create or change a node, or set its state to retracted."""
+    node_id = _target(effect)
+    before = operation.transaction.node(node_id)
+    creates = operation.semantic_intent == "create"
+    if before is None:
+        if not creates:
+            raise EffectInapplicable(
+                f"no node {node_id}", code="node_not_found", field="target_ref"
+            )
+        record = _new_record(effect, operation, node_id)
+    else:
+        if creates:
+            raise EffectInapplicable(
+                f"node {node_id} exists", code="node_already_exists", field="target_ref"
+            )
+        record = _changed_record(effect, operation, before)
+    return write_record(
+        operation, schema.nodes, node_id, record, {"node_kind": record["node_kind"]}
+    )
+
+
+def _new_record(effect: KernelEffect, operation: Operation, node_id: str) -> Document:
+    payload = dict(effect.payload)
+    node_kind = payload.pop("node_kind", None)
+    if not isinstance(node_kind, str) or not node_kind:
+        raise EffectInapplicable(
+            "a new node needs a kind", code="node_kind_missing", field="payload.node_kind"
+        )
+    return {
+        "node_id": node_id,
+        "node_kind": node_kind,
+        "state": "active",
+        "visibility_class": payload.pop("visibility_class", LEAST_RESTRICTIVE),
+        "version": 1,
+        "payload": payload,
+        "created_by_operation_id": operation.operation_id,
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+
+
+def _changed_record(effect: KernelEffect, operation: Operation, before: Document) -> Document:
+    fields = dict(effect.payload)
+    if fields.pop("node_kind", before["node_kind"]) != before["node_kind"]:
+        raise EffectInapplicable(
+            "a node keeps its kind", code="node_kind_changed", field="payload.node_kind"
+        )
+    visibility = fields.pop("visibility_class", before["visibility_class"])
+    if is_lowered(before["visibility_class"], visibility):
+        raise EffectInapplicable(
+            f"{before['visibility_class']} cannot become {visibility}",
+            code="visibility_class_lowered",
+            field="payload.visibility_class",
+        )
+    record = {
+        **before,
+        "visibility_class": visibility,
+        "version": before["version"] + 1,
+        "payload": {**before["payload"], **fields},
+        "updated_by_operation_id": operation.operation_id,
+        "updated_at": operation.applied_at,
+    }
+    if effect.effect_kind == "node_retract":
+        record["state"] = "retracted"
+        record["retracted_by_operation_id"] = operation.operation_id
+    return record
+
+
+def _target(effect: KernelEffect) -> str:
+    if effect.target_ref is None:
+        raise EffectInapplicable(
+            "a node effect names its node", code="effect_target_missing", field="target_ref"
+        )
+    return effect.target_ref

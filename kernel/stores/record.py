@@ -1,0 +1,78 @@
+"""How every typed record is written: the state before is kept, the state after is hashed.
+
+The pre-image is content-addressed, so undoing restores exactly the bytes that were there (K2).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Table
+
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a store may know of the operation whose effect it applies."""
+
+    transaction: LedgerTransaction
+    operation_id: str
+    semantic_intent: str
+    applied_at: str
+    emit: Callable[[Receipt], str]
+    """Emits a receipt of this operation and returns its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One effect as it was applied; `None` hashes mean that there was, or is, no record."""
+
+    store: str
+    record_key: str
+    pre_image_hash: str | None
+    post_image_hash: str | None
+
+    def document(self, effect: KernelEffect, canonical_kind: str, applied_at: str) -> Document:
+        """Return the row that is hashed into the log."""
+        return {
+            "effect_id": effect.effect_id,
+            "effect_kind": effect.effect_kind,
+            "canonical_kind": canonical_kind,
+            "store": self.store,
+            "record_key": self.record_key,
+            "pre_image_hash": self.pre_image_hash or "",
+            "post_image_hash": self.post_image_hash or "",
+            "applied_at": applied_at,
+        }
+
+
+def write_record(
+    operation: Operation,
+    table: Table,
+    key: str,
+    record: Document,
+    columns: Mapping[str, Any] | None = None,
+) -> Applied:
+    """Put a record in its store and keep the bytes that it replaces."""
+    tables = operation.transaction.tables
+    key_column = table.primary_key.columns[0].name
+    before = tables.get(table, key)
+    pre_image_hash = None
+    if before is not None:
+        content = bytes(before["record"])
+        pre_image_hash = sha256_hex(content)
+        tables.put(schema.pre_images, {"content_hash": pre_image_hash, "content": content})
+    content = canonicalize(record)
+    row = {
+        key_column: key,
+        "updated_by_operation_id": operation.operation_id,
+        "record": content,
+        **(columns or {}),
+    }
+    tables.put(table, row)
+    return Applied(str(table.name), key, pre_image_hash, sha256_hex(content))

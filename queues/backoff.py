@@ -1,0 +1,21 @@
+"""How long a failed item waits before it is delivered again: exponential, with full jitter."""
+
+from typing import Final
+
+MAX_ATTEMPTS: Final = 8
+"""Deliveries after which a retryable failure is final."""
+
+BASE_MS: Final = 100
+CAP_MS: Final = 30_000
+_DOUBLINGS_MAX: Final = 16
+
+
+def backoff_ms(attempt: int, random_unit: float) -> int:
+    """Return a delay between 0 and the ceiling of this attempt.
+
+    Args:
+        attempt: the delivery that failed, from 1.
+        random_unit: from 0.0 up to 1.0, handed in so that the rule stays pure.
+    """
+    doublings = min(max(attempt, 1) - 1, _DOUBLINGS_MAX)
+    return int(random_unit * min(CAP_MS, BASE_MS << doublings))

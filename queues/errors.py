@@ -1,0 +1,33 @@
+"""What can go wrong here, named for what the caller does next."""
+
+
+class QueueError(Exception):
+    """A queue refused a request or could not be reached.
+
+    Codes:
+        queue_unknown_priority: the priority is not in the table.
+        queue_item_too_large: a payload, key or cause id is over its limit.
+        queue_batch_too_large: more items in one call than a script may handle.
+        queue_argument_invalid: a name, key, duration or limit is outside its range.
+        queue_unavailable: Redis cannot be reached or cannot write; try again later.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class EmbeddedServerError(Exception):
+    """The embedded server cannot be provided.
+
+    Codes:
+        redis_unavailable: no server binary was found.
+        redis_data_in_use: another process runs a server on this data folder.
+        redis_start_failed: the server ended or did not answer in time.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

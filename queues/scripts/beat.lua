@@ -1,0 +1,11 @@
+-- beat: a worker says that it lives, and what it has done.
+-- KEYS[1]  prefix of the fleet
+-- ARGV     now_ms, worker_id, ttl_ms, record
+-- Returns  seen_at_ms
+-- Atomic   all of it.
+
+local now = now_ms(ARGV[1])
+redis.call('ZADD', PREFIX .. 'expiries', now + tonumber(ARGV[3]), ARGV[2])
+redis.call('HSET', PREFIX .. 'seen', ARGV[2], now)
+redis.call('HSET', PREFIX .. 'beats', ARGV[2], ARGV[4])
+return now

@@ -1,0 +1,10 @@
+-- lease_release: the slot of a lease is free again.
+-- KEYS[1]  prefix of the resource
+-- ARGV     holder, token
+-- Returns  1, or 0 when another token took its place or it was gone
+-- Atomic   all of it.
+
+if redis.call('HGET', PREFIX .. 'tokens', ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HDEL', PREFIX .. 'tokens', ARGV[1])
+redis.call('ZREM', PREFIX .. 'expiries', ARGV[1])
+return 1

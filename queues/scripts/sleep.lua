@@ -1,0 +1,19 @@
+-- sleep: a consumer that found nothing says that it is about to block on the wake list.
+-- KEYS[1]  prefix of the queue
+-- ARGV     now_ms, timeout_ms
+-- Returns  how many ms to block at most; 0 when there is something to claim already
+-- Atomic   the look and the announcement, so that no item slips in between. Wakes that nobody
+--          took are dropped here: nothing is ready, so they are about items already claimed.
+
+local pause = tonumber(ARGV[2])
+for rank = 0, LAST_RANK do
+  if redis.call('EXISTS', ready_key(rank)) == 1 then return 0 end
+end
+local due = tonumber(redis.call('ZRANGE', PREFIX .. 'delayed', 0, 0, 'WITHSCORES')[2])
+if due then pause = math.max(0, math.min(pause, due - now_ms(ARGV[1]))) end
+if pause == 0 then return 0 end
+redis.call('DEL', PREFIX .. 'wake')
+if redis.call('PTTL', PREFIX .. 'sleeping') < pause then
+  redis.call('SET', PREFIX .. 'sleeping', '1', 'PX', pause + 1000)
+end
+return pause

@@ -1,0 +1,92 @@
+"""The canonical bytes are those of RFC 8785, whichever path wrote them."""
+
+import json
+import math
+import struct
+
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.canonical import CanonicalizationError, _exact, canonicalize, digest
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(text, inner), max_leaves=30
+)
+
+
+@pytest.mark.spec("RFC 8785")
+@settings(max_examples=1000)
+@given(values)
+def test_bytes_equal_those_of_the_reference_package(value):
+    assert canonicalize(value) == rfc8785.dumps(value)
+    assert _exact(value) == rfc8785.dumps(value)
+
+
+@settings(max_examples=2000)
+@given(st.integers(0, 2**64 - 1))
+def test_any_bit_pattern_of_a_double_is_printed_as_the_reference_prints_it(bits):
+    (number,) = struct.unpack("<d", struct.pack("<Q", bits))
+    if not math.isfinite(number):
+        with pytest.raises(CanonicalizationError):
+            canonicalize([number])
+    else:
+        assert canonicalize([number]) == rfc8785.dumps([number])
+
+
+@given(values)
+def test_the_bytes_parse_back_to_the_value_and_are_a_fixed_point(value):
+    data = canonicalize(value)
+    assert canonicalize(json.loads(data, parse_int=float)) == data
+
+
+@pytest.mark.parametrize(
+    "number", [0.0, -0.0, 1e21, 1e20, 1e-6, 1e-7, 5e-324, 1.7976931348623157e308, 333333333.3333333]
+)
+def test_numbers_at_the_edges_of_the_notation(number):
+    assert canonicalize(number) == rfc8785.dumps(number)
+
+
+def test_keys_are_sorted_by_utf16_code_unit():
+    assert canonicalize({"\U0001f600": 1, "\ufb33": 2}) == '{"\U0001f600":1,"\ufb33":2}'.encode()
+
+
+@pytest.mark.spec("K27")
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        {"a": [float("inf")]},
+        2**53,
+        -(2**53),
+        {"a": 2**64},
+        {1: "a"},
+        "\ud800",
+        {"\ud800": 1},
+        {"a": object()},
+        b"bytes",
+        {"a": {1, 2}},
+    ],
+)
+def test_what_has_no_canonical_form_is_refused(value):
+    with pytest.raises(CanonicalizationError):
+        canonicalize(value)
+
+
+def test_a_string_full_of_digits_is_a_string():
+    assert canonicalize({"a": ":1.5,12345678901234567890"}) == (
+        b'{"a":":1.5,12345678901234567890"}'
+    )
+
+
+def test_digest_is_over_the_canonical_bytes():
+    assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})

@@ -1,0 +1,240 @@
+"""Holding, losing, failing, dying."""
+
+import pytest
+from redis.asyncio import Redis
+
+from queues.errors import QueueError
+from queues.items import NewItem
+from queues.queue import WorkQueue
+
+pytestmark = pytest.mark.anyio
+
+
+def item(key: str = "a", cause: str = "c1") -> NewItem:
+    return NewItem(key, "background_normal", cause, b"p")
+
+
+async def claimed(queue, *keys: str):
+    await queue.enqueue_many([item(key) for key in keys])
+    return await queue.claim(len(keys), 1000)
+
+
+async def test_an_acknowledged_item_leaves_nothing_behind(queue, redis) -> None:
+    claims = await claimed(queue, "a", "b")
+    assert await queue.acknowledge(claims) == [True, True]
+    assert await redis.keys("*") == []
+
+
+async def test_a_claimed_item_is_hidden_until_its_visibility_ends(queue, clock) -> None:
+    await claimed(queue, "a")
+    clock.advance(999)
+    assert await queue.reap() == 0
+    clock.advance(1)
+    assert await queue.reap() == 1
+    (again,) = await queue.claim(1, 1000)
+    assert again.attempt == 2
+
+
+async def test_a_renewed_claim_lasts_longer(queue, clock) -> None:
+    claims = await claimed(queue, "a")
+    clock.advance(900)
+    assert await queue.renew(claims, 1000) == [True]
+    clock.advance(999)
+    assert await queue.reap() == 0
+    clock.advance(1)
+    assert await queue.reap() == 1
+
+
+async def test_a_stale_token_changes_nothing(queue, clock, redis) -> None:
+    stale = await claimed(queue, "a")
+    clock.advance(1000)
+    await queue.reap()
+    (fresh,) = await queue.claim(1, 1000)
+    before = await redis.hgetall(f"{queue.prefix}item:a")
+    assert await queue.acknowledge(stale) == [False]
+    assert await queue.retry(stale, [0], "late") == [False]
+    assert await queue.bury(stale, ["Late"]) == [False]
+    assert await queue.renew(stale, 99_000) == [False]
+    assert await redis.hgetall(f"{queue.prefix}item:a") == before
+    assert await queue.acknowledge([fresh]) == [True]
+    assert await queue.acknowledge([fresh]) == [False]
+
+
+async def test_a_token_is_stale_as_soon_as_its_claim_was_reaped(queue, clock) -> None:
+    stale = await claimed(queue, "a")
+    clock.advance(1000)
+    await queue.reap()
+    assert await queue.acknowledge(stale) == [False]
+    assert len(await queue.claim(1, 1000)) == 1
+
+
+async def test_a_batch_is_settled_one_by_one(queue) -> None:
+    first, second = await claimed(queue, "a", "b")
+    await queue.acknowledge([first])
+    assert await queue.acknowledge([first, second]) == [False, True]
+
+
+async def test_each_retry_waits_for_its_own_delay(queue, clock) -> None:
+    claims = await claimed(queue, "a", "b", "c")
+    assert await queue.retry(claims, [300, 100, 200], "flaky") == [True] * 3
+    seen = []
+    for _ in range(3):
+        clock.advance(100)
+        seen += [(claim.key, claim.attempt) for claim in await queue.claim(5, 60_000)]
+    assert seen == [("b", 2), ("c", 2), ("a", 2)]
+
+
+async def test_the_dead_letter_box_groups_by_signature(queue, clock) -> None:
+    claims = await claimed(queue, "a", "b", "c")
+    await queue.retry(claims[:1], [0], "timed out")
+    (again,) = await queue.claim(1, 1000)
+    await queue.bury([again, *claims[1:]], ["Timeout", "ValueError", "Timeout"])
+    assert await queue.dead_by_signature() == {"Timeout": 2, "ValueError": 1}
+    dead = {each.key: each for each in await queue.dead(10)}
+    assert (dead["a"].attempts, dead["a"].error) == (2, "timed out")
+    assert (dead["b"].error_signature, dead["b"].died_at_ms) == ("ValueError", clock.now_ms)
+
+
+async def test_a_dead_cause_is_not_enqueued_again_but_a_new_one_is(queue) -> None:
+    await queue.bury(await claimed(queue, "a"), ["Broken"])
+    answers = await queue.enqueue_many([item("a", "c1"), item("a", "c2")])
+    assert [answer.state for answer in answers] == ["dead", "new"]
+    assert [claim.causes for claim in await queue.claim(5, 1000)] == [("c2",)]
+
+
+async def test_a_second_death_under_one_key_joins_the_first(queue) -> None:
+    await queue.bury(await claimed(queue, "a"), ["First"])
+    await queue.enqueue_many([item("a", "c2")])
+    await queue.bury(await queue.claim(1, 1000), ["Second"])
+    (dead,) = await queue.dead(5)
+    assert (dead.causes, dead.error_signature) == (("c1", "c2"), "Second")
+    assert await queue.dead_by_signature() == {"Second": 1}
+
+
+async def test_a_requeued_item_starts_again(queue, clock) -> None:
+    await queue.bury(await claimed(queue, "a"), ["Broken"])
+    clock.advance(50)
+    assert await queue.requeue(["a", "unknown"]) == [True, False]
+    (claim,) = await queue.claim(5, 1000)
+    assert (claim.attempt, claim.causes, claim.payload) == (1, ("c1",), b"p")
+    assert claim.deadline_ms == clock.now_ms + 3_600_000
+    assert await queue.dead_by_signature() == {}
+    assert await queue.dead(5) == []
+
+
+@pytest.mark.parametrize("live", ["ready", "delayed", "in_flight"])
+async def test_a_requeued_item_joins_work_that_is_known_meanwhile(queue, clock, live) -> None:
+    await queue.bury(await claimed(queue, "a"), ["Broken"])
+    await queue.enqueue_many([NewItem("a", "background_normal", "c2", b"newer")])
+    claims = await queue.claim(1, 1000) if live != "ready" else []
+    if live == "delayed":
+        await queue.retry(claims, [10], "flaky")
+    assert await queue.requeue(["a"]) == [True]
+    clock.advance(10)
+    if live == "in_flight":
+        await queue.acknowledge(claims)
+    (claim,) = await queue.claim(5, 1000)
+    expected = ("c1",) if live == "in_flight" else ("c2", "c1")
+    assert (claim.causes, claim.payload) == (expected, b"newer")
+
+
+async def test_a_requeue_of_causes_that_are_in_flight_adds_nothing(queue, redis) -> None:
+    await queue.bury(await claimed(queue, "a"), ["Broken"])
+    # Only causes that were counted and not kept can be in both places; so it is made by hand.
+    await queue.enqueue_many([item("a", "c2")])
+    claims = await queue.claim(1, 1000)
+    await redis.hset(f"{queue.prefix}item:a", "c:c1", 2)
+    assert await queue.requeue(["a"]) == [True]
+    await queue.acknowledge(claims)
+    assert await queue.claim(1, 1000) == []
+
+
+async def test_a_flush_is_noticed_and_everything_works_after_it(queue, redis) -> None:
+    assert not await queue.marked()
+    await queue.mark()
+    assert await queue.marked()
+    claims = await claimed(queue, "a")
+    await redis.flushall()
+    await redis.script_flush()
+    assert not await queue.marked()
+    assert await queue.acknowledge(claims) == [False]
+    assert [each.state for each in await queue.enqueue_many([item("a")])] == ["new"]
+    assert [claim.key for claim in await queue.claim(1, 1000)] == ["a"]
+
+
+async def test_two_queues_share_nothing(queue, redis, clock) -> None:
+    other = WorkQueue(redis, "extraction-transition", clock)
+    await queue.enqueue_many([item("a")])
+    assert await other.claim(1, 1000) == []
+
+
+async def test_every_key_of_a_queue_carries_its_hash_tag(queue, redis) -> None:
+    claims = await claimed(queue, *"abcd")
+    await queue.retry(claims[:1], [10], "flaky")
+    await queue.bury(claims[1:2], ["Broken"])
+    await queue.enqueue_many([item("{x}")])
+    await queue.mark()
+    keys = await redis.keys("*")
+    assert len(keys) > 6
+    assert all(key.startswith(b"rotulus:{authority-recompute}:") for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (NewItem("k", "urgent", "c", b""), "queue_unknown_priority"),
+        (NewItem("k", "background_normal", "c", bytes(65_537)), "queue_item_too_large"),
+        (NewItem("k" * 513, "background_normal", "c", b""), "queue_item_too_large"),
+        (NewItem("", "background_normal", "c", b""), "queue_argument_invalid"),
+        (NewItem("k", "background_normal", "", b""), "queue_argument_invalid"),
+    ],
+)
+async def test_a_bad_item_is_refused_with_its_whole_batch(queue, bad, code) -> None:
+    with pytest.raises(QueueError) as raised:
+        await queue.enqueue_many([item("good"), bad])
+    assert raised.value.code == code
+    assert await queue.peek(5) == []
+
+
+async def test_a_payload_of_the_largest_size_passes(queue) -> None:
+    await queue.enqueue_many([NewItem("k", "background_normal", "c", bytes(65_536))])
+    assert [len(claim.payload) for claim in await queue.claim(1, 1000)] == [65_536]
+
+
+async def test_a_batch_over_the_limit_is_refused(queue) -> None:
+    with pytest.raises(QueueError) as raised:
+        await queue.enqueue_many([item(str(n)) for n in range(1001)])
+    assert raised.value.code == "queue_batch_too_large"
+
+
+@pytest.mark.parametrize(("limit", "visibility_ms"), [(0, 1), (257, 1), (1, 0)])
+async def test_a_claim_outside_its_bounds_is_refused(queue, limit, visibility_ms) -> None:
+    with pytest.raises(QueueError) as raised:
+        await queue.claim(limit, visibility_ms)
+    assert raised.value.code == "queue_argument_invalid"
+
+
+async def test_an_empty_batch_is_no_work(queue) -> None:
+    assert await queue.enqueue_many([]) == []
+    assert await queue.acknowledge([]) == []
+
+
+async def test_an_unreachable_server_is_one_typed_error() -> None:
+    redis = Redis(host="127.0.0.1", port=1)
+    with pytest.raises(QueueError) as raised:
+        await WorkQueue(redis, "q").claim(1, 1)
+    assert raised.value.code == "queue_unavailable"
+    await redis.aclose()
+
+
+@pytest.mark.parametrize("name", ["", "a{b}", "a b"])
+def test_a_name_that_would_break_the_hash_tag_is_refused(name) -> None:
+    with pytest.raises(QueueError) as raised:
+        WorkQueue(Redis(), name)
+    assert raised.value.code == "queue_argument_invalid"
+
+
+def test_a_decoding_client_is_refused() -> None:
+    with pytest.raises(QueueError) as raised:
+        WorkQueue(Redis(decode_responses=True), "q")
+    assert raised.value.code == "queue_argument_invalid"

@@ -1,0 +1,113 @@
+"""Blocking until there may be something to do."""
+
+import anyio
+import pytest
+
+from queues.items import NewItem
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 20.0
+
+
+def item(key: str, cause: str = "c1") -> NewItem:
+    return NewItem(key, "background_normal", cause, b"")
+
+
+async def asleep(redis, queue) -> None:
+    """Return once somebody said that they will block."""
+    with anyio.fail_after(10):
+        while not await redis.exists(f"{queue.prefix}sleeping"):  # noqa: ASYNC110  # Redis has no event for it
+            await anyio.sleep(0.005)
+
+
+async def woken_by(redis, queue, act) -> bool:
+    """Run `act` while a consumer waits; fails when the consumer is not woken in good time."""
+    answers = []
+
+    async def wait() -> None:
+        answers.append(await queue.wait(LONG_S))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await asleep(redis, queue)
+            await act()
+    return answers[0]
+
+
+async def test_waiting_returns_at_once_when_something_is_ready(queue) -> None:
+    await queue.enqueue_many([item("a")])
+    with anyio.fail_after(5):
+        assert await queue.wait(LONG_S)
+
+
+async def test_waiting_ends_without_a_wake_when_nothing_comes(queue) -> None:
+    assert not await queue.wait(0.02)
+
+
+async def test_an_enqueue_wakes_a_sleeper(queue, redis) -> None:
+    assert await woken_by(redis, queue, lambda: queue.enqueue_many([item("a")]))
+
+
+async def test_a_successor_wakes_a_sleeper(queue, redis) -> None:
+    await queue.enqueue_many([item("a")])
+    claims = await queue.claim(1, 1000)
+    await queue.enqueue_many([item("a", "c2")])
+    assert await woken_by(redis, queue, lambda: queue.acknowledge(claims))
+
+
+async def test_a_requeue_wakes_a_sleeper(queue, redis) -> None:
+    await queue.enqueue_many([item("a")])
+    await queue.bury(await queue.claim(1, 1000), ["Broken"])
+    assert await woken_by(redis, queue, lambda: queue.requeue(["a"]))
+
+
+async def test_a_reaped_claim_wakes_a_sleeper(queue, redis, clock) -> None:
+    await queue.enqueue_many([item("a")])
+    await queue.claim(1, 1000)
+    clock.advance(1000)
+    assert await woken_by(redis, queue, queue.reap)
+
+
+async def test_a_retry_wakes_a_sleeper_that_did_not_know_of_it(queue, redis) -> None:
+    await queue.enqueue_many([item("a")])
+    claims = await queue.claim(1, 1000)
+    assert await woken_by(redis, queue, lambda: queue.retry(claims, [50], "flaky"))
+
+
+async def test_a_sleeper_wakes_by_itself_when_a_retry_is_due(queue) -> None:
+    await queue.enqueue_many([item("a")])
+    await queue.retry(await queue.claim(1, 1000), [30], "flaky")
+    with anyio.fail_after(5):
+        assert await queue.wait(LONG_S)
+
+
+async def test_nobody_is_woken_when_nobody_sleeps(queue, redis) -> None:
+    await queue.enqueue_many([item("a")])
+    assert await redis.exists(f"{queue.prefix}wake") == 0
+
+
+async def test_untaken_wakes_are_bounded_and_dropped_by_the_next_sleeper(queue, redis) -> None:
+    await queue.wait(0.01)
+    for batch in range(5):
+        await queue.enqueue_many([item(f"{batch}-{n}") for n in range(20)])
+    assert await redis.llen(f"{queue.prefix}wake") == 16
+    while claims := await queue.claim(256, 1000):
+        await queue.acknowledge(claims)
+    assert not await queue.wait(0.02)
+
+
+async def test_every_sleeper_is_woken_when_there_is_enough(queue, redis) -> None:
+    answers = []
+
+    async def wait() -> None:
+        answers.append(await queue.wait(LONG_S))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(wait)
+            await asleep(redis, queue)
+            await queue.enqueue_many([item(str(n)) for n in range(8)])
+    assert answers == [True, True, True]

@@ -1,0 +1,183 @@
+"""A docket's plan is the same every time, and every span in it points at the words it names."""
+
+from uuid import UUID
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry, read_one
+from tests.workers.dockets.rule_examples import EXAMPLES
+from workers.dockets.plan import (
+    CreateClaim,
+    CreateSource,
+    CreateUnderstanding,
+    DocketPlan,
+    Strike,
+    plan_docket,
+)
+from workers.dockets.postures import UNIVERSE_VERSION, universe
+from workers.dockets.reader import Docket, read_dockets
+
+PETITION = raw_entry("Chapter 7 Voluntary Petition . Fee $299. Filed by Widgets, Inc.")
+DISMISSAL = raw_entry("ORDER Dismissing Case Debtor. (xx)", date_filed="2020-03-01")
+SEALED = raw_entry("(FILED UNDER SEAL) Exhibit to Motion", date_filed="2020-02-01")
+
+
+def check(plan: DocketPlan, docket: Docket) -> None:
+    """Whatever the docket, its plan holds together."""
+    texts = {
+        f"docket-entry:{docket.source_id}#{entry.position}": entry.description
+        for entry in docket.entries
+    }
+    created: set[str] = set()
+    for step in plan.steps():
+        match step:
+            case CreateSource():
+                assert texts[step.node_id] == step.description
+                created.add(step.node_id)
+            case CreateUnderstanding():
+                assert step.node_id not in created
+                (span,) = step.source_spans
+                assert span.source_ref in created
+                assert 0 <= span.offset < span.offset + span.length <= len(texts[span.source_ref])
+                created.add(step.node_id)
+            case CreateClaim():
+                assert {step.source_node_id, step.understanding_node_id} <= created
+                assert step.span.of(texts[step.source_node_id]) == step.text
+                created.add(step.node_id)
+            case Strike():
+                source = step.justification.source_node_id
+                assert source in created
+                assert step.justification.span.of(texts[source]).strip()
+                assert set(step.eliminated) <= set(plan.declare.hypotheses)
+    keys = [plan.declare.intent_key, *(step.intent_key for step in plan.steps())]
+    assert len(set(keys)) == len(keys)
+    observations = [step.observation_id for step in plan.steps() if isinstance(step, Strike)]
+    assert len(set(observations)) == len(observations)
+
+
+def test_a_plan_declares_the_postures_of_its_court():
+    docket = read_one(raw_docket())
+    plan = plan_docket(docket)
+    assert plan.declare.session_id == plan.session_id
+    assert plan.declare.hypotheses == universe("bankruptcy")
+    assert plan.declare.ontology == {
+        "hypothesis_space_id": "case-postures/bankruptcy",
+        "hypothesis_version": UNIVERSE_VERSION,
+        "causal_graph_ref": "none",
+        "causal_graph_version": "0",
+    }
+    assert plan.declare.metadata == {
+        "source_id": "test/one",
+        "docket_number": "20-10001",
+        "court_id": "tstb",
+        "case_name": "Invented Widgets, Inc.",
+    }
+    assert plan.entries == ()
+
+
+def test_an_entry_becomes_source_then_understanding_then_claim_then_strikes():
+    plan = plan_docket(read_one(raw_docket([DISMISSAL, PETITION])))
+    assert [entry.position for entry in plan.entries] == [1, 0]
+    assert [[type(step) for step in entry.steps] for entry in plan.entries] == [
+        [CreateSource, CreateUnderstanding, CreateClaim],
+        [CreateSource, CreateClaim, Strike],
+    ]
+
+
+def test_the_ids_can_be_read():
+    plan = plan_docket(read_one(raw_docket([DISMISSAL])))
+    source, understanding, claim, strike = plan.steps()
+    assert isinstance(source, CreateSource)
+    assert source.node_id == "docket-entry:test/one#0"
+    assert isinstance(understanding, CreateUnderstanding)
+    assert understanding.node_id == "understanding:test/one"
+    assert isinstance(claim, CreateClaim)
+    assert claim.node_id == "claim:test/one#0"
+    assert (claim.text, claim.essentiality, claim.authority) == (
+        "ORDER Dismissing Case Debtor.",
+        "core",
+        0.95,
+    )
+    assert isinstance(strike, Strike)
+    assert (strike.source_id, strike.observation_id) == ("test/one", "test/one#0:case_dismissed")
+    assert strike.justification.span.of(source.description) == "ORDER Dismissing Case"
+    assert "ended_by_dismissal" not in strike.eliminated
+
+
+def test_a_sealed_entry_is_sealed_as_source_and_as_claim():
+    plan = plan_docket(read_one(raw_docket([PETITION, SEALED])))
+    classes = [
+        step.visibility_class
+        for step in plan.steps()
+        if isinstance(step, CreateSource | CreateClaim)
+    ]
+    assert classes == ["public_open", "public_open", "sealed", "sealed"]
+
+
+def test_two_equal_entries_are_two_sources():
+    docket = read_one(raw_docket([PETITION, PETITION]))
+    plan = plan_docket(docket)
+    check(plan, docket)
+    assert len({entry.node_id for entry in plan.entries}) == 2
+
+
+def test_a_changed_entry_keeps_its_node_and_changes_its_intent():
+    first, second = (
+        next(plan_docket(read_one(raw_docket([raw_entry(text)]))).steps())
+        for text in ("Order one", "Order two")
+    )
+    assert isinstance(first, CreateSource)
+    assert isinstance(second, CreateSource)
+    assert first.node_id == second.node_id
+    assert first.intent_key != second.intent_key
+
+
+def test_dockets_of_other_sources_have_sessions_of_their_own():
+    sessions = {plan_docket(read_one(raw_docket(source_id=name))).session_id for name in "abc"}
+    assert len(sessions) == 3
+
+
+@pytest.mark.parametrize("other", [{}, {"court_kind": "district"}, {"case_name": "Other"}])
+def test_the_session_of_a_docket_follows_its_source_alone_and_never_changes(other):
+    session = plan_docket(read_one(raw_docket(**other))).session_id
+    assert session == UUID("63597d10-0b6e-54bf-8dfe-7c9976c7b76a")
+
+
+DESCRIPTIONS = st.one_of(
+    st.sampled_from([text for reads, leaves in EXAMPLES.values() for text in reads + leaves]),
+    st.text(min_size=1, max_size=120).filter(str.strip),
+)
+ENTRIES = st.lists(
+    st.builds(
+        raw_entry,
+        DESCRIPTIONS,
+        date_filed=st.dates().map(str),
+        date_entered=st.none() | st.datetimes().map(lambda moment: moment.isoformat()),
+    ),
+    max_size=8,
+)
+COURTS = st.sampled_from(
+    [
+        {},
+        {"case_name": "Widgets - Adversary Proceeding"},
+        {"court_kind": "district", "court_id": "tstd", "docket_number": "1:20-cv-1"},
+        {"court_kind": "district", "court_id": "tstd", "docket_number": "1:20-cr-1"},
+        {"court_kind": "appellate"},
+        {"court_kind": "acms"},
+        {"court_kind": "admiralty"},
+    ]
+)
+
+
+@given(ENTRIES, COURTS)
+def test_a_plan_holds_together_and_is_the_same_every_time(entries, court):
+    line = orjson.dumps(raw_docket(entries, **court))
+    (first,), (second,) = read_dockets([line]), read_dockets([line])
+    assert isinstance(first, Docket)
+    assert isinstance(second, Docket)
+    plan = plan_docket(first)
+    assert plan == plan_docket(second)
+    check(plan, first)

@@ -1,0 +1,1 @@
+"""The dashboard: what the runtime is doing now, readable in any browser."""

@@ -1,0 +1,25 @@
+"""The headers that every answer of the dashboard carries."""
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+SECURITY = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+LIVE = {**SECURITY, "Cache-Control": "no-store"}
+"""For what is true only now."""
+
+FOREVER = {**SECURITY, "Cache-Control": "public, max-age=31536000, immutable"}
+"""For a file under its own version."""
+
+RECHECK = {**SECURITY, "Cache-Control": "no-cache"}
+"""For a file that was asked for under another version."""

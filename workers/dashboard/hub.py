@@ -1,0 +1,196 @@
+"""Reads the state once for everybody and hands the newest picture to each stream.
+
+Rules:
+
+1. One reader, one serialisation, any number of readers of the result.
+2. There is no queue for a client. A stream that falls behind finds the newest picture when it
+   comes back, never a backlog; what it missed is gone.
+3. Nobody listening: one read every `idle_interval_s`. Somebody listening or asking: one read
+   every `interval_s`, never more.
+4. `stop` ends every wait at once.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import orjson
+import structlog
+
+from workers.dashboard import delta, view, words
+from workers.dashboard.snapshot import PARTS, Part, Snapshot, SnapshotSource
+from workers.dashboard.tidy import tidy
+
+log = structlog.get_logger(__name__)
+
+
+class TooManyListeners(Exception):  # noqa: N818 - named for what happened
+    """As many streams are open as the hub allows; try again later."""
+
+    code = "too_many_listeners"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One picture as everybody gets it."""
+
+    at: datetime
+    """When it was published, by the hub's clock; the ages in it are counted up to here."""
+    serial: int
+    """Grows by one with each picture of this hub; 0 is the picture before the first read."""
+    snapshot: Snapshot
+    page: view.Row
+    full: bytes
+    """The whole picture as JSON."""
+    delta: bytes
+    """What changed since the picture before this one, as JSON."""
+
+
+def utc_now() -> datetime:
+    """Return the time by the clock of this machine."""
+    return datetime.now(UTC)
+
+
+class SnapshotHub:
+    """Takes the picture again and again and lets streams wait for the next one."""
+
+    def __init__(
+        self,
+        source: SnapshotSource,
+        interval_s: float = 1.0,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        idle_interval_s: float = 5.0,
+        read_timeout_s: float = 5.0,
+        listeners_max: int = 256,
+    ) -> None:
+        self.interval_s = interval_s
+        self.clock = clock
+        self._source = source
+        self._idle_interval_s = idle_interval_s
+        self._read_timeout_s = read_timeout_s
+        self._listeners_max = listeners_max
+        self._listeners = 0
+        self._failing = ""
+        self._wanted = anyio.Event()
+        self._changed = anyio.Event()
+        self._stopped = anyio.Event()
+        unread = _unread(clock())
+        self._newest = _published(0, unread, {}, clock())
+
+    @property
+    def newest(self) -> Published:
+        """The last picture taken; all its parts are errors before the first read."""
+        return self._newest
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
+    async def run(self) -> None:
+        """Take pictures until `stop` is called; cancelling it is safe at any moment."""
+        while not self.stopped:
+            started_s = anyio.current_time()
+            self._publish(await self._read())
+            await self._rest(started_s)
+
+    def stop(self) -> None:
+        """End `run` and every wait at once; call it on the event loop's thread."""
+        self._stopped.set()
+        self._changed.set()
+        self._wanted.set()
+
+    async def wait_stopped(self) -> None:
+        """Return when `stop` is called."""
+        await self._stopped.wait()
+
+    async def next_after(self, serial: int, timeout_s: float) -> Published | None:
+        """Wait for a picture newer than `serial` and return the newest, or None if there is none.
+
+        None also when the hub stops.
+        """
+        with anyio.move_on_after(timeout_s):
+            while self._newest.serial <= serial and not self.stopped:
+                await self._changed.wait()
+        return self._newest if self._newest.serial > serial and not self.stopped else None
+
+    async def fresh(self, timeout_s: float = 2.0) -> Published:
+        """Return a picture at most one interval old, or the newest there is after `timeout_s`."""
+        age = self.clock() - self._newest.at
+        if self._newest.serial == 0 or age.total_seconds() > self.interval_s:
+            self._wanted.set()
+            await self.next_after(self._newest.serial, timeout_s)
+        return self._newest
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Count as somebody who listens while the block runs.
+
+        Raises:
+            TooManyListeners: the hub serves as many as it may.
+        """
+        if self._listeners >= self._listeners_max:
+            raise TooManyListeners(f"{self._listeners} streams are open")
+        self._listeners += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+
+    async def _read(self) -> Snapshot:
+        try:
+            with anyio.fail_after(self._read_timeout_s):
+                snapshot = tidy(await self._source.read())
+        except Exception as error:  # noqa: BLE001 - a source that fails must not end the page
+            return self._troubled(error)
+        self._failing = ""
+        return snapshot
+
+    def _troubled(self, error: Exception) -> Snapshot:
+        """Keep the last values and say on every part that they could not be read again."""
+        trouble = type(error).__name__
+        if trouble != self._failing:
+            log.warning("snapshot_read_failed", error=trouble, detail=str(error))
+        self._failing = trouble
+        last = self._newest.snapshot
+        said = f"The state could not be read ({trouble})."
+        parts: dict[str, Part[Any]] = {n: replace(getattr(last, n), error=said) for n in PARTS}
+        return replace(last, version=last.version + 1, time=self.clock(), **parts)
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        old = self._newest
+        self._newest = _published(old.serial + 1, snapshot, old.page, self.clock())
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        if self.stopped:
+            self._changed.set()
+
+    async def _rest(self, started_s: float) -> None:
+        if self._listeners == 0:
+            self._wanted = anyio.Event()
+        with anyio.move_on_after(started_s + self._idle_interval_s - anyio.current_time()):
+            await self._wanted.wait()
+        with anyio.move_on_after(started_s + self.interval_s - anyio.current_time()):
+            await self._stopped.wait()
+
+
+def _published(serial: int, snapshot: Snapshot, old: view.Row, now: datetime) -> Published:
+    page = view.page(snapshot)
+    head = {
+        "version": str(snapshot.version),
+        "time": words.iso(snapshot.time),
+        "parts": view.notes(snapshot, now),
+    }
+    full = orjson.dumps({**head, "page": page})
+    change = orjson.dumps({**head, "page": delta.changes(old, page)})
+    return Published(now, serial, snapshot, page, full, change)
+
+
+def _unread(now: datetime) -> Snapshot:
+    parts: dict[str, Part[Any]] = {n: Part.failed("nowhere", now, "Not read yet.") for n in PARTS}
+    return Snapshot(version=0, time=now, **parts)

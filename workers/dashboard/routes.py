@@ -1,0 +1,89 @@
+"""The routes of the dashboard; all of them only read.
+
+URLs are built from the request's `root_path` and the path under which the router is included,
+so the page works under any mount point. Every answer carries the security headers.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from workers.dashboard import view, words
+from workers.dashboard.assets import Assets, load_assets
+from workers.dashboard.headers import FOREVER, LIVE, RECHECK
+from workers.dashboard.hub import Published, SnapshotHub
+from workers.dashboard.stream import EventStream
+from workers.dashboard.wire import snapshot_json
+
+
+def build_router(hub: SnapshotHub) -> APIRouter:
+    """Return the router of the dashboard; the caller runs `hub.run()` and calls `hub.stop()`.
+
+    Templates and files are read here, once, and never again while serving.
+    """
+    assets = load_assets()
+    templates = Environment(
+        loader=PackageLoader("workers.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    template = templates.get_template("overview.html")
+
+    async def overview(request: Request) -> Response:
+        picture = await hub.fresh()
+        html = template.render(_context(_base(request, "/"), assets, picture, hub.clock()))
+        return HTMLResponse(html, headers=LIVE)
+
+    async def events(_: Request) -> Response:
+        return EventStream(hub)
+
+    async def static(version: str, name: str) -> Response:
+        asset = assets.by_name.get(name)
+        if asset is None:
+            return PlainTextResponse("no such file", 404, headers=LIVE)
+        # A page of another release may still ask here; it must not keep what it gets.
+        headers = FOREVER if version == assets.version else RECHECK
+        return Response(asset.body, media_type=asset.media_type, headers=headers)
+
+    async def snapshot(_: Request) -> Response:
+        body = snapshot_json((await hub.fresh()).snapshot)
+        return Response(body, media_type="application/json", headers=LIVE)
+
+    router = APIRouter()
+    table: tuple[tuple[str, Callable[..., Awaitable[Response]]], ...] = (
+        ("/", overview),
+        ("/events", events),
+        ("/static/{version}/{name}", static),
+        ("/snapshot.json", snapshot),
+    )
+    for path, endpoint in table:
+        router.add_api_route(path, endpoint, response_model=None, include_in_schema=False)
+    return router
+
+
+def _base(request: Request, route: str) -> str:
+    """Return the path under which the router is reachable, without a slash at its end."""
+    root: str = request.scope.get("root_path", "").rstrip("/")
+    path: str = request.scope["path"]
+    under = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+    return root + under.removesuffix(route)
+
+
+def _context(base: str, assets: Assets, picture: Published, now: datetime) -> dict[str, Any]:
+    return {
+        "base": base,
+        "static": f"{base}/static/{assets.version}",
+        "page": picture.page,
+        "parts": view.notes(picture.snapshot, now),
+        "time_iso": words.iso(picture.snapshot.time),
+        "version": str(picture.snapshot.version),
+        "duration": words.duration,
+        "empty": view.Rows([], {}),
+    }

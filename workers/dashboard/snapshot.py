@@ -1,0 +1,232 @@
+"""What the dashboard shows, as one frozen picture, and the port that takes the picture.
+
+Rules:
+
+1. A picture is read from Redis and the ledger, never from the memory of a worker, so every API
+   process can serve every page.
+2. Each part says where it came from and when. A part that could not be read carries an error
+   and the other parts are still shown.
+3. Texts may be hostile and lists may be long; `tidy` bounds both before anything is sent.
+4. A number that can pass 2**53 (sequences, fencing tokens) is text from the start.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+
+WorkerState = Literal["alive", "late", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """One part of the picture, with its origin, its moment, and its error if it has one."""
+
+    origin: str
+    """Where it was read, as people call it: "Redis", "ledger"."""
+    read_at: datetime
+    """Aware; when `value` was read, or when reading it failed."""
+    value: T | None
+    """None when there is nothing to show; beside an error it is the last value known."""
+    error: str | None = None
+    """Why it could not be read, in words for an operator."""
+
+    @classmethod
+    def of(cls, origin: str, read_at: datetime, value: T) -> "Part[T]":
+        """Return a part that was read."""
+        return cls(origin, read_at, value)
+
+    @classmethod
+    def failed(cls, origin: str, read_at: datetime, error: str) -> "Part[T]":
+        """Return a part that could not be read."""
+        return cls(origin, read_at, None, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """The waiting work of one priority in one queue."""
+
+    name: str
+    target_ms: int | None
+    """Service target: how old the oldest eligible item may grow. None is best effort."""
+    ready: int
+    oldest_ms: int | None
+    """Age of the oldest eligible item; None when nothing is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One work queue."""
+
+    name: str
+    priorities: tuple[Priority, ...]
+    """Most urgent first."""
+    delayed: int
+    in_flight: int
+    dead: int
+    completed_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One lease that is held now."""
+
+    holder: str
+    token: str
+    """The fencing token."""
+    expires_ms: int
+    """Time left; negative when it has passed and nobody has reaped it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One resource with limited slots."""
+
+    resource: str
+    slots: int
+    used: int
+    """Slots taken, also those that `held` leaves out."""
+    held: tuple[Hold, ...]
+    """Ordered by token, so that a hold keeps its place while it lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker process, as its heartbeat record tells it."""
+
+    worker_id: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    completed: int
+    failed: int
+    in_flight: int
+    seen_ms: int
+    """Age of the last heartbeat."""
+    state: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The worker processes, ordered by id; where they are too many, those in trouble first."""
+
+    workers: tuple[Worker, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session and what is left of its hypotheses."""
+
+    session_id: str
+    title: str
+    """The name of the case."""
+    n_universe: int
+    n_survivors: int
+    survivors: tuple[str, ...]
+    """The names of the first survivors, at most twelve."""
+    last_activity: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The newest sessions by activity, newest first, and how many there are."""
+
+    newest: tuple[Session, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the kernel has done since the record began."""
+
+    operations: int
+    eliminations: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One row of the record."""
+
+    sequence: str
+    operation_id: str
+    semantic_intent: str
+    effect_kinds: tuple[str, ...]
+    session_id: str
+    committed_at: datetime
+    row_hash: str
+    """The first characters of the row hash, in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The head of the record and its last rows."""
+
+    sequence: str
+    head_hash: str
+    rows_per_s: float
+    tail: tuple[LedgerRow, ...]
+    """Newest first, at most twenty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How often something happened: a reason code or an outcome."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The work that was asked for: open, closed, and how it ended."""
+
+    open: int
+    closed: int
+    by_outcome: tuple[Count, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole picture at one moment."""
+
+    version: int
+    """Grows with every picture of one source; it becomes the id of the stream's event."""
+    time: datetime
+    """Aware; all ages of the picture are measured against this one clock."""
+    queues: Part[tuple[Queue, ...]]
+    leases: Part[tuple[Lease, ...]]
+    workers: Part[Fleet]
+    sessions: Part[Sessions]
+    counters: Part[Counters]
+    ledger: Part[Ledger]
+    rejections: Part[tuple[Count, ...]]
+    """Rejection receipts by reason code."""
+    requests: Part[Requests]
+
+
+class SnapshotSource(Protocol):
+    """Takes the picture."""
+
+    async def read(self) -> Snapshot:
+        """Return the state as it is now.
+
+        A part that cannot be read MUST become `Part.failed` and MUST NOT raise. What raises
+        anyway is shown as an error of every part, beside the last values known. The hub calls
+        this once at a time and cancels it after its `read_timeout_s`.
+        """
+        ...
+
+
+PARTS = (
+    "queues",
+    "leases",
+    "workers",
+    "sessions",
+    "counters",
+    "ledger",
+    "rejections",
+    "requests",
+)
+"""The names of the parts, as fields of a Snapshot."""

@@ -1,0 +1,54 @@
+"""Turns numbers into the words of the page, so that server and script never format twice."""
+
+from datetime import UTC, datetime
+
+NONE = "–"
+_NARROW = "\u202f"
+
+
+def number(value: int) -> str:
+    """Return the number with its thousands set apart."""
+    return f"{value:,}".replace(",", _NARROW)
+
+
+def rate(per_s: float) -> str:
+    """Return a rate with one decimal below ten, none above."""
+    return f"{per_s:.1f}" if per_s < 10 else number(round(per_s))
+
+
+def duration(span_ms: int | None) -> str:
+    """Return a span in its two largest fitting units; a negative one counts as nothing left."""
+    if span_ms is None:
+        return NONE
+    if span_ms < 1_000:
+        return f"{max(span_ms, 0)} ms"
+    seconds = span_ms // 1_000
+    if seconds < 60:
+        return f"{span_ms / 1_000:.1f} s" if seconds < 10 else f"{seconds} s"
+    if seconds < 3_600:
+        return _two(seconds, 60, "min", "s")
+    if seconds < 86_400:
+        return _two(seconds // 60, 60, "h", "min")
+    return _two(seconds // 3_600, 24, "d", "h")
+
+
+def iso(moment: datetime) -> str:
+    """Return the moment in UTC, to the millisecond, as ISO 8601 with Z."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock_time(moment: datetime, today: datetime) -> str:
+    """Return the time of day in UTC, with the date when it is not today's."""
+    utc = moment.astimezone(UTC)
+    same_day = utc.date() == today.astimezone(UTC).date()
+    return utc.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S")
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """Return the count with the right form of its noun."""
+    return f"{number(count)} {one if count == 1 else many}"
+
+
+def _two(small: int, per_large: int, large_unit: str, small_unit: str) -> str:
+    large, rest = divmod(small, per_large)
+    return f"{large} {large_unit} {rest} {small_unit}" if rest else f"{large} {large_unit}"

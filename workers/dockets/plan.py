@@ -1,0 +1,214 @@
+"""A docket becomes the steps by which a client has it decided: the same docket, the same steps.
+
+Every id is made from the docket's `source_id` and the position of the entry in it, so a second
+run addresses the same session and the same nodes. An `intent_key` also carries the digest of the
+entry: a repeated step is recognised, and one whose entry was changed is not taken for it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID, uuid5
+
+from workers.dockets.claims import claim_of, visibility_class
+from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kind, universe
+from workers.dockets.reader import Docket, Entry
+from workers.dockets.rule import Elimination
+from workers.dockets.span import Span
+
+SESSION_NAMESPACE = UUID("0b1f6a52-5f0e-5c1d-9a3e-6d6f636b6574")
+DIGEST_CHARS_IN_KEY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpan:
+    """A stretch of a source's text: which source, and where in it."""
+
+    source_ref: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Justification:
+    """Why a strike is made: the rule, its reason, and the words of the entry that it read."""
+
+    rule: str
+    reason: str
+    span: Span
+    source_node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Open the session and declare what the case's posture can be."""
+
+    intent_key: str
+    session_id: UUID
+    ontology: dict[str, str]
+    hypotheses: tuple[str, ...]
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """Put an entry on record as a source."""
+
+    intent_key: str
+    node_id: str
+    position: int
+    date_filed: str
+    """ISO 8601 date."""
+    date_entered: str | None
+    """ISO 8601 date and time, without a zone."""
+    document_number: str | None
+    pacer_seq_no: str | None
+    description: str
+    digest: str
+    visibility_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUnderstanding:
+    """Open the docket's understanding on the words of its first claim."""
+
+    intent_key: str
+    node_id: str
+    source_spans: tuple[SourceSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """State what an entry says, within the docket's understanding."""
+
+    intent_key: str
+    node_id: str
+    source_node_id: str
+    understanding_node_id: str
+    text: str
+    essentiality: str
+    authority: float
+    span: Span
+    visibility_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """Eliminate postures on the ground of one entry and one rule."""
+
+    intent_key: str
+    source_id: str
+    observation_id: str
+    eliminated: tuple[str, ...]
+    justification: Justification
+
+
+Step = CreateSource | CreateUnderstanding | CreateClaim | Strike
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlan:
+    """The steps for one entry, to be taken in this order."""
+
+    position: int
+    node_id: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocketPlan:
+    """Everything a client posts for one docket: the declaration, then the entries as filed."""
+
+    session_id: UUID
+    declare: Declare
+    entries: tuple[EntryPlan, ...] = field(default=())
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps of all entries in order."""
+        for entry in self.entries:
+            yield from entry.steps
+
+
+def plan_docket(docket: Docket) -> DocketPlan:
+    """Return the plan of a docket, its entries in order of filing."""
+    kind = posture_kind(docket)
+    session_id = uuid5(SESSION_NAMESPACE, docket.source_id)
+    declare = Declare(
+        intent_key=f"declare:{docket.source_id}:{kind}@{UNIVERSE_VERSION}",
+        session_id=session_id,
+        ontology={
+            "hypothesis_space_id": f"case-postures/{kind}",
+            "hypothesis_version": UNIVERSE_VERSION,
+            "causal_graph_ref": "none",
+            "causal_graph_version": "0",
+        },
+        hypotheses=universe(kind),
+        metadata={
+            "source_id": docket.source_id,
+            "docket_number": docket.docket_number,
+            "court_id": docket.court_id,
+            "case_name": docket.case_name,
+        },
+    )
+    entries = tuple(
+        _plan_entry(docket.source_id, kind, entry, is_first=index == 0)
+        for index, entry in enumerate(docket.entries)
+    )
+    return DocketPlan(session_id, declare, entries)
+
+
+def _plan_entry(source_id: str, kind: str, entry: Entry, *, is_first: bool) -> EntryPlan:
+    place = f"{source_id}#{entry.position}"
+    source = _create_source(place, entry)
+    claim = _create_claim(source_id, place, entry)
+    steps: list[Step] = [source]
+    if is_first:
+        spans = (SourceSpan(source.node_id, claim.span.offset, claim.span.length),)
+        key = _key("understanding", source_id, entry)
+        steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
+    steps.append(claim)
+    steps += [_strike(source_id, place, entry, found) for found in eliminations(entry, kind)]
+    return EntryPlan(entry.position, source.node_id, tuple(steps))
+
+
+def _create_source(place: str, entry: Entry) -> CreateSource:
+    return CreateSource(
+        intent_key=_key("source", place, entry),
+        node_id=f"docket-entry:{place}",
+        position=entry.position,
+        date_filed=entry.date_filed.isoformat(),
+        date_entered=entry.date_entered.isoformat() if entry.date_entered else None,
+        document_number=entry.document_number,
+        pacer_seq_no=entry.pacer_seq_no,
+        description=entry.description,
+        digest=entry.digest,
+        visibility_class=visibility_class(entry.description),
+    )
+
+
+def _create_claim(source_id: str, place: str, entry: Entry) -> CreateClaim:
+    claim = claim_of(entry.description)
+    return CreateClaim(
+        intent_key=_key("claim", place, entry),
+        node_id=f"claim:{place}",
+        source_node_id=f"docket-entry:{place}",
+        understanding_node_id=f"understanding:{source_id}",
+        text=claim.text,
+        essentiality=claim.essentiality,
+        authority=claim.authority,
+        span=claim.span,
+        visibility_class=visibility_class(entry.description),
+    )
+
+
+def _strike(source_id: str, place: str, entry: Entry, found: Elimination) -> Strike:
+    return Strike(
+        intent_key=_key(f"strike:{found.rule}", place, entry),
+        source_id=source_id,
+        observation_id=f"{place}:{found.rule}",
+        eliminated=found.strikes,
+        justification=Justification(found.rule, found.reason, found.span, f"docket-entry:{place}"),
+    )
+
+
+def _key(kind: str, place: str, entry: Entry) -> str:
+    return f"{kind}:{place}:{entry.digest[:DIGEST_CHARS_IN_KEY]}"

@@ -1,0 +1,52 @@
+"""What a rule is, and the two ways of writing the pattern of one.
+
+In a pattern a blank stands for any run of white space (courts use line breaks and no-break
+spaces). All patterns ignore case and bound their gaps, so that no text makes them slow.
+"""
+
+import re
+from dataclasses import dataclass
+
+from workers.dockets.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reading of an entry's text that makes some postures impossible."""
+
+    name: str
+    court_kinds: tuple[str, ...]
+    pattern: re.Pattern[str]
+    unless: re.Pattern[str] | None
+    """When this is found anywhere in the description, the rule is silent."""
+    strikes: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elimination:
+    """The postures that one rule strikes because of one entry, and the words that justify it."""
+
+    rule: str
+    strikes: tuple[str, ...]
+    span: Span
+    reason: str
+
+
+def opens_with(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern for how an entry opens; the words it matched are the group `act`.
+
+    What a clerk docketed stands first, and what it refers to stands later, so a pattern that must
+    open the entry does not take a reference ("BNC Certificate of Mailing - Order Dismissing
+    Case") for the act itself.
+    """
+    return re.compile(rf"^\W*(?P<act>{_blanks(pattern)})", re.IGNORECASE)
+
+
+def says(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern that may be found anywhere in an entry."""
+    return re.compile(_blanks(pattern), re.IGNORECASE)
+
+
+def _blanks(pattern: str) -> str:
+    return pattern.replace(" ", r"\s+")

@@ -1,0 +1,259 @@
+"""Every setting, and the only place that reads the environment.
+
+Rules:
+- A process loads its settings once, at its start, and hands the frozen object on.
+- Every name starts with ``ROTULUS_``; a variable that is set but empty counts as unset.
+- A message about a bad value names the variable and a code, and never shows the value.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ENV_PREFIX = "ROTULUS_"
+GATEWAY_PORT = 8440
+WORKER_TOKEN_CHARS_MIN = 16
+
+# Not a setting: one process writes it for the children that it starts, see `take_parent_pid`.
+_PARENT_PID = "ROTULUS_PARENT_PID"
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _url_of(*schemes: str) -> AfterValidator:
+    def check(value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in schemes or not (parts.netloc or parts.path):
+            names = ", ".join(f"{scheme}://" for scheme in schemes)
+            raise PydanticCustomError("url_invalid", "must be a URL that starts with " + names)
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+HttpUrl = Annotated[str, _url_of("http", "https")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
+]
+LogFormat = Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)]
+
+
+S = TypeVar("S", bound="Settings")
+
+
+class SettingsError(Exception):
+    """Says which variables hold values that cannot be used."""
+
+    code: ClassVar[str] = "settings_invalid"
+
+    def __init__(self, problems: list[tuple[str, str, str]]) -> None:
+        self.problems = problems
+        """(variable, code, what is wrong), one for each bad value."""
+        lines = [f"  {name}: {code}: {text}" for name, code, text in problems]
+        super().__init__("\n".join([f"{self.code}:", *lines]))
+
+
+class Settings(BaseSettings):
+    """What an operator may change; load it with `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    data_dir: Path = Field(
+        default=Path("rotulus-data"),
+        description="Folder of the ledger, the embedded Redis and the lock; created when missing.",
+    )
+    redis_url: RedisUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Redis to use (redis://, rediss:// or unix://); unset: the embedded server.",
+    )
+    # Declared before host, whose check reads it.
+    allow_remote: bool = Field(
+        default=False, description="Allows a host that other machines can reach."
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address that the gateway binds; loopback unless ROTULUS_ALLOW_REMOTE is set.",
+    )
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="Port that the gateway binds; 0: any free port. "
+        f"A gateway started on its own takes {GATEWAY_PORT} when this is unset.",
+    )
+    gateway_url: HttpUrl = Field(
+        default=f"http://127.0.0.1:{GATEWAY_PORT}",
+        repr=False,
+        description="Gateway that workers and ingest talk to.",
+    )
+    worker_token: SecretStr | None = Field(
+        default=None,
+        min_length=WORKER_TOKEN_CHARS_MIN,
+        description="Proves that a worker may send intents; "
+        f"at least {WORKER_TOKEN_CHARS_MIN} characters; `rotulus up` makes one for each run.",
+    )
+    worker_slots: int = Field(
+        default=2, ge=1, le=64, description="Batches that one worker process drains at once."
+    )
+    batch_max: int = Field(default=256, ge=1, le=4096, description="Most units in one commit.")
+    mailbox_max: int = Field(
+        default=256, ge=1, le=65_536, description="Most messages that wait for one actor."
+    )
+    passivate_after_s: float = Field(
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="Seconds without a message after which an actor leaves memory.",
+    )
+    lease_slots: int = Field(
+        default=4, ge=1, le=1024, description="Capacity leases that may be held at once."
+    )
+    log_level: LogLevel = Field(
+        default="warning", description="Least level that is logged: debug, info, warning, error."
+    )
+    log_format: LogFormat = Field(
+        default="auto", description="json, console, or auto: console on a terminal, else json."
+    )
+    kernel_idempotency_window_hours: int = Field(
+        default=24,
+        ge=1,
+        le=8760,
+        description="Hours for which a repeated idempotency key answers the first receipt.",
+    )
+    kernel_causal_window_minutes: int = Field(
+        default=1440,
+        ge=1,
+        le=525_600,
+        description="Minutes back in which causal parents are looked for.",
+    )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _home_is_expanded(cls, value: Path) -> Path:
+        return value.expanduser()
+
+    @field_validator("host")
+    @classmethod
+    def _remote_is_asked_for(cls, value: str, info: ValidationInfo) -> str:
+        if not _is_loopback(value) and not info.data.get("allow_remote", False):
+            raise PydanticCustomError(
+                "host_not_loopback",
+                "other machines could reach this address; set ROTULUS_ALLOW_REMOTE=1 to allow it",
+            )
+        return value
+
+    @property
+    def gateway_port(self) -> int:
+        """The port of a gateway that is started on its own, 0 only when asked for."""
+        return self.port if "port" in self.model_fields_set else GATEWAY_PORT
+
+    def replaced(self, **changes: Any) -> Self:
+        """Returns checked settings in which the given fields are changed.
+
+        Raises:
+            SettingsError: a value cannot be used.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return _checked(type(self), {**given, **changes})
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Reads the environment; an override, such as a command's option, wins over it.
+
+    Raises:
+        SettingsError: a value cannot be used.
+    """
+    return _checked(Settings, overrides)
+
+
+def settings_table() -> list[tuple[str, str, str]]:
+    """Returns (variable, default, meaning) of every setting, in the order of declaration."""
+    return [
+        (_env_name(name), _default_text(field.default), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Returns the whole environment of a child process that shall load equal settings.
+
+    It holds the worker token in the clear, so it is for starting processes, never for showing.
+    """
+    env = {k: v for k, v in os.environ.items() if not k.upper().startswith(ENV_PREFIX)}
+    for name in sorted(settings.model_fields_set):
+        value = getattr(settings, name)
+        if value is not None:
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            env[_env_name(name)] = str(plain)
+    env[_PARENT_PID] = str(os.getpid())
+    return env
+
+
+def take_parent_pid() -> int | None:
+    """Returns the pid of the process that started this one by `child_environment`, once.
+
+    It is removed from the environment, because it would be wrong for a process started from here.
+    """
+    text = os.environ.pop(_PARENT_PID, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _checked(kind: type[S], values: dict[str, Any]) -> S:
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problems = [
+            (_env_name(str(found["loc"][0])), found["type"], found["msg"])
+            for found in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+    # Outside the handler: the validation error keeps the values, this one must not lead to them.
+    raise SettingsError(problems)
+
+
+def _env_name(field: str) -> str:
+    return f"{ENV_PREFIX}{field}".upper()
+
+
+def _default_text(value: object) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"./{value}" if isinstance(value, Path) else str(value)
