@@ -31,7 +31,7 @@ from actors.units import BeliefUnit, EnvelopeUnit, IntentUnit, RecomputeUnit, Un
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import BeliefBatch
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.host import Host, iso_time
 from kernel.model.result import SubmissionResult
 
@@ -100,7 +100,8 @@ class SessionActor:
             first_index=belief.n_events - len(events),
             events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             n_universe=len(belief.universe.ids),
-            survivors=belief.snapshot()["survivors"],
+            n_survivors=belief.n_survivors,
+            survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
             survivors_hash=belief.survivors_hash,
         )
 

@@ -29,7 +29,10 @@ class BeliefBatch:
     """(event_id, event_hash, event bytes) of each."""
 
     n_universe: int
-    survivors: Sequence[str]
+    n_survivors: int
+    survivors_shown: Sequence[str]
+    """The first few, for whoever lists sessions."""
+
     survivors_hash: str
 
     @property
@@ -47,7 +50,7 @@ class BeliefBatch:
         return {
             "head_event_hash": self.head_event_hash,
             "n_events": self.n_events,
-            "n_survivors": len(self.survivors),
+            "n_survivors": self.n_survivors,
             "survivors_hash": self.survivors_hash,
         }
 
@@ -74,17 +77,16 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
                 "event_bytes": content,
             },
         )
-    shown = list(batch.survivors[:SURVIVORS_SHOWN_MAX])
     transaction.tables.put(
         schema.belief_sessions,
         {
             "session_id": batch.session_id,
             "title": batch.title,
             "n_universe": batch.n_universe,
-            "n_survivors": len(batch.survivors),
+            "n_survivors": batch.n_survivors,
             "n_events": batch.n_events,
             "head_event_hash": batch.head_event_hash,
-            "survivors_shown": canonicalize(shown),
+            "survivors_shown": canonicalize(list(batch.survivors_shown)),
             "updated_at_us": transaction.head_now.committed_at_us,
         },
     )

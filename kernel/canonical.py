@@ -72,7 +72,7 @@ def digest(value: Any) -> str:
 
 def _suspect(value: Any, fast: bytes) -> bool:
     return (
-        not isinstance(value, dict | list)
+        not isinstance(value, dict | list | tuple)
         or b"null" in fast
         or _AFTER_KEY(fast) is not None
         or _AFTER_COMMA(fast) is not None

@@ -22,6 +22,7 @@ from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
 
 _US_PER_HOUR = 3600 * 1_000_000
+_STATED_MAX = 512
 
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 """Fields that differ when the same thing is submitted again; they are not part of its content."""
@@ -207,7 +208,7 @@ def _reject(
     stated = {
         name: known[name]
         for name in ("operation_id", "idempotency_key", "actor", "semantic_intent", "session_id")
-        if isinstance(known.get(name), str) and len(known[name]) <= 512
+        if _repeatable(known.get(name))
     }
     operation_id = stated.pop("operation_id", None)
     body: Document = {
@@ -223,3 +224,14 @@ def _reject(
     )
     rejection = Rejection(check, refusal.reason_code, refusal.field, refusal.message)
     return RejectedResult(operation_id, rejection, receipt_id)
+
+
+def _repeatable(value: object) -> bool:
+    """Tell whether a receipt can hold what a refused document states."""
+    if type(value) is not str or len(value) > _STATED_MAX:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

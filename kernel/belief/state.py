@@ -52,6 +52,10 @@ class SessionState:
         """How many hypotheses are left."""
         return len(self._survivors)
 
+    def first_survivors(self, limit: int) -> list[str]:
+        """List the first few hypotheses that survive, sorted."""
+        return self._survivors.first(limit)
+
     @property
     def survivors_hash(self) -> str:
         """The survivors hash as of the last event."""

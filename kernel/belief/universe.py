@@ -13,7 +13,7 @@ costs one pass over the bitmap, an eighth of a byte for each hypothesis.
 
 import hashlib
 from collections.abc import Iterable
-from itertools import compress
+from itertools import chain, compress, islice
 from typing import Self
 
 from kernel.belief.limits import MAX_HYPOTHESES, check_ids
@@ -126,3 +126,8 @@ class Survivors:
         """List what is left, sorted by code point."""
         bits = b"".join(map(_BITS.__getitem__, self._bitmap))
         return list(compress(self._universe.ids, bits))
+
+    def first(self, limit: int) -> list[str]:
+        """List the first few of what is left, in the same order."""
+        bits = chain.from_iterable(map(_BITS.__getitem__, self._bitmap))
+        return list(islice(compress(self._universe.ids, bits), limit))

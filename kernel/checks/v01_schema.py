@@ -19,7 +19,8 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         return Refusal("envelope_schema_invalid", "", "an envelope is a JSON object")
     if _depth_exceeds(document, MAX_DEPTH):
         return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
-    if document.get("schema_version") not in (None, 1):
+    version = document.get("schema_version")
+    if isinstance(version, bool) or version not in (None, 1):
         return Refusal(
             "envelope_schema_version_unsupported", "schema_version", "schema_version is 1"
         )

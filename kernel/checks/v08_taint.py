@@ -65,7 +65,7 @@ def _check_outputs(submission: Submission) -> Refusal | None:
             continue
         stated = effect.payload.get("visibility_class")
         field = f"primitive_effects.{index}.payload.visibility_class"
-        if stated is not None and stated not in VISIBILITY_CLASSES:
+        if "visibility_class" in effect.payload and stated not in VISIBILITY_CLASSES:
             return Refusal(
                 "envelope_taint_output_node_mismatch", field, f"unknown visibility class {stated}"
             )

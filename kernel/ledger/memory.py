@@ -37,7 +37,7 @@ class _MemoryTable:
     def check(self, row: Row) -> None:
         key = self.key(row)
         for columns, holders in self.unique.items():
-            holder = holders.get(_values(row, columns))
+            holder = holders.get(_values(row, columns)) if _live(row) else None
             if holder is not None and holder != key:
                 raise DuplicateKey(f"{columns}")
 
@@ -46,7 +46,8 @@ class _MemoryTable:
         before = self.rows.pop(key, None)
         if before is not None:
             for columns, holders in self.unique.items():
-                holders.pop(_values(before, columns), None)
+                if _live(before):
+                    holders.pop(_values(before, columns))
             for columns, index in self.indexes.items():
                 index[_values(before, columns)].pop(key)
         if row is not None:

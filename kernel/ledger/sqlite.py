@@ -27,6 +27,8 @@ IDLE_READERS_MAX = 8
 
 _SAVEPOINT = "rotulus"
 
+_DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
+
 
 class SqliteTables:
     """The tables as one connection sees them inside its transaction."""
@@ -87,22 +89,19 @@ class SqliteTables:
         """Add a row."""
         shape = ("insert", table.name)
         sql = self._statements.get(shape) or self._build(shape, _insert_sql(table, ""))
-        try:
-            self._execute(sql, row)
-        except sqlite3.IntegrityError as error:
-            raise DuplicateKey(str(error)) from None
+        self._write(sql, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
         sql = self._statements.get(shape) or self._build(shape, _upsert_sql(table))
-        self._execute(sql, row)
+        self._write(sql, row)
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
         assigned = ", ".join(f"{name} = ?" for name in values)
         sql = f"UPDATE {table.name} SET {assigned}{_where(_key_names(table))}"  # noqa: S608
-        self._execute(sql, (*values.values(), *key))
+        self._write(sql, (*values.values(), *key))
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
@@ -120,6 +119,14 @@ class SqliteTables:
             self._execute(f"RELEASE {_SAVEPOINT}")
             raise
         self._execute(f"RELEASE {_SAVEPOINT}")
+
+    def _write(self, sql: str, values: Row | tuple[Any, ...]) -> None:
+        try:
+            self._execute(sql, values)
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname in _DUPLICATE:
+                raise DuplicateKey(str(error)) from None
+            raise
 
     def _build(self, shape: Any, sql: str) -> str:
         self._statements[shape] = sql
@@ -143,7 +150,9 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         if not read_only:
             self._writer = self._connect_writer()
-        elif not path.exists():
+        elif path.exists():
+            self._readers.put_nowait(self._connect_first_reader())
+        else:
             raise LedgerUnavailable(f"no ledger at {path}")
 
     @contextmanager
@@ -158,7 +167,9 @@ class SqliteStore:
             try:
                 yield SqliteTables(writer, self._statements)
             except BaseException:
-                writer.execute("ROLLBACK")
+                # Some errors make SQLite roll back by itself.
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
                 raise
             try:
                 writer.execute("COMMIT")
@@ -175,7 +186,7 @@ class SqliteStore:
         try:
             reader = self._readers.get_nowait()
         except queue.Empty:
-            reader = self._connect(f"file:{self._path}?mode=ro")
+            reader = self._connect("ro")
         reader.execute("BEGIN")
         try:
             yield SqliteTables(reader, self._statements)
@@ -195,10 +206,10 @@ class SqliteStore:
                 self._writer.close()
                 self._writer = None
 
-    def _connect(self, uri: str) -> sqlite3.Connection:
+    def _connect(self, mode: str) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
-                uri,
+                f"{self._path.absolute().as_uri()}?mode={mode}",
                 uri=True,
                 timeout=BUSY_TIMEOUT_S,
                 isolation_level=None,
@@ -211,12 +222,31 @@ class SqliteStore:
         return connection
 
     def _connect_writer(self) -> sqlite3.Connection:
-        writer = self._connect(f"file:{self._path}?mode=rwc")
-        writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute("PRAGMA synchronous = FULL")
-        writer.execute("PRAGMA foreign_keys = ON")
-        _create_schema(writer, self._path)
+        writer = self._connect("rwc")
+        with _closed_on_failure(writer, self._path):
+            writer.execute("PRAGMA journal_mode = WAL")
+            writer.execute("PRAGMA synchronous = FULL")
+            writer.execute("PRAGMA foreign_keys = ON")
+            _create_schema(writer, self._path)
         return writer
+
+    def _connect_first_reader(self) -> sqlite3.Connection:
+        reader = self._connect("ro")
+        with _closed_on_failure(reader, self._path):
+            _check_version(_schema_version(reader), self._path)
+        return reader
+
+
+@contextmanager
+def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        connection.close()
+        raise LedgerUnavailable(f"{path}: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _begin_immediate(writer: sqlite3.Connection) -> None:
@@ -228,7 +258,7 @@ def _begin_immediate(writer: sqlite3.Connection) -> None:
 
 def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
     _begin_immediate(writer)
-    version = writer.execute("PRAGMA user_version").fetchone()["user_version"]
+    version = _schema_version(writer)
     if version == 0:
         for table in metadata.sorted_tables:
             writer.execute(str(CreateTable(table).compile(dialect=dialect.dialect())))
@@ -242,7 +272,15 @@ def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
                 )
         writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     writer.execute("COMMIT")
-    if version not in (0, SCHEMA_VERSION):
+    _check_version(version or SCHEMA_VERSION, path)
+
+
+def _schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()["user_version"])
+
+
+def _check_version(version: int, path: Path) -> None:
+    if version != SCHEMA_VERSION:
         raise LedgerUnavailable(
             f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}",
             code="ledger_schema_version",

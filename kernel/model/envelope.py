@@ -16,6 +16,7 @@ MAX_CAUSAL_PARENTS = 64
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS)]
+SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
     "fully_reversible",
     "compensating_operation_only",
@@ -41,7 +42,7 @@ class KernelEffect(_Document):
     target_ref: Text | None = None
     receipt_subkind: Text | None = None
     payload: dict[str, Any] = Field(default_factory=dict)
-    schema_version: Literal[1]
+    schema_version: SchemaVersion
 
 
 class AffectedSubgraphDescriptor(_Document):
@@ -52,7 +53,7 @@ class AffectedSubgraphDescriptor(_Document):
     affected_edge_refs: Refs = ()
     visibility_class_envelope: Refs = ()
     estimated_cascade_depth: Annotated[int, Field(ge=0)] = 0
-    schema_version: Literal[1] = 1
+    schema_version: SchemaVersion = 1
 
 
 class Envelope(_Document):
@@ -80,7 +81,7 @@ class Envelope(_Document):
     resolved_output_visibility_class: Text | None = None
     recorded_at: Text
     duration_ms: Annotated[float, Field(ge=0)] | None = None
-    schema_version: Literal[1]
+    schema_version: SchemaVersion
     session_id: Text | None = None
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

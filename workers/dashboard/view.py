@@ -17,7 +17,6 @@ from workers.dashboard import words
 from workers.dashboard.snapshot import (
     PARTS,
     Count,
-    Counters,
     Fleet,
     Hold,
     Lease,

@@ -1,0 +1,104 @@
+"""Authorities: each stored one is what its inputs give, unless it is still to be recomputed.
+
+Left out, and counted as pending, is an understanding with an open request; and where the value
+differs, one whose newest request was given up, and one that a receipt names as lying on a cycle or
+beyond the depth cap: those have no recompute of their own (§8.4).
+"""
+
+import struct
+from dataclasses import dataclass
+
+from kernel.authority.graph import UNDERSTANDING, authority_of
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.authority.strategy import AuthorityStrategy
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.verify.reading import Document, Reader, load_object, shown
+
+INDEX_NAME = "authority_index"
+_LEFT_OUT_KINDS = ("cu_authority_cycle_detected", "cascade_depth_exceeded")
+
+
+@dataclass(slots=True)
+class AuthorityCounts:
+    """How many authorities were compared, and how many could not be yet."""
+
+    equal: int = 0
+    pending: int = 0
+
+
+class AuthorityCheck:
+    """One computation of every authority from scratch."""
+
+    def __init__(self, reader: Reader, view: LedgerView, strategy: AuthorityStrategy) -> None:
+        self.counts = AuthorityCounts()
+        self._reader = reader
+        self._view = view
+        self._strategy = strategy
+        self._left_out: set[str] | None = None
+
+    def run(self) -> None:
+        """Compare every stored authority with its inputs, bit for bit."""
+        where = {"node_kind": UNDERSTANDING}
+        for row in self._reader.pages(schema.nodes, where):
+            with self._reader.findings.guard(schema.nodes, row["node_id"]):
+                self._check(row)
+
+    def _check(self, row: Row) -> None:
+        node_id, node = row["node_id"], load_object(row["record"])
+        if node is None:
+            message = "record is not a JSON object"
+            self._reader.findings.add(schema.nodes, node_id, "unreadable", message)
+            return
+        if self._view.open_requests_of(AUTHORITY_QUEUE, node_id):
+            self.counts.pending += 1
+            return
+        expected, _ = authority_of(self._view, self._strategy, node)
+        stored = node["payload"].get("cu_authority")
+        if _same(stored, expected):
+            self.counts.equal += 1
+            self._check_index(node_id, stored)
+        elif self._given_up(node_id) or node_id in self._nodes_left_out():
+            self.counts.pending += 1
+        else:
+            message = f"cu_authority is {shown(stored)}, its inputs give {shown(expected)}"
+            self._reader.findings.add(schema.nodes, node_id, "authority_differs", message)
+
+    def _check_index(self, node_id: str, stored: object) -> None:
+        entry_id = f"{INDEX_NAME}|{node_id}"
+        row = self._reader.get(schema.derived_indexes, entry_id)
+        if row is None:
+            return
+        record = load_object(row["record"]) or {}
+        entry = record.get("entry")
+        indexed = entry.get("cu_authority") if isinstance(entry, dict) else None
+        if not _same(indexed, stored):
+            message = f"the entry is {shown(indexed)}, the node has {shown(stored)}"
+            self._reader.findings.add(
+                schema.derived_indexes, entry_id, "authority_differs", message
+            )
+
+    def _given_up(self, node_id: str) -> bool:
+        requests = self._view.request_rows_of(AUTHORITY_QUEUE, node_id)
+        outcome = self._view.outcome_of(requests[-1]["request_id"]) if requests else None
+        return outcome is not None and outcome["outcome"] != "completed"
+
+    def _nodes_left_out(self) -> set[str]:
+        if self._left_out is None:
+            self._left_out = set()
+            for kind in _LEFT_OUT_KINDS:
+                for row in self._reader.pages(schema.receipts, {"receipt_kind": kind}):
+                    document: Document = load_object(row["receipt_bytes"]) or {}
+                    self._left_out.update(document.get("node_refs", ()))
+        return self._left_out
+
+
+def _same(one: object, other: object) -> bool:
+    if _is_number(one) and _is_number(other):
+        return struct.pack("<d", one) == struct.pack("<d", other)
+    return type(one) is type(other) and one == other
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,242 @@
+"""State is a fold of the log: every envelope is applied again, to an empty ledger in memory.
+
+What a row did is compared while it is folded (its effects, its receipts); what all of them came to
+is compared at the end, in both directions. Two things are on record that no row causes, and both
+come from the chain of receipts: a request that was given up has a receipt of its own, which lies
+between the two rows between which it happened. So outcomes are a fold as well.
+"""
+
+from collections.abc import Callable, Iterator
+
+from pydantic import ValidationError
+from sqlalchemy import Table
+
+from kernel.apply import Outcome, apply_operation
+from kernel.authority.strategy import AuthorityStrategy
+from kernel.canonical import canonicalize
+from kernel.errors import EffectInapplicable
+from kernel.host import Host
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.tables import Row
+from kernel.model.envelope import Envelope
+from kernel.verify.chains import GENESIS, sha256_hex
+from kernel.verify.log import emitted_receipts, keeps_commitment
+from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+
+GIVEN_UP = "authority_recompute_dead_lettered"
+_GIVEN_UP_OUTCOMES = ("dead_letter", "cancelled")
+
+_COMPARED = (*schema.STATE_TABLES, schema.outbox, schema.outbox_outcomes, schema.pre_images)
+_CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
+
+
+class Fold:
+    """One replay of the log into memory, compared with what is stored."""
+
+    def __init__(self, reader: Reader, strategy: AuthorityStrategy) -> None:
+        self._reader = reader
+        self._strategy = strategy
+        self._ledger = Ledger.create(MemoryStore(), Host(lambda: 0, _no_randomness))
+        self._given_up = self._receipts_of_the_given_up()
+        self._next_given_up = next(self._given_up, None)
+        self._sealed: tuple[object, int] = (GENESIS, 0)
+
+    def run(self, progress: Callable[[], None]) -> None:
+        """Fold the whole log; the state is not compared where a row cannot be folded."""
+        last = 0
+        for row in self._reader.pages(schema.kernel_event_log):
+            sequence = row["ec_sequence_number"]
+            folded = False
+            with self._reader.findings.guard(schema.kernel_event_log, sequence):
+                folded = self._fold_row(row)
+            if not folded:
+                message = f"the state from row {sequence} on was not computed again"
+                self._reader.findings.add(schema.kernel_event_log, sequence, "not_folded", message)
+                return
+            last = sequence
+            progress()
+        self._give_up_until(None, last)
+        with self._ledger.view() as view:
+            for table in _COMPARED:
+                self._compare(table, Reader(view.tables, self._reader.findings))
+            self._compare_ephemeral(Reader(view.tables, self._reader.findings))
+
+    def _fold_row(self, row: Row) -> bool:
+        content, sequence = row["row_bytes"], row["ec_sequence_number"]
+        document = load_object(content)
+        if document is None or sha256_hex(content) != row["row_hash"]:
+            return False
+        blob = self._reader.get(schema.blobs, document.get("envelope_payload_blob_ref"))
+        committed_at_us = time_us(document.get("committed_at"))
+        if blob is None or not keeps_commitment(blob) or committed_at_us is None:
+            return False
+        self._give_up_until(self._position(document.get("receipt_chain_head")), sequence - 1)
+        try:
+            envelope = Envelope.model_validate_json(blob["content"])
+            with self._ledger.transaction() as transaction:
+                before = transaction.head_now.receipt_sequence
+                transaction.head_now.committed_at_us = committed_at_us
+                outcome = apply_operation(transaction, envelope, sequence, self._strategy)
+                transaction.head_now.ec_sequence_number = sequence
+                receipts = transaction.tables.select(schema.receipts, after=before)
+        except (EffectInapplicable, ValidationError) as error:
+            message = f"the state before it does not admit it: {error}"
+            self._reader.findings.add(schema.kernel_event_log, sequence, "state_differs", message)
+            return False
+        self._compare_effects(sequence, outcome)
+        self._compare_receipts(sequence, envelope, outcome, receipts)
+        return True
+
+    def _compare_effects(self, sequence: int, outcome: Outcome) -> None:
+        expected = [canonicalize(document) for document in outcome.applied_effects]
+        where = {"ec_sequence_number": sequence}
+        stored = {
+            row["ordinal"]: row["effect_bytes"]
+            for row in self._reader.pages(schema.applied_effects, where)
+        }
+        for ordinal, content in enumerate(expected):
+            if stored.get(ordinal) != content:
+                message = "applying the envelope again has another effect"
+                key = joined(sequence, ordinal)
+                self._reader.findings.add(schema.applied_effects, key, "state_differs", message)
+        for ordinal in sorted(stored.keys() - set(range(len(expected))), key=str):
+            key = joined(sequence, ordinal)
+            message = "applying the envelope again has no such effect"
+            self._reader.findings.add(schema.applied_effects, key, "extra", message)
+
+    def _compare_receipts(
+        self, sequence: int, envelope: Envelope, outcome: Outcome, folded: list[Row]
+    ) -> None:
+        stored = {
+            row["receipt_id"]: row for row in emitted_receipts(self._reader, envelope.operation_id)
+        }
+        for row in folded:
+            twin = stored.pop(row["receipt_id"], None)
+            if twin is None:
+                message = f"{row['receipt_id']} of row {sequence} is not there"
+                self._reader.findings.add(schema.receipts, row["receipt_id"], "missing", message)
+            elif _said(twin) != _said(row):
+                message = f"applying row {sequence} again gives another receipt"
+                key = twin["receipt_sequence"]
+                self._reader.findings.add(schema.receipts, key, "state_differs", message)
+        for row in stored.values():
+            message = f"applying row {sequence} again emits no {row['receipt_id']}"
+            self._reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
+        key = envelope.idempotency_key
+        record = self._reader.get(schema.idempotency_records, key, sequence)
+        result = None if record is None else load_object(record["result_bytes"])
+        if result is not None and result.get("emitted_receipts") != list(outcome.receipts):
+            message = "emitted_receipts are not those that applying it again emits"
+            self._reader.findings.add(
+                schema.idempotency_records, joined(key, sequence), "field_differs", message
+            )
+
+    # --- requests that were given up ---------------------------------------------------------
+
+    def _receipts_of_the_given_up(self) -> Iterator[tuple[int, Document]]:
+        for row in self._reader.pages(schema.receipts, {"receipt_kind": GIVEN_UP}):
+            document = load_object(row["receipt_bytes"])
+            # An operation may emit a receipt of any kind; only those without one close a request.
+            if document is not None and row["operation_id"] is None:
+                yield row["receipt_sequence"], document
+
+    def _position(self, receipt_hash: object) -> int:
+        if receipt_hash != self._sealed[0]:
+            where = {"receipt_hash": receipt_hash}
+            found = self._reader.select(schema.receipts, where, limit=1)
+            if found:
+                self._sealed = (receipt_hash, found[0]["receipt_sequence"])
+        return self._sealed[1]
+
+    def _give_up_until(self, position: int | None, closed_sequence: int) -> None:
+        """Close the requests whose receipts lie up to a position of the chain."""
+        while self._next_given_up is not None:
+            sequence, document = self._next_given_up
+            if position is not None and sequence > position:
+                return
+            with self._reader.findings.guard(schema.receipts, sequence):
+                self._give_up(sequence, document, closed_sequence)
+            self._next_given_up = next(self._given_up, None)
+
+    def _give_up(self, sequence: int, document: Document, closed_sequence: int) -> None:
+        request_id = document.get("request_id")
+        stored = self._reader.get(schema.outbox_outcomes, request_id)
+        # The receipt says that the request was given up; by whom, only the outcome says.
+        label = None if stored is None else stored["outcome"]
+        with self._ledger.transaction() as transaction:
+            request = transaction.tables.get(schema.outbox, str(request_id))
+            if request is None or not request["open"]:
+                message = f"gives up request {shown(request_id)}, which is not open then"
+                self._reader.findings.add(schema.receipts, sequence, "state_differs", message)
+                return
+            row = {
+                "request_id": request_id,
+                "outcome": label if label in _GIVEN_UP_OUTCOMES else _GIVEN_UP_OUTCOMES[0],
+                "operation_id": None,
+                "closed_sequence": closed_sequence,
+                "closed_at_us": time_us(document.get("emitted_at")),
+            }
+            transaction.tables.insert(schema.outbox_outcomes, row)
+            transaction.tables.update(schema.outbox, (str(request_id),), {"open": 0})
+        if document.get("target_cu_id") != request["item_key"]:
+            message = f"gives up a request for {shown(request['item_key'])} under another name"
+            self._reader.findings.add(schema.receipts, sequence, "field_differs", message)
+
+    # --- the end state -----------------------------------------------------------------------
+
+    def _compare(self, table: Table, folded: Reader) -> None:
+        key_column = table.primary_key.columns[0].name
+        stored_rows = 0
+        for row in self._reader.pages(table, order_by=key_column):
+            key = row[key_column]
+            stored_rows += 1
+            twin = folded.get(table, key)
+            if twin is None:
+                message = f"the log gives no such record{self._last_effect(table, key)}"
+                self._reader.findings.add(table, key, "extra", message)
+            elif twin != row:
+                names = ", ".join(name for name in row if row[name] != twin[name])
+                message = f"the log gives another {names}{self._last_effect(table, key)}"
+                self._reader.findings.add(table, key, "state_differs", message)
+        if stored_rows == folded.count(table):
+            return
+        for row in folded.pages(table, order_by=key_column):
+            key = row[key_column]
+            if self._reader.get(table, key) is None:
+                message = f"the log gives it{self._last_effect(table, key)}"
+                self._reader.findings.add(table, key, "missing", message)
+
+    def _compare_ephemeral(self, folded: Reader) -> None:
+        """Compare what is left of the ephemeral receipts: they may be gone, but not differ."""
+        for row in self._reader.pages(schema.ephemeral_receipts):
+            twin = folded.get(schema.ephemeral_receipts, row["receipt_id"])
+            if twin is None:
+                message = "the log gives no such receipt"
+                self._reader.findings.add(
+                    schema.ephemeral_receipts, row["receipt_id"], "extra", message
+                )
+            elif twin != row:
+                message = "the log gives another receipt"
+                self._reader.findings.add(
+                    schema.ephemeral_receipts, row["receipt_id"], "state_differs", message
+                )
+
+    def _last_effect(self, table: Table, key: object) -> str:
+        where = {"store": str(table.name), "record_key": key}
+        options = {"order_by": "ec_sequence_number", "descending": True, "limit": 1}
+        rows = self._reader.select(schema.applied_effects, where, **options)
+        return f"; last written at sequence {rows[0]['ec_sequence_number']}" if rows else ""
+
+
+def _said(receipt: Row) -> Document | None:
+    """What a receipt says but for its place in the chain, where refusals have places too."""
+    document = load_object(receipt["receipt_bytes"])
+    if document is None:
+        return None
+    return {name: value for name, value in document.items() if name not in _CHAIN_FIELDS}
+
+
+def _no_randomness(_: int) -> bytes:
+    raise AssertionError("applying an operation takes no randomness")

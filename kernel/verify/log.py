@@ -1,0 +1,234 @@
+"""The log: every field of every row computed again from what the row commits to.
+
+A row commits to an envelope (by a salted commitment), to the effects that were applied (by the
+hash of their bytes) and to the receipts before it (by their chain's head). What else it says is
+taken from the envelope and the effects, so nothing in it has to be believed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kernel.ledger import schema
+from kernel.ledger.tables import Row
+from kernel.verify.chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
+from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+
+_COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
+
+_FROM_ENVELOPE = (
+    "operation_id",
+    "semantic_intent",
+    "operation_kind",
+    "actor",
+    "idempotency_key",
+    "causal_parent_operation_ids",
+    "recorded_at",
+)
+
+_JUDGED_ELSEWHERE = (
+    "prior_row_hash",
+    "ec_sequence_number",
+    "envelope_payload_blob_ref",
+    "committed_at",
+    "applied_effects_hash",
+    "receipt_chain_head",
+)
+"""Fields that the chain, the order or a hash decides."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """The applied effects of one row as they are stored."""
+
+    contents: list[bytes] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    count: int = 0
+    sound: bool = True
+
+
+class LogCheck:
+    """One walk along the log and everything that its rows commit to."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.chain = Chain(LOG, reader.findings)
+        self.blobs = 0
+        self.effects = 0
+        self.emitted = 0
+        """How many durable receipts the operations of the log emitted."""
+        self.receipt_hash: object = GENESIS
+        """Hash of the receipt that the newest row seals."""
+        self.committed_at_us = 0
+        self._receipt_position = 0
+        self._reader = reader
+
+    def run(self, progress: Callable[[], None]) -> None:
+        """Check every row in sequence; `progress` is told of each."""
+        for row in self._reader.pages(schema.kernel_event_log):
+            with self._reader.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
+                self._row(row)
+            progress()
+
+    def _row(self, row: Row) -> None:
+        sequence = row["ec_sequence_number"]
+        effects = read_effects(self._reader, sequence)
+        self.effects += effects.count
+        document = self.chain.step(row)
+        if document is None:
+            return
+        self._check_once(row)
+        self._check_order(sequence, document)
+        if effects.sound and document.get("applied_effects_hash") != _hash_of(effects.contents):
+            self._reader.findings.add(
+                schema.applied_effects,
+                sequence,
+                "bytes_changed",
+                "the effects do not hash to the applied_effects_hash of their row",
+            )
+            effects.sound = False
+        envelope = self._envelope(document)
+        if envelope is not None:
+            self._check_fields(sequence, document, envelope, effects)
+
+    def _check_once(self, row: Row) -> None:
+        where = {"operation_id": row["operation_id"]}
+        if len(self._reader.select(schema.kernel_event_log, where, limit=2)) > 1:
+            message = f"operation {row['operation_id']} is on the log twice"
+            self._reader.findings.add(
+                schema.kernel_event_log, row["ec_sequence_number"], "double_write", message
+            )
+
+    def _check_order(self, sequence: int, document: Document) -> None:
+        committed_at_us = time_us(document.get("committed_at"))
+        if committed_at_us is None or committed_at_us <= self.committed_at_us:
+            message = f"committed_at {shown(document.get('committed_at'))} is not after the last"
+            self._reader.findings.add(schema.kernel_event_log, sequence, "order_broken", message)
+        self.committed_at_us = committed_at_us or self.committed_at_us
+        before, sealed = self._receipt_position, document.get("receipt_chain_head")
+        if sealed != self.receipt_hash:
+            found = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+            if not found:
+                message = "no receipt has the hash that receipt_chain_head names"
+                self._reader.findings.add(schema.kernel_event_log, sequence, "link_broken", message)
+                return
+            self._receipt_position = found[0]["receipt_sequence"]
+            self.receipt_hash = sealed
+            if self._receipt_position < before:
+                message = f"seals receipt {self._receipt_position}, the row before seals {before}"
+                self._reader.findings.add(
+                    schema.kernel_event_log, sequence, "order_broken", message
+                )
+        for row in emitted_receipts(self._reader, document.get("operation_id")):
+            self.emitted += 1
+            if not before < row["receipt_sequence"] <= self._receipt_position:
+                message = f"emitted by row {sequence}, which does not seal it"
+                self._reader.findings.add(
+                    schema.receipts, row["receipt_sequence"], "order_broken", message
+                )
+
+    def _envelope(self, document: Document) -> Document | None:
+        blob_ref = document.get("envelope_payload_blob_ref")
+        row = self._reader.get(schema.blobs, blob_ref)
+        if row is None:
+            message = f"the envelope of {shown(document.get('operation_id'))} is not there"
+            self._reader.findings.add(schema.blobs, blob_ref, "missing", message)
+            return None
+        self.blobs += 1
+        if not keeps_commitment(row):
+            message = "salt and content do not give the commitment"
+            self._reader.findings.add(schema.blobs, blob_ref, "bytes_changed", message)
+            return None
+        envelope = load_object(row["content"])
+        if envelope is None:
+            message = "the envelope is not a JSON object"
+            self._reader.findings.add(schema.blobs, blob_ref, "unreadable", message)
+        return envelope
+
+    def _check_fields(
+        self, sequence: int, document: Document, envelope: Document, effects: Effects
+    ) -> None:
+        expected = _expected_row(document, envelope)
+        expected |= _expected_kinds(effects.documents if effects.sound else None, document)
+        for name in sorted(expected.keys() | document.keys()):
+            if name not in expected or name not in document or expected[name] != document[name]:
+                message = (
+                    f"{name} is {shown(document.get(name))}, "
+                    f"the envelope and its effects give {shown(expected.get(name))}"
+                )
+                self._reader.findings.add(
+                    schema.kernel_event_log, sequence, "field_differs", message
+                )
+                return
+
+
+def read_effects(reader: Reader, sequence: int) -> Effects:
+    """Read the applied effects of a row, noting what is wrong with them."""
+    effects = Effects()
+    where = {"ec_sequence_number": sequence}
+    for row in reader.pages(schema.applied_effects, where):
+        key = joined(sequence, row["ordinal"])
+        with reader.findings.guard(schema.applied_effects, key):
+            if row["ordinal"] != effects.count:
+                message = f"no effect {effects.count}"
+                key = joined(sequence, effects.count)
+                reader.findings.add(schema.applied_effects, key, "gap", message)
+                effects.sound = False
+            effects.count += 1
+            _read_effect(reader, row, effects)
+    return effects
+
+
+def _read_effect(reader: Reader, row: Row, effects: Effects) -> None:
+    key = joined(row["ec_sequence_number"], row["ordinal"])
+    document = load_object(row["effect_bytes"])
+    if document is None:
+        effects.sound = False
+        message = "effect_bytes are not a JSON object"
+        reader.findings.add(schema.applied_effects, key, "unreadable", message)
+        return
+    effects.contents.append(row["effect_bytes"])
+    effects.documents.append(document)
+    for name in ("store", "record_key"):
+        if document.get(name) != row[name]:
+            effects.sound = False
+            message = f"{name} is {shown(row[name])}, the bytes say {shown(document.get(name))}"
+            reader.findings.add(schema.applied_effects, key, "column_differs", message)
+
+
+def emitted_receipts(reader: Reader, operation_id: object) -> list[Row]:
+    """Return the durable receipts that an operation on the log emitted, in order."""
+    rows = reader.select(schema.receipts, {"operation_id": operation_id})
+    return [row for row in rows if is_emitted(row)]
+
+
+def keeps_commitment(blob: Row) -> bool:
+    """Tell whether a blob's salt and content give the commitment under which it is kept."""
+    salt, content = blob["salt"], blob["content"]
+    if not isinstance(salt, bytes) or not isinstance(content, bytes):
+        return False
+    framed = b"".join((_COMMITMENT_DOMAIN, salt, len(content).to_bytes(8, "big"), content))
+    return bool(sha256_hex(framed) == blob["blob_ref"])
+
+
+def _hash_of(effects: list[bytes]) -> str:
+    return sha256_hex(b"[" + b",".join(effects) + b"]")
+
+
+def _expected_row(document: Document, envelope: Document) -> Document:
+    scope = envelope.get("affected_subgraph_descriptor") or {}
+    expected = {name: document[name] for name in _JUDGED_ELSEWHERE if name in document}
+    expected |= {name: envelope.get(name) for name in _FROM_ENVELOPE}
+    expected["schema_version"] = 1
+    expected["affected_subgraph_descriptor_summary"] = {
+        "scope_kind": scope.get("scope_kind", ""),
+        "affected_node_count": len(scope.get("affected_node_refs", ())),
+    }
+    if envelope.get("session_id") is not None:
+        expected["session_id"] = envelope["session_id"]
+    return expected
+
+
+def _expected_kinds(effects: list[Document] | None, document: Document) -> Document:
+    kinds = {"effect_kind_set": "effect_kind", "canonical_effect_kind_set": "canonical_kind"}
+    if effects is None:
+        return {name: document.get(name) for name in kinds}
+    return {name: sorted({one[kind] for one in effects}) for name, kind in kinds.items()}

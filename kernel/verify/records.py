@@ -1,0 +1,269 @@
+"""The rows beside the chains: answers, requests, payloads, pre-images, policies and the head.
+
+None of them is hashed into a chain; each is held against the chained row that it belongs to, and
+a row that belongs to none is found by counting.
+"""
+
+from sqlalchemy import Table
+
+from kernel.canonical import canonicalize
+from kernel.ledger import schema
+from kernel.ledger.tables import Row
+from kernel.verify.chains import is_canonical, is_emitted, sha256_hex
+from kernel.verify.log import emitted_receipts, keeps_commitment, read_effects
+from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+
+_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
+_GENESIS_POLICY = "PG-1"
+
+
+def check_head(reader: Reader, log_us: int) -> None:
+    """Check what the head row says of itself; the chains compare their ends with it."""
+    for row in reader.pages(schema.chain_head):
+        if row["ledger_id"] != "main":
+            message = "a ledger has one head"
+            reader.findings.add(schema.chain_head, row["ledger_id"], "extra", message)
+            continue
+        with reader.findings.guard(schema.chain_head, "main"):
+            if row["schema_version"] != schema.SCHEMA_VERSION:
+                _differs(reader, schema.chain_head, "main", "schema_version", row, 1)
+            if row["committed_at_us"] < log_us:
+                message = "committed_at_us is before the newest row"
+                reader.findings.add(schema.chain_head, "main", "column_differs", message)
+
+
+def check_policies(reader: Reader) -> None:
+    """Check that policy generations are numbered from the first, which has a fixed name."""
+    rows = reader.pages(schema.policy_snapshots, order_by="generation")
+    expected = 0
+    for row in rows:
+        expected += 1
+        policy_id = row["policy_generation_id"]
+        if row["generation"] != expected:
+            _differs(reader, schema.policy_snapshots, policy_id, "generation", row, expected)
+        if expected == 1 and policy_id != _GENESIS_POLICY:
+            message = f"the first generation is {_GENESIS_POLICY}"
+            reader.findings.add(schema.policy_snapshots, policy_id, "column_differs", message)
+        if time_us(row["recorded_at"]) is None:
+            message = "recorded_at is not a time"
+            reader.findings.add(schema.policy_snapshots, policy_id, "column_differs", message)
+    if expected == 0:
+        message = "there is no policy generation"
+        reader.findings.add(schema.policy_snapshots, _GENESIS_POLICY, "missing", message)
+
+
+def check_answers(reader: Reader, head: Row | None) -> None:
+    """Check that every operation has the answer that it was given, and that no other exists."""
+    found = 0
+    clock_us = 0 if head is None else head["committed_at_us"]
+    for row in reader.pages(schema.kernel_event_log):
+        document = load_object(row["row_bytes"])
+        if document is None:
+            continue
+        key, sequence = document.get("idempotency_key"), row["ec_sequence_number"]
+        record = reader.get(schema.idempotency_records, key, sequence)
+        if record is None:
+            message = f"operation {shown(row['operation_id'])} has no answer on record"
+            reader.findings.add(
+                schema.idempotency_records, joined(key, sequence), "missing", message
+            )
+            continue
+        found += 1
+        with reader.findings.guard(schema.idempotency_records, joined(key, sequence)):
+            _check_answer(reader, row, document, record, clock_us)
+    if reader.count(schema.idempotency_records) != found:
+        _name_extra_answers(reader)
+
+
+def answered_hash(reader: Reader, sequence: int) -> str | None:
+    """Return the row hash that the answer to a row's operation names, if there is one."""
+    row = reader.get(schema.kernel_event_log, sequence)
+    document = None if row is None else load_object(row["row_bytes"])
+    if document is None:
+        return None
+    record = reader.get(schema.idempotency_records, document.get("idempotency_key"), sequence)
+    result = None if record is None else load_object(record["result_bytes"])
+    return None if result is None else str(result.get("row_hash"))
+
+
+def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clock_us: int) -> None:
+    key = joined(record["idempotency_key"], record["ec_sequence_number"])
+    table = schema.idempotency_records
+    expected = {
+        "operation_id": document.get("operation_id"),
+        "submitted_at_us": time_us(document.get("committed_at")),
+    }
+    for name, value in expected.items():
+        if record[name] != value:
+            _differs(reader, table, key, name, record, value)
+    if record["content_digest"] not in _content_digests(reader, document):
+        message = "content_digest is not that of the envelope"
+        reader.findings.add(table, key, "column_differs", message)
+    _check_life(reader, key, record, clock_us)
+    result = load_object(record["result_bytes"])
+    if result is None or not is_canonical(record["result_bytes"], result):
+        message = "result_bytes are not a canonical JSON object"
+        reader.findings.add(table, key, "unreadable", message)
+        return
+    for name, value in _expected_result(reader, row, document).items():
+        if result.get(name) != value:
+            message = f"{name} is {shown(result.get(name))}, the log gives {shown(value)}"
+            reader.findings.add(table, key, "field_differs", message)
+            return
+    durable = [one for one in result["emitted_receipts"] if one.get("retention_class") == "durable"]
+    expected_receipts = [
+        {name: held[name] for name in ("receipt_id", "receipt_kind")}
+        | {"retention_class": "durable"}
+        for held in emitted_receipts(reader, document.get("operation_id"))
+    ]
+    if durable != expected_receipts:
+        message = "emitted_receipts are not those on record"
+        reader.findings.add(table, key, "field_differs", message)
+
+
+def _check_life(reader: Reader, key: str, record: Row, clock_us: int) -> None:
+    table = schema.idempotency_records
+    if record["expires_at_us"] <= record["submitted_at_us"]:
+        message = "expires_at_us is not after submitted_at_us"
+        reader.findings.add(table, key, "column_differs", message)
+    if record["archived"] not in (0, 1):
+        _differs(reader, table, key, "archived", record, "0 or 1")
+    elif record["archived"] == 1 and record["expires_at_us"] > clock_us:
+        message = "archived before it expired"
+        reader.findings.add(table, key, "column_differs", message)
+    elif record["archived"] == 0:
+        same_key = {"idempotency_key": record["idempotency_key"]}
+        newest = reader.select(table, same_key, descending=True, limit=1)
+        if newest[0]["ec_sequence_number"] != record["ec_sequence_number"]:
+            message = "live, and there is a later one under its key"
+            reader.findings.add(table, key, "double_write", message)
+
+
+def _expected_result(reader: Reader, row: Row, document: Document) -> Document:
+    effects = read_effects(reader, row["ec_sequence_number"])
+    return {
+        "operation_id": document.get("operation_id"),
+        "ec_sequence_number": document.get("ec_sequence_number"),
+        "committed_at": document.get("committed_at"),
+        "row_hash": row["row_hash"],
+        "validation_result": "accepted",
+        "applied_effects": [
+            {"effect_id": one.get("effect_id"), "applied_at": one.get("applied_at")}
+            for one in effects.documents
+        ],
+    }
+
+
+def _content_digests(reader: Reader, document: Document) -> set[str]:
+    """The digests that an envelope can have: of its content, or of the intent that it states."""
+    blob = reader.get(schema.blobs, document.get("envelope_payload_blob_ref"))
+    envelope = None if blob is None else load_object(blob["content"])
+    if envelope is None:
+        return set()
+    kept = {name: value for name, value in envelope.items() if name not in _VOLATILE}
+    return {sha256_hex(canonicalize(kept)), str(envelope.get("intent_digest"))}
+
+
+def _name_extra_answers(reader: Reader) -> None:
+    for record in reader.pages(schema.idempotency_records, order_by="ec_sequence_number"):
+        row = reader.get(schema.kernel_event_log, record["ec_sequence_number"])
+        document = None if row is None else load_object(row["row_bytes"])
+        if document is None or document.get("idempotency_key") != record["idempotency_key"]:
+            key = joined(record["idempotency_key"], record["ec_sequence_number"])
+            message = "no row of the log has this key"
+            reader.findings.add(schema.idempotency_records, key, "extra", message)
+
+
+def check_requests(reader: Reader, head: Row | None) -> tuple[int, int]:
+    """Check that requests are numbered, say what their bytes say, and have one outcome or none.
+
+    Returns how many are open and how many are closed.
+    """
+    counts = [0, 0]
+    last = outcomes = 0
+    for row in reader.pages(schema.outbox, order_by="request_sequence"):
+        with reader.findings.guard(schema.outbox, row["request_id"]):
+            if row["request_sequence"] != last + 1:
+                message = f"request_sequence is {row['request_sequence']} after {last}"
+                reader.findings.add(schema.outbox, row["request_id"], "gap", message)
+            last = row["request_sequence"]
+            outcome = reader.get(schema.outbox_outcomes, row["request_id"])
+            outcomes += outcome is not None
+            _check_request(reader, row, outcome)
+            counts[1 if outcome is not None else 0] += 1
+    if head is not None and head["request_sequence"] != last:
+        _differs(reader, schema.chain_head, "main", "request_sequence", head, last)
+    if reader.count(schema.outbox_outcomes) != outcomes:
+        for row in reader.pages(schema.outbox_outcomes):
+            if reader.get(schema.outbox, row["request_id"]) is None:
+                message = "the outcome of a request that is not there"
+                reader.findings.add(schema.outbox_outcomes, row["request_id"], "extra", message)
+    return counts[0], counts[1]
+
+
+def _check_request(reader: Reader, row: Row, outcome: Row | None) -> None:
+    key = row["request_id"]
+    document = load_object(row["request_bytes"])
+    if document is None:
+        message = "request_bytes are not a JSON object"
+        reader.findings.add(schema.outbox, key, "unreadable", message)
+        return
+    fields = {"request_id": "request_id", "item_key": "target_cu_id"}
+    for column, name in fields.items():
+        if row[column] != document.get(name, row["item_key"]):
+            _differs(reader, schema.outbox, key, column, row, document.get(name))
+    if row["enqueued_at_us"] != time_us(document.get("enqueued_at")):
+        _differs(reader, schema.outbox, key, "enqueued_at_us", row, document.get("enqueued_at"))
+    if row["open"] != (0 if outcome is not None else 1):
+        message = "open, with an outcome" if row["open"] else "closed, without an outcome"
+        reader.findings.add(schema.outbox, key, "column_differs", message)
+
+
+def check_extra_effects(reader: Reader, found: int) -> None:
+    """Name the effects that belong to no row, where there are more than the rows have."""
+    if reader.count(schema.applied_effects) == found:
+        return
+    for row in reader.pages(schema.applied_effects, order_by="ec_sequence_number"):
+        if reader.get(schema.kernel_event_log, row["ec_sequence_number"]) is None:
+            key = joined(row["ec_sequence_number"], row["ordinal"])
+            message = "the effect of a row that is not there"
+            reader.findings.add(schema.applied_effects, key, "extra", message)
+
+
+def check_extra_receipts(reader: Reader, emitted: int, found: int) -> None:
+    """Name the receipts of operations that are not on the log."""
+    if emitted == found:
+        return
+    for row in reader.pages(schema.receipts):
+        where = {"operation_id": row["operation_id"]}
+        if is_emitted(row) and not reader.select(schema.kernel_event_log, where, limit=1):
+            message = f"emitted by {shown(row['operation_id'])}, which is not on the log"
+            reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
+
+
+def check_extra_blobs(reader: Reader, found: int) -> None:
+    """Name the payloads to which no row commits, where there are more than rows."""
+    if reader.count(schema.blobs) == found:
+        return
+    named = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
+    for row in reader.pages(schema.blobs):
+        if row["blob_ref"] not in named:
+            held = "" if keeps_commitment(row) else ", and it does not keep its commitment"
+            message = f"no row commits to it{held}"
+            reader.findings.add(schema.blobs, row["blob_ref"], "extra", message)
+
+
+def check_pre_images(reader: Reader) -> None:
+    """Check that every kept state has the hash under which it is kept."""
+    for row in reader.pages(schema.pre_images):
+        content = row["content"]
+        if not isinstance(content, bytes) or sha256_hex(content) != row["content_hash"]:
+            message = "content does not hash to content_hash"
+            reader.findings.add(schema.pre_images, row["content_hash"], "bytes_changed", message)
+
+
+def _differs(
+    reader: Reader, table: Table, key: object, column: str, row: Row, expected: object
+) -> None:
+    message = f"{column} is {shown(row[column])}, the record gives {shown(expected)}"
+    reader.findings.add(table, key, "column_differs", message)

@@ -1,0 +1,129 @@
+"""The outbox relay: open requests of the ledger become items of the queue.
+
+The ledger is the truth and Redis a hint, so the relay only ever sends what is open, and may send
+it again. It sends a request once when it is recorded; once more when Redis has lost its mark (it
+was flushed or replaced); and once more after a while, because a server that was killed may have
+kept its mark and lost its last second. A request whose understanding is fed by one that still
+waits is held until that one is done (K12).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import anyio
+import anyio.to_thread
+import orjson
+import structlog
+
+from kernel.authority.requests import ready_items
+from kernel.ledger.ledger import Ledger, LedgerView, Request
+from queues.errors import QueueError
+from queues.items import BATCH_ITEMS_MAX, NewItem
+from queues.queue import WorkQueue
+
+PAGE_REQUESTS = 1000
+RESEND_AFTER_S = 5.0
+SWEEP_EVERY_S = 1.0
+PAUSE_BETWEEN_SENDS_S = 0.01
+"""Collects what is committed meanwhile; an idle relay sends at once."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Sent:
+    priority: str
+    at_s: float
+
+
+class OutboxRelay:
+    """Carries requests from one ledger to one queue; run `run` in a task group."""
+
+    def __init__(self, ledger: Ledger, queue: WorkQueue, clock_s: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._clock_s = clock_s
+        self._sent: dict[str, _Sent] = {}
+        self._held = False
+        self._last_sequence = 0
+        self._wake = anyio.Event()
+
+    def notify(self) -> None:
+        """Say that something was committed; cheap, and may be said too often."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled; a queue that cannot be reached is tried again at the next sweep."""
+        swept_at_s = float("-inf")
+        while True:
+            sweep = self._clock_s() - swept_at_s >= SWEEP_EVERY_S
+            try:
+                if sweep:
+                    await self.sweep()
+                    swept_at_s = self._clock_s()
+                else:
+                    await self.send_new()
+            except QueueError as error:
+                swept_at_s = self._clock_s()
+                _log.warning("relay_waits_for_queue", code=error.code, error=str(error))
+            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
+            with anyio.move_on_after(SWEEP_EVERY_S):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+
+    async def send_new(self) -> int:
+        """Send what was recorded since the last call and return how many requests that was."""
+        if self._held:
+            # What was held may be free now, so everything open is looked at again.
+            return await self.sweep()
+        ready = await anyio.to_thread.run_sync(self._read, self._last_sequence)
+        return await self._send(ready)
+
+    async def sweep(self) -> int:
+        """Send everything open that the queue may not have, and return how many that was."""
+        if not await self._queue.marked():
+            self._sent.clear()
+            await self._queue.mark()
+        ready = await anyio.to_thread.run_sync(self._read, 0)
+        return await self._send(ready)
+
+    def _read(self, after: int) -> list[Request]:
+        with self._ledger.view() as view:
+            requests = list(_open_requests(view, after))
+            ready = ready_items(view, requests)
+        self._held = len(ready) < len(requests)
+        if after == 0:
+            still_open = {request.request_id for request in requests}
+            for request_id in self._sent.keys() - still_open:
+                del self._sent[request_id]
+        if requests:
+            self._last_sequence = max(self._last_sequence, requests[-1].request_sequence)
+        return ready
+
+    async def _send(self, requests: Iterable[Request]) -> int:
+        now_s = self._clock_s()
+        due = [request for request in requests if self._is_due(request, now_s)]
+        remaining = iter(due)
+        while batch := list(islice(remaining, BATCH_ITEMS_MAX)):
+            await self._queue.enqueue_many([_item(request) for request in batch])
+            for request in batch:
+                self._sent[request.request_id] = _Sent(request.priority, now_s)
+        return len(due)
+
+    def _is_due(self, request: Request, now_s: float) -> bool:
+        sent = self._sent.get(request.request_id)
+        return (
+            sent is None or sent.priority != request.priority or now_s - sent.at_s >= RESEND_AFTER_S
+        )
+
+
+def _open_requests(view: LedgerView, after: int) -> Iterable[Request]:
+    while page := view.open_requests(after=after, limit=PAGE_REQUESTS):
+        yield from page
+        after = page[-1].request_sequence
+
+
+def _item(request: Request) -> NewItem:
+    payload = orjson.dumps({"target_cu_id": request.item_key})
+    return NewItem(request.item_key, request.priority, request.request_id, payload)

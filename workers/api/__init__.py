@@ -1,0 +1,1 @@
+"""The HTTP door: translates requests into messages and answers into JSON; holds no rules."""

@@ -1,0 +1,26 @@
+"""The FastAPI application of a gateway: the doors, the guard, the table of errors."""
+
+from fastapi import APIRouter, FastAPI
+
+from kernel.host import Host
+from workers.api import errors, health, intake, records, sessions
+from workers.api.guard import Guard
+from workers.api.services import Services
+
+
+def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host: Host) -> FastAPI:
+    """Return the application; nothing of it runs before a server serves it."""
+    app = FastAPI(
+        title="Rotulus",
+        description="Decisions through one kernel onto one record.",
+        telemetry={"auto_configure": False},
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.services = services
+    errors.install(app)
+    for module in (sessions, records, intake, health):
+        app.include_router(module.router)
+    app.include_router(dashboard, include_in_schema=False)
+    app.add_middleware(Guard, any_host=any_host, host=host)
+    return app

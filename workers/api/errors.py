@@ -1,0 +1,99 @@
+"""From errors to HTTP: one table, one body (seed 001 §3.2), nothing about our insides."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from actors.errors import ActorError
+from kernel.belief.errors import BeliefError
+from queues.errors import QueueError
+
+RETRY_AFTER_S = 1
+
+STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
+    {
+        "SESSION_NOT_FOUND": 404,
+        "SESSION_EXISTS": 409,
+        "SESSION_TERMINATED": 409,
+        "INVALID_HYPOTHESIS_ID": 422,
+        "OBLIGATION_NOT_FOUND": 404,
+        "EVENT_NOT_FOUND": 404,
+        "CONFLICT": 409,
+        "INVALID_REQUEST": 422,
+        "mailbox_full": 429,
+        "runtime_full": 503,
+        "actor_failed": 503,
+        "commit_failed": 503,
+        "session_corrupt": 500,
+        "intent_invalid": 422,
+        "queue_unavailable": 503,
+        "unauthorized": 401,
+        "not_found": 404,
+    }
+)
+"""A code without a status here is a defect of ours: 500."""
+
+_RETRYABLE_STATUS = frozenset({429, 503})
+
+_log = structlog.get_logger(__name__)
+
+
+class ApiError(Exception):
+    """An error of the door itself."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the body that every error has."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if details:
+        error["details"] = dict(details)
+    return {"error": error}
+
+
+def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -> JSONResponse:
+    """Return the response of a coded error; one that may pass says when to ask again."""
+    status = STATUS_BY_CODE.get(code, 500)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in _RETRYABLE_STATUS else None
+    return JSONResponse(error_body(code, message, details), status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """Translate every error that can leave a route."""
+
+    async def coded(_: Request, error: Exception) -> JSONResponse:
+        details = getattr(error, "details", None)
+        return respond(getattr(error, "code", "internal"), str(error), details)
+
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        problems = [
+            {"field": ".".join(str(part) for part in one["loc"]), "problem": one["msg"]}
+            for one in found[:20]
+        ]
+        message = problems[0]["problem"] if problems else "the request is not valid"
+        return respond("INVALID_REQUEST", message, {"problems": problems})
+
+    async def http(_: Request, error: Exception) -> JSONResponse:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code = "not_found" if status == 404 else "http_error"
+        return JSONResponse(error_body(code, "no such thing"), status)
+
+    async def unexpected(_: Request, error: Exception) -> JSONResponse:
+        _log.error("request_failed", error=repr(error))
+        return respond("internal", "the gateway failed; the log says why")
+
+    for kind in (BeliefError, ActorError, QueueError, ApiError):
+        app.add_exception_handler(kind, coded)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unexpected)

@@ -1,0 +1,35 @@
+"""Health that tells the truth: alive is not ready, and ready names what is missing."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from redis.exceptions import RedisError
+
+from workers.api.services import Given
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, Any]:
+    """Say that the process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz")
+async def readyz(services: Given) -> JSONResponse:
+    """Say whether work can be taken: ledger, Redis, and no session that fails to verify."""
+    problems = dict(services.problems)
+    try:
+        await services.read(lambda view: view.head())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
+        problems["ledger"] = type(error).__name__
+    try:
+        await services.redis.ping()
+    except (RedisError, OSError) as error:
+        problems["redis"] = type(error).__name__
+    for session_id in services.sessions.corrupt_sessions:
+        problems[f"session {session_id}"] = "its record does not verify"
+    status = "ready" if not problems else "not ready"
+    return JSONResponse({"status": status, "problems": problems}, 503 if problems else 200)

@@ -1,0 +1,103 @@
+"""Where workers hand in what they computed; they prove with a token that they may (K18)."""
+
+import hmac
+from collections import defaultdict
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Header
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.intents import RecalculateAuthority
+from actors.messages import Recomputed
+from kernel.model.result import RejectedResult
+from workers.api.errors import ApiError
+from workers.api.services import Given, Services
+
+RESULTS_MAX = 256
+NO_SESSION = "system"
+
+router = APIRouter(prefix="/internal", include_in_schema=False)
+
+
+class RecomputeResult(BaseModel):
+    """One computed authority and the session whose actor records it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    session_id: str = NO_SESSION
+    intent: RecalculateAuthority
+
+
+class RecomputedBody(BaseModel):
+    """A batch of results."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX)]
+
+
+class DeadLetterBody(BaseModel):
+    """An item that is given up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    item_key: Annotated[str, Field(min_length=1, max_length=400)]
+    error_signature: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+Authorization = Annotated[str | None, Header()]
+
+
+@router.post("/recomputed")
+async def recomputed(
+    body: RecomputedBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record computed authorities; returns an outcome for each, in order."""
+    _authorize(services, authorization)
+    by_session: dict[str, list[int]] = defaultdict(list)
+    for index, one in enumerate(body.results):
+        by_session[one.session_id].append(index)
+    outcomes: list[dict[str, Any]] = [{"outcome": "failed"} for _ in body.results]
+
+    async def hand_over(session_id: str, indexes: list[int]) -> None:
+        message = Recomputed(tuple(body.results[index].intent for index in indexes))
+        try:
+            answers = await services.sessions.ask(session_id, message)
+        except Exception as error:  # noqa: BLE001 - this session's results alone failed
+            for index in indexes:
+                outcomes[index] = {"outcome": "failed", "code": getattr(error, "code", "internal")}
+            return
+        for index, answer in zip(indexes, answers, strict=True):
+            outcomes[index] = _outcome(answer)
+
+    async with anyio.create_task_group() as tasks:
+        for session_id, indexes in by_session.items():
+            tasks.start_soon(hand_over, session_id, indexes)
+    return {"outcomes": outcomes}
+
+
+@router.post("/dead-letters")
+async def dead_letter(
+    body: DeadLetterBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record that an item is given up; its open requests get that outcome."""
+    _authorize(services, authorization)
+    closed = await services.give_up(body.item_key, body.error_signature)
+    return {"closed": closed}
+
+
+def _authorize(services: Services, authorization: str | None) -> None:
+    token = services.worker_token
+    given = (authorization or "").removeprefix("Bearer ").encode()
+    if token is None or not hmac.compare_digest(given, token.encode()):
+        raise ApiError("unauthorized", "workers prove themselves with the worker token")
+
+
+def _outcome(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, tuple):
+        return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
+    outcome, result = answer
+    if isinstance(result, RejectedResult):
+        return {"outcome": outcome, "code": result.rejection.reason_code}
+    return {"outcome": outcome}

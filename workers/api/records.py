@@ -1,0 +1,105 @@
+"""Reading the record over HTTP: operations, the log, nodes, and the state of the queue."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from queues.items import QueueDepth
+from workers.api.errors import ApiError
+from workers.api.services import Given
+
+PAGE_MAX = 500
+
+router = APIRouter(prefix="/v1", tags=["records"])
+
+
+@router.get("/operations/{operation_id}")
+async def operation(operation_id: str, services: Given) -> dict[str, Any]:
+    """Return an operation: its log row, envelope, effects and receipts."""
+    found = await services.read(lambda view: describe_operation(view, operation_id))
+    if found is None:
+        raise ApiError("not_found", "no such operation is on the record")
+    return found
+
+
+@router.get("/nodes/{node_id:path}")
+async def node(node_id: str, services: Given) -> dict[str, Any]:
+    """Return a node's record; reading an authority is this one look-up."""
+    found = await services.read(lambda view: view.node(node_id))
+    if found is None:
+        raise ApiError("not_found", "no such node")
+    return found
+
+
+@router.get("/log")
+async def log(
+    services: Given,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+) -> dict[str, Any]:
+    """Return log rows in sequence, after one."""
+    rows = await services.read(lambda view: view.log_rows(after=after, limit=limit))
+    return {
+        "rows": [orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]} for row in rows]
+    }
+
+
+@router.get("/queues")
+async def queues(services: Given) -> dict[str, Any]:
+    """Return what the record asks for and what the queue holds of it."""
+    requests = await services.read(count_requests)
+    depth = await services.queue.depth()
+    beats = await services.heartbeats.alive()
+    return {
+        "requests": requests,
+        "queues": {services.queue.name: describe_depth(depth)},
+        "workers": [beat.worker_id for beat in beats],
+    }
+
+
+def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | None:
+    """Return everything that the record says of an operation, refused ones included."""
+    row = view.log_row_of(operation_id)
+    receipts = view.receipts_of(operation_id)
+    if row is None:
+        return {"operation_id": operation_id, "receipts": receipts} if receipts else None
+    effects = view.tables.select(
+        schema.applied_effects,
+        {"ec_sequence_number": row["ec_sequence_number"]},
+        order_by="ordinal",
+    )
+    return {
+        "operation_id": operation_id,
+        "row": orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]},
+        "envelope": view.envelope(operation_id),
+        "effects": [orjson.loads(effect["effect_bytes"]) for effect in effects],
+        "receipts": receipts,
+    }
+
+
+def count_requests(view: LedgerView) -> dict[str, Any]:
+    """Return how many requests were recorded and how they ended."""
+    recorded = view.head().request_sequence
+    still_open = view.tables.count(schema.outbox, {"open": 1})
+    dead = view.tables.count(schema.outbox_outcomes, {"outcome": "dead_letter"})
+    cancelled = view.tables.count(schema.outbox_outcomes, {"outcome": "cancelled"})
+    outcomes = {
+        "completed": recorded - still_open - dead - cancelled,
+        "dead_letter": dead,
+        "cancelled": cancelled,
+    }
+    return {"recorded": recorded, "open": still_open, "outcomes": outcomes}
+
+
+def describe_depth(depth: QueueDepth) -> dict[str, Any]:
+    """Return a queue's depth as JSON has it."""
+    return {
+        "ready": depth.ready,
+        "delayed": depth.delayed,
+        "in_flight": depth.in_flight,
+        "dead": depth.dead,
+        "oldest_eligible_age_ms": depth.oldest_eligible_age_ms,
+    }

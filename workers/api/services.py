@@ -1,0 +1,53 @@
+"""What the routes are given."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+import anyio.to_thread
+from fastapi import Depends, Request
+from redis.asyncio import Redis
+
+from actors.runtime import SessionRuntime
+from kernel.ledger.ledger import Ledger, LedgerView
+from queues.heartbeats import Heartbeats
+from queues.leases import CapacityLeases
+from queues.queue import WorkQueue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that lives as long as the gateway."""
+
+    ledger: Ledger
+    sessions: SessionRuntime
+    queue: WorkQueue
+    leases: CapacityLeases
+    heartbeats: Heartbeats
+    redis: Redis
+    give_up: Callable[[str, str], Awaitable[list[str]]]
+    """Record a dead letter for an item key, with its error signature."""
+
+    worker_token: str | None
+    problems: dict[str, str] = field(default_factory=dict)
+    """What is wrong with this process, by component; health tells it."""
+
+    async def read(self, question: Callable[[LedgerView], T]) -> T:
+        """Answer a question from a snapshot of the ledger, off the event loop."""
+
+        def ask() -> T:
+            with self.ledger.view() as view:
+                return question(view)
+
+        return await anyio.to_thread.run_sync(ask)
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Given = Annotated[Services, Depends(_services)]
+"""Ask for this in a route to be given the services."""

@@ -1,0 +1,145 @@
+"""The gateway process: everything that decides, wired here and served over HTTP.
+
+Stopping has an order: streams end, the server finishes its requests, the actors and the committer
+end, the ledger is closed.
+"""
+
+import contextlib
+import socket
+import time
+from functools import partial
+from types import FrameType
+
+import anyio
+import structlog
+import uvicorn
+
+from actors.committer import Committer
+from actors.orchestrator import Orchestrator
+from actors.runtime import SessionRuntime
+from actors.units import DeadLetterUnit
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.receipts import purge_expired
+from kernel.ledger.sqlite import SqliteStore
+from queues.heartbeats import Heartbeats
+from queues.leases import CapacityLeases
+from queues.queue import WorkQueue
+from queues.relay import OutboxRelay
+from workers.api.app import build_app
+from workers.api.services import Services
+from workers.dashboard.hub import SnapshotHub
+from workers.dashboard.routes import build_router
+from workers.datafolder import DataFolder
+from workers.host import system_host
+from workers.redis_client import connect_redis
+from workers.settings import Settings
+from workers.snapshot_source import LiveSource
+
+SHUTDOWN_S = 1
+
+_log = structlog.get_logger(__name__)
+
+
+class GatewayServer(uvicorn.Server):
+    """A server whose streams end when it is told to stop, not when their readers go away."""
+
+    def __init__(self, config: uvicorn.Config, hub: SnapshotHub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the shutdown on a signal."""
+        self._hub.stop()
+        super().handle_exit(sig, frame)
+
+
+async def serve_gateway(settings: Settings, redis_url: str) -> None:
+    """Run a gateway until it is told to stop.
+
+    Raises:
+        Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
+    """
+    host = system_host()
+    folder = DataFolder(settings.data_dir)
+    ledger = await anyio.to_thread.run_sync(
+        lambda: Ledger.create(SqliteStore(folder.ledger_path), host)
+    )
+    redis = connect_redis(redis_url)
+    queue = WorkQueue(redis, AUTHORITY_QUEUE)
+    relay = OutboxRelay(ledger, queue, time.monotonic)
+    kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
+    committer = Committer(
+        ledger,
+        kernel,
+        Orchestrator(host, settings.kernel_causal_window_minutes),
+        batch_max_units=settings.batch_max,
+        committed=lambda _: relay.notify(),
+    )
+    sessions = SessionRuntime(
+        ledger,
+        committer,
+        host,
+        mailbox_max=settings.mailbox_max,
+        passivate_after_s=settings.passivate_after_s,
+    )
+
+    async def give_up(item_key: str, error_signature: str) -> list[str]:
+        [closed] = await committer.commit([DeadLetterUnit(item_key, error_signature)])
+        if isinstance(closed, Exception):
+            raise closed
+        return list(closed)
+
+    token = settings.worker_token
+    services = Services(
+        ledger=ledger,
+        sessions=sessions,
+        queue=queue,
+        leases=CapacityLeases(redis),
+        heartbeats=Heartbeats(redis),
+        redis=redis,
+        give_up=give_up,
+        worker_token=None if token is None else token.get_secret_value(),
+    )
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        lifespan="off",
+    )
+    server = GatewayServer(config, hub)
+    listening = _listen(settings.host, settings.gateway_port)
+    await anyio.to_thread.run_sync(partial(_purge, ledger))
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.run)
+            tasks.start_soon(sessions.run)
+            tasks.start_soon(relay.run)
+            tasks.start_soon(hub.run)
+            _log.info("gateway_listens", port=listening.getsockname()[1])
+            await server.serve([listening])
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await redis.aclose()
+            ledger.close()
+        with contextlib.suppress(OSError):
+            listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    return listening
+
+
+def _purge(ledger: Ledger) -> None:
+    with ledger.transaction() as transaction:
+        purge_expired(transaction)

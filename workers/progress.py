@@ -1,0 +1,52 @@
+"""Progress on a terminal as one line that changes, elsewhere as a line now and then."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+REPAINT_EVERY_S = 0.1
+LINE_EVERY_S = 5.0
+
+
+class Progress:
+    """One step of a longer job; use as a context manager and `show` what is going on."""
+
+    def __init__(self, title: str, stream: TextIO | None = None) -> None:
+        self._title = title
+        self._stream = stream or sys.stderr
+        self._terminal = self._stream.isatty()
+        self._started_s = time.monotonic()
+        self._shown_s = self._started_s
+        self._text = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._terminal:
+            self._stream.write("\r\x1b[K")
+        if kind is None:
+            self._stream.write(f"  {self._title}: {self._text} ({self.elapsed_s:.1f} s)\n")
+        self._stream.flush()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the step began."""
+        return time.monotonic() - self._started_s
+
+    def show(self, text: str) -> None:
+        """Say how far it is; may be called as often as one likes."""
+        self._text = text
+        now_s = time.monotonic()
+        if now_s - self._shown_s < (REPAINT_EVERY_S if self._terminal else LINE_EVERY_S):
+            return
+        self._shown_s = now_s
+        before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+        self._stream.write(f"{before}  {self._title}: {text}{after}")
+        self._stream.flush()

@@ -1,0 +1,171 @@
+"""`rotulus show`: look at the record; reads the ledger file, so nothing needs to run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from kernel.belief.events import BeliefEvent
+from kernel.errors import KernelError
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from workers.api.records import count_requests, describe_operation
+from workers.datafolder import DataFolder
+from workers.record import open_record
+from workers.settings import load_settings
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
+limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
+HASH_CHARS = 12
+
+
+@click.group()
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+)
+@click.pass_context
+def show(context: click.Context, data_dir: Path | None) -> None:
+    """Look at what was decided: sessions, operations, nodes, requests, the log."""
+    context.obj = data_dir
+
+
+@show.command()
+@limit
+@as_json
+@click.pass_obj
+def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
+    """The newest rows of the log, newest first."""
+    rows = _read(data_dir, lambda view: view.log_tail(limit))
+    documents = [orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]} for row in rows]
+    _table(
+        documents,
+        as_json,
+        lambda row: (
+            row["ec_sequence_number"],
+            row["committed_at"],
+            row["semantic_intent"],
+            row["operation_id"],
+            row["row_hash"][:HASH_CHARS],
+        ),
+    )
+
+
+@show.command()
+@click.argument("session_id", required=False)
+@limit
+@as_json
+@click.pass_obj
+def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_json: bool) -> None:
+    """The newest sessions, or one session's audit trail."""
+    if session_id is None:
+        rows = _read(
+            data_dir,
+            lambda view: view.tables.select(
+                schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
+            ),
+        )
+        documents = [
+            {
+                "session_id": row["session_id"],
+                "title": row["title"],
+                "n_universe": row["n_universe"],
+                "n_survivors": row["n_survivors"],
+                "survivors_shown": orjson.loads(row["survivors_shown"]),
+            }
+            for row in rows
+        ]
+        _table(
+            documents,
+            as_json,
+            lambda row: (
+                row["session_id"],
+                f"{row['n_survivors']}/{row['n_universe']}",
+                row["title"],
+            ),
+        )
+        return
+    events = _read(data_dir, lambda view: view.belief_events(session_id))
+    if not events:
+        raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
+    documents = [BeliefEvent.from_bytes(one).to_dict() for one in events]
+    _table(
+        documents,
+        as_json,
+        lambda row: (
+            row["ts"],
+            row["verb"],
+            row["payload"].get("observation_id", ""),
+            "-" + " -".join(row["delta"]["eliminated"]) if row["delta"]["eliminated"] else "",
+        ),
+    )
+
+
+@show.command()
+@click.argument("operation_id")
+@click.pass_obj
+def operation(data_dir: Path | None, operation_id: str) -> None:
+    """An operation: its row, envelope, effects and receipts, as JSON."""
+    found = _read(data_dir, lambda view: describe_operation(view, operation_id))
+    if found is None:
+        raise click.ClickException(f"not_found: {operation_id}")
+    _json(found)
+
+
+@show.command()
+@click.argument("node_id")
+@click.pass_obj
+def node(data_dir: Path | None, node_id: str) -> None:
+    """A node of the graph, as JSON."""
+    found = _read(data_dir, lambda view: view.node(node_id))
+    if found is None:
+        raise click.ClickException(f"not_found: {node_id}")
+    _json(found)
+
+
+@show.command()
+@as_json
+@click.pass_obj
+def requests(data_dir: Path | None, *, as_json: bool) -> None:
+    """What work the record asks for, and how it ended."""
+    counts = _read(data_dir, count_requests)
+    if as_json:
+        _json(counts)
+        return
+    click.echo(f"recorded     {counts['recorded']}\nopen         {counts['open']}")
+    for name, count in counts["outcomes"].items():
+        click.echo(f"{name:<12} {count}")
+
+
+def _read(data_dir: Path | None, question: Callable[[LedgerView], Any]) -> Any:
+    known = load_settings(**({} if data_dir is None else {"data_dir": data_dir}))
+    try:
+        with open_record(DataFolder(known.data_dir).ledger_path) as view:
+            return question(view)
+    except KernelError as error:
+        raise click.ClickException(f"{error.code}: {error}") from None
+
+
+def _table(
+    documents: list[dict[str, Any]],
+    as_json: bool,  # noqa: FBT001 - the option, passed on
+    columns: Callable[[dict[str, Any]], tuple[str, ...]],
+) -> None:
+    if as_json:
+        _json(documents)
+        return
+    for document in documents:
+        click.echo("  ".join(columns(document)))
+
+
+def _json(document: Any) -> None:
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

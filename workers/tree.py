@@ -1,0 +1,89 @@
+"""The process tree of one machine: Redis, a gateway, workers, all children of one parent.
+
+With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
+holds the data folder's lock and makes the token by which its workers are known.
+"""
+
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from queues.embedded import EmbeddedRedis, find_server
+from workers.children import ChildSpec, ServiceSpec
+from workers.datafolder import DataFolder
+from workers.gateway_client import GatewayClient
+from workers.settings import Settings, child_environment
+from workers.supervisor import Supervisor
+
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree that stands."""
+
+    supervisor: Supervisor
+    folder: DataFolder
+    gateway_url: str
+
+
+@asynccontextmanager
+async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator[Tree]:
+    """Run the whole tree for the time of a block; leaving stops all of it within two seconds.
+
+    Raises:
+        DataFolderBusyError: another tree runs on this data folder.
+        EmbeddedServerError: there is no Redis and no server to start.
+        SupervisorError: a process could not be started, or dies again and again.
+    """
+    folder = DataFolder(settings.data_dir)
+    with folder.locked():
+        port = settings.port or _free_port(settings.host)
+        gateway_url = f"http://{_url_host(settings.host)}:{port}"
+        shared = settings.replaced(
+            port=port,
+            gateway_url=gateway_url,
+            worker_token=secrets.token_urlsafe(TOKEN_BYTES),
+        )
+        redis = None if settings.redis_url else EmbeddedRedis(folder.redis_dir, find_server())
+
+        def environment() -> dict[str, str]:
+            known = shared if redis is None else shared.replaced(redis_url=redis.url)
+            return child_environment(known)
+
+        async with GatewayClient(gateway_url) as client:
+
+            async def ready() -> bool:
+                return await client.answers("/readyz")
+
+            command = (sys.executable, "-m", "workers")
+            specs: list[ChildSpec | ServiceSpec] = []
+            if redis is not None:
+                specs.append(ServiceSpec("redis", redis))
+            specs.append(ChildSpec("gateway", (*command, "gateway"), environment, ready))
+            specs += [
+                ChildSpec(f"worker-{number}", (*command, "worker"), environment)
+                for number in range(1, workers + 1)
+            ]
+            async with Supervisor(specs) as supervisor:
+                folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
+                try:
+                    yield Tree(supervisor, folder, gateway_url)
+                finally:
+                    folder.remove_runtime()
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _url_host(host: str) -> str:
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
+    return f"[{reachable}]" if ":" in reachable else reachable
