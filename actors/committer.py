@@ -7,6 +7,7 @@ looked up, or the disk failed, the process ends and recovers.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.errors import ActorError, CommitFailed
+from actors.errors import ActorError, ActorFailed, CommitFailed
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, Unit
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
@@ -67,9 +68,13 @@ class Committer:
 
         Raises:
             CommitFailed: nothing was written; the same may be asked again.
+            ActorFailed: the ledger failed and this process ends; the record tells the outcome.
         """
         waiting = _Waiting(units)
-        await self._send.send(waiting)
+        try:
+            await self._send.send(waiting)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise CommitFailed("the committer has stopped") from None
         await waiting.done.wait()
         if waiting.error is not None:
             raise waiting.error
@@ -81,18 +86,33 @@ class Committer:
         Raises:
             Exception: when the ledger can no longer be trusted; the process must end.
         """
-        async for first in self._receive:
-            batch = self._collect(first)
-            with anyio.CancelScope(shield=True):
-                try:
-                    head = await anyio.to_thread.run_sync(partial(self._write, batch))
-                except Exception as error:
-                    _answer_all(batch, CommitFailed(f"the ledger failed: {error}"))
-                    raise
-            for waiting in batch:
-                waiting.done.set()
-            if head is not None:
-                self._committed(head)
+        try:
+            async for first in self._receive:
+                await self._commit_batch(self._collect(first))
+        finally:
+            # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
+            _answer_all(self._waiting(), CommitFailed("the committer has stopped"))
+            self._receive.close()
+            self._send.close()
+
+    async def _commit_batch(self, batch: list[_Waiting]) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                head = await anyio.to_thread.run_sync(partial(self._write, batch))
+            except Exception as error:
+                _answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
+                raise
+        for waiting in batch:
+            waiting.done.set()
+        if head is not None:
+            self._committed(head)
+
+    def _waiting(self) -> list[_Waiting]:
+        found = []
+        with suppress(anyio.WouldBlock):
+            while True:
+                found.append(self._receive.receive_nowait())
+        return found
 
     def _collect(self, first: _Waiting) -> list[_Waiting]:
         batch, size = [first], len(first.units)
@@ -131,15 +151,23 @@ class Committer:
 
 
 def _run(unit: Unit, bench: Bench) -> Any:
+    failure: Exception | None = None
     try:
         with bench.transaction.savepoint():
-            return unit.run(bench)
+            try:
+                return unit.run(bench)
+            except Exception as error:
+                failure = error
+                raise
     except LedgerCorrupt:
         raise
-    except ActorError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - one unit's failure is its caller's alone
-        _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
+    except Exception as error:
+        # Another error than the unit's own is the undoing's: the store may have dropped the whole
+        # transaction (a full disk does that), and what ran before this unit with it.
+        if error is not failure:
+            raise
+        if not isinstance(error, ActorError):
+            _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
 
 

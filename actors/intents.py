@@ -12,6 +12,8 @@ MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+StoredRef = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+"""What is on the record may have come in an envelope, where ids may be longer."""
 Content = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS)]
 Authority = Annotated[float, Field(ge=0, le=1)]
 VisibilityClass = Literal["public_open", "work_product_internal", "firewalled", "sealed"]
@@ -104,7 +106,7 @@ class InputVersion(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    parent_node_id: Id
+    parent_node_id: StoredRef
     parent_version: Id
     edge_essentiality: Essentiality
     captured_at_authority: Authority
@@ -114,7 +116,7 @@ class RecalculateAuthority(Intent):
     """Record an authority that was computed from the ledger as of a sequence."""
 
     intent_kind: Literal["recalculate_authority"] = "recalculate_authority"
-    target_cu_id: Id
+    target_cu_id: StoredRef
     as_of_sequence: Annotated[int, Field(ge=0)]
     cu_authority: Authority
     input_versions: Annotated[tuple[InputVersion, ...], Field(max_length=MAX_INPUTS)]

@@ -7,6 +7,7 @@ kernel checks against: taint, causal parents and policy cannot go stale in betwe
 import hashlib
 from typing import Any, Literal
 
+from actors.errors import IntentInvalid
 from actors.intents import Intent
 from actors.resolution import ResolvedOperation, resolve
 from kernel.canonical import canonicalize, digest
@@ -58,7 +59,7 @@ class Orchestrator:
             "primitive_effects": list(operation.effects),
             "causal_parent_operation_ids": self._causal_parents(touched, started_us),
             "idempotency_key": _idempotency_key(actor, operation, policy, intent.intent_key),
-            "intent_digest": digest(intent.model_dump(mode="json", exclude_none=True)),
+            "intent_digest": _intent_digest(intent),
             "actor": actor,
             "source_refs": list(operation.source_refs),
             "target_refs": list(operation.target_refs),
@@ -75,7 +76,7 @@ class Orchestrator:
         _stamp_recompute(document)
         document["affected_subgraph_descriptor"] = _scope(document, operation)
         document["effect_set_refs"] = [one["effect_id"] for one in operation.effects]
-        document["duration_ms"] = (self._host.now_us() - started_us) / 1000
+        document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
         return document
 
     def _causal_parents(self, touched: dict[str, Document], now_us: int) -> list[str]:
@@ -102,6 +103,13 @@ class Orchestrator:
         for effect in document["primitive_effects"]:
             if effect["effect_kind"] == "node_write":
                 effect["payload"]["visibility_class"] = resolved
+
+
+def _intent_digest(intent: Intent) -> str:
+    try:
+        return digest(intent.model_dump(mode="json", exclude_none=True))
+    except ValueError as error:
+        raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
 
 
 def _stamp_recompute(document: Document) -> None:

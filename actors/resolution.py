@@ -24,7 +24,7 @@ from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.graph import CLAIM, UNDERSTANDING
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.belief_record import SESSION_NODE_KIND
+from kernel.belief_record import SESSION_NODE_KIND, session_node_id
 from kernel.ledger.ledger import Document, LedgerView
 
 SESSION_CORPUS = "corpus:belief-sessions"
@@ -32,9 +32,19 @@ AUTHORITY_INDEX = "authority_index"
 AUTHORITY_EFFORT = "eager_on_parent_update"
 
 _RESERVED_FIELDS = frozenset(
-    {"cu_authority", "cu_authority_computed_at", "cu_authority_input_versions", "node_kind"}
+    {
+        "cu_authority",
+        "cu_authority_computed_at",
+        "cu_authority_input_versions",
+        "node_kind",
+        "content",
+        "metadata",
+        "prompt_injection_isolation_wrapper_applied",
+        "metadata_wrapper_applied",
+    }
 )
-"""What a field_adapt may not touch: the kernel alone computes an authority."""
+"""What a field_adapt may not touch: the kernel alone computes an authority, and what was taken in
+from outside stays as it was wrapped (INV-MVC-3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,8 @@ def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
 def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
     """An edge lets a claim or an understanding feed an understanding."""
     _expect_kind(view, intent.target_node_id, UNDERSTANDING, "target_node_id")
+    if view.node(intent.source_node_id) is None:
+        raise IntentInvalid(f"no node {intent.source_node_id}", "source_node_id")
     edge = edge_id(intent.source_node_id, intent.target_node_id)
     return ResolvedOperation(
         "document_relationship_create",
@@ -166,16 +178,23 @@ def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
 
 
 def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
-    """Named fields of a payload get new values."""
+    """Named fields of a payload get new values; text that was wrapped stays wrapped."""
     touched = _RESERVED_FIELDS.intersection(intent.fields)
     if touched:
         raise IntentInvalid(f"{min(touched)} is not a field to adapt", "fields")
-    if view.node(intent.node_id) is None:
+    node = view.node(intent.node_id)
+    if node is None:
         raise IntentInvalid(f"no node {intent.node_id}", "node_id")
+    if node["node_kind"] == SESSION_NODE_KIND:
+        raise IntentInvalid("a session's anchor follows its trail alone", "node_id")
+    fields = {
+        name: _isolated(value, node["payload"].get(name), source=intent.node_id, kind=name)
+        for name, value in intent.fields.items()
+    }
     return ResolvedOperation(
         "field_adapt",
         "field_adapt",
-        (make_effect("node_write", intent.node_id, dict(intent.fields)),),
+        (make_effect("node_write", intent.node_id, fields),),
         (intent.node_id,),
         read_set=(intent.node_id,),
         write_set=(intent.node_id,),
@@ -267,6 +286,8 @@ def _create(
     neighbour: str | None = None,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> ResolvedOperation:
+    if node_id.startswith(session_node_id("")) and payload["node_kind"] != SESSION_NODE_KIND:
+        raise IntentInvalid("this id belongs to a session's anchor", "node_id")
     membership = {"corpus_id": corpus_id, "to_state": "candidate"}
     index = {"index_name": "nodes_by_kind", "entry": {"node_kind": payload["node_kind"]}}
     effects = (
@@ -302,6 +323,16 @@ def _input_effects(source: str, target: str, essentiality: str) -> tuple[Documen
         make_effect("edge_create", edge_id(source, target), edge),
         make_effect("materialized_view_invalidation", authority_view(target), {}),
     )
+
+
+def _isolated(value: Any, before: Any, *, source: str, kind: str) -> Any:
+    if not isinstance(value, str) or not isinstance(before, str):
+        return value
+    try:
+        unwrap_untrusted(before)
+    except ValueError:
+        return value
+    return wrap_untrusted(value, source=source, kind=kind)
 
 
 def _priority(priority: str | None) -> Mapping[str, Any]:

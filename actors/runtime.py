@@ -110,10 +110,15 @@ class SessionRuntime:
             raise RuntimeFull("too many sessions are active")
         send, receive = anyio.create_memory_object_stream[Message](self._mailbox_max)
         self._mailboxes[session_id] = send
-        self._tasks.start_soon(partial(self._live, session_id, receive))
+        self._tasks.start_soon(partial(self._live, session_id, send, receive))
         return send
 
-    async def _live(self, session_id: str, receive: MemoryObjectReceiveStream[Message]) -> None:
+    async def _live(
+        self,
+        session_id: str,
+        send: MemoryObjectSendStream[Message],
+        receive: MemoryObjectReceiveStream[Message],
+    ) -> None:
         """One activation of one session, from its record to its passivation or its failure."""
         with structlog.contextvars.bound_contextvars(session_id=session_id):
             batch: list[Message] = []
@@ -139,6 +144,8 @@ class SessionRuntime:
                 del self._mailboxes[session_id]
                 for message in [*batch, *_drain(receive)]:
                     message.reply.fail(error)
+                send.close()
+                receive.close()
 
     async def _recover(self, session_id: str) -> SessionActor:
         belief = await anyio.to_thread.run_sync(self._restore, session_id)
@@ -148,10 +155,14 @@ class SessionRuntime:
         with self._ledger.view() as view:
             events = view.belief_events(session_id)
             summary = view.belief_session(session_id)
-        if not events:
+        if not events and summary is None:
             return None
-        session = BeliefSession.restore(events)
-        if summary is None or summary["head_event_hash"] != session.head_event_hash:
+        session = BeliefSession.restore(events) if events else None
+        if (
+            session is None
+            or summary is None
+            or summary["head_event_hash"] != session.head_event_hash
+        ):
             raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
         return session
 

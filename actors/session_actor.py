@@ -10,10 +10,9 @@ fails the actor stops, forgets, and is activated again from the ledger.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any
-
-import structlog
+from typing import Any, NoReturn
 
 from actors.committer import Committer
 from actors.errors import ActorFailed
@@ -35,7 +34,8 @@ from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.host import Host, iso_time
 from kernel.model.result import SubmissionResult
 
-_log = structlog.get_logger(__name__)
+MAX_SESSION_ID_CHARS = 384
+"""So that the id of the session's node is an `Id`."""
 
 Finish = Callable[[list[Any]], Any]
 """Makes a message's answer of the results of its units."""
@@ -79,7 +79,8 @@ class SessionActor:
             try:
                 _HANDLERS[type(message)](self, message, batch)
             except BeliefError as error:
-                message.reply.fail(error)
+                # What it was refused for may not be durable yet, so it waits like an answer.
+                batch.add(message, [], partial(_refuse, error))
         if batch.events:
             batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
         results = await self._committer.commit(batch.units) if batch.units else []
@@ -118,6 +119,9 @@ class SessionActor:
     def _declare(self, message: Declare, batch: _Batch) -> None:
         if self._belief is not None:
             _check_same_declaration(self._belief, message)
+        elif len(self.session_id) > MAX_SESSION_ID_CHARS:
+            problem = f"session_id must have at most {MAX_SESSION_ID_CHARS} characters"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "session_id"})
         else:
             self._belief, event = BeliefSession.declare(
                 self.session_id,
@@ -172,6 +176,10 @@ class SessionActor:
     def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
         units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
         batch.add(message, units, list)
+
+
+def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
+    raise error
 
 
 def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:

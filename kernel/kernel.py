@@ -7,7 +7,7 @@ envelope. Nothing is true for anybody outside before the transaction has been co
 
 from kernel.apply import Outcome, apply_operation
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.canonical import CanonicalizationError, canonicalize, sha256_hex
 from kernel.checks.check import Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import parse
@@ -16,6 +16,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.tables import DuplicateKey
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 
@@ -67,16 +68,22 @@ class Kernel:
                 return _reject(transaction, document, name, verdict)
             if verdict is not None:
                 return verdict
-        if transaction.log_row_of(envelope.operation_id) is not None:
-            refusal = Refusal(
-                "envelope_schema_invalid", "operation_id", "this operation is on the record"
-            )
-            return _reject(transaction, document, "V1", refusal)
         try:
             with transaction.savepoint():
                 sequence = transaction.head_now.ec_sequence_number + 1
                 outcome = apply_operation(transaction, envelope, sequence, self.strategy)
                 return _seal(submission, sequence, outcome)
+        except DuplicateKey:
+            # The keys of everything that an operation appends begin with its id.
+            refusal = Refusal(
+                "envelope_schema_invalid", "operation_id", "this operation is on the record"
+            )
+            return _reject(transaction, document, "V1", refusal)
+        except CanonicalizationError as error:
+            # A float beyond 2^53 is whole in canonical form, and too large when it is read back.
+            return _reject(
+                transaction, document, "V1", Refusal("envelope_schema_invalid", "", str(error))
+            )
         except EffectInapplicable as error:
             return _reject(
                 transaction, document, "apply", Refusal(error.code, error.field, str(error))

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal
 
+import structlog
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -36,6 +37,8 @@ _HOST: Final = "127.0.0.1"
 _PORT_TRIES: Final = 3
 _MACHINES: Final = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _LAUNCHER: Final = Path(__file__).with_name("die_with_parent.py")
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,10 @@ class EmbeddedRedis:
     def start(self) -> None:
         """Start the server and return once it answers; does nothing while it is alive.
 
-        Data of an earlier run is loaded, also after a kill or with a truncated last write. The
-        server ends with the calling thread, so call this from one that lives as long as the
-        process. Starting again after the server died keeps port and password.
+        Data of an earlier run is loaded, also after a kill or with a truncated last write; data
+        that cannot be loaded is set aside. The server ends with the calling thread, so call this
+        from one that lives as long as the process. Starting again after the server died keeps port
+        and password.
 
         Raises:
             EmbeddedServerError: `redis_data_in_use`, `redis_start_failed`.
@@ -209,14 +213,29 @@ class EmbeddedRedis:
                 record = {"pid": self._process.pid, "port": self._port}
                 self._write_private("server.json", json.dumps(record))
                 return
-            log = self._log_tail()
+            log, ended = self._log_tail(), not self.alive()
             _end(self._process, STOP_TIMEOUT_S)
             self._process = None
-            if "Address already in use" not in log:
+            if "Address already in use" in log:
+                continue
+            if not (ended and self._set_data_aside()):
                 break
+            # Its clients know this one.
+            wanted_port = self._port
         raise EmbeddedServerError(
             "redis_start_failed", f"{self._binary.path} did not start: {self._log_tail()}"
         )
+
+    def _set_data_aside(self) -> bool:
+        """Keep what may be damaged out of the way; nothing is lost, as the ledger has all of it."""
+        data = self._dir / "appendonlydir"
+        aside = data.with_name("appendonlydir.unreadable")
+        if not data.exists():
+            return False
+        shutil.rmtree(aside, ignore_errors=True)
+        data.rename(aside)
+        _log.warning("redis_data_set_aside", path=str(aside), log=self._log_tail()[-300:])
+        return True
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._write_private("server.conf", self._config())

@@ -17,9 +17,10 @@ import orjson
 import structlog
 
 from kernel.authority.requests import ready_items
+from kernel.canonical import sha256_hex
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from queues.errors import QueueError
-from queues.items import BATCH_ITEMS_MAX, NewItem
+from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue import WorkQueue
 
 PAGE_REQUESTS = 1000
@@ -55,7 +56,7 @@ class OutboxRelay:
 
     async def run(self) -> None:
         """Send until cancelled; a queue that cannot be reached is tried again at the next sweep."""
-        swept_at_s = float("-inf")
+        swept_at_s, reached = float("-inf"), True
         while True:
             sweep = self._clock_s() - swept_at_s >= SWEEP_EVERY_S
             try:
@@ -64,9 +65,12 @@ class OutboxRelay:
                     swept_at_s = self._clock_s()
                 else:
                     await self.send_new()
+                reached = True
             except QueueError as error:
                 swept_at_s = self._clock_s()
-                _log.warning("relay_waits_for_queue", code=error.code, error=str(error))
+                if reached:
+                    _log.warning("relay_waits_for_queue", code=error.code, error=str(error))
+                reached = False
             await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
             with anyio.move_on_after(SWEEP_EVERY_S):
                 await self._wake.wait()
@@ -126,4 +130,12 @@ def _open_requests(view: LedgerView, after: int) -> Iterable[Request]:
 
 def _item(request: Request) -> NewItem:
     payload = orjson.dumps({"target_cu_id": request.item_key})
-    return NewItem(request.item_key, request.priority, request.request_id, payload)
+    # The queue knows a cause once, so a request that became more urgent is another cause.
+    cause_id = _short(f"{request.request_id}!{request.priority}")
+    return NewItem(_short(request.item_key), request.priority, cause_id, payload)
+
+
+def _short(name: str) -> str:
+    """A name longer than the queue takes stands there by its digest; the payload has it whole."""
+    content = name.encode()
+    return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"

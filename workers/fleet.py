@@ -9,9 +9,11 @@ with the rest of Redis, and the slots that are missing are started again within 
 A stop lets every slot finish the batch that it holds.
 """
 
+import asyncio
+import contextlib
 import secrets
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,15 +28,20 @@ from redis.exceptions import RedisError
 
 from queues.errors import QueueError
 from queues.heartbeats import Heartbeats, WorkerBeat
+from queues.items import Claim
 from queues.leases import CapacityLeases, Lease
 from queues.queue import WorkQueue
 from workers.recompute import AuthorityDrainer
 
 CLAIM_ITEMS = 64
-VISIBILITY_MS = 30_000
+VISIBILITY_MS = 10_000
+"""How long the claims of a worker that died stay hidden; a living one renews them."""
+
+RENEW_EVERY_S = 3.0
 LEASE_TTL_MS = 10_000
 LEASE_RETRY_S = 0.25
 IDLE_WAIT_S = 5.0
+GATEWAY_RETRY_S = 0.5
 BEAT_EVERY_S = 2.0
 BEAT_TTL_MS = 10_000
 SLOT_TURN_S = 600.0
@@ -114,8 +121,12 @@ class WorkerProcess:
                 with anyio.move_on_after(FINISH_S):
                     await self._drained.wait()
             tasks.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True), anyio.move_on_after(0.5):
-            await self.heartbeats.leave(self.worker_id)
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(0.2):
+                # arq's part of a job goes on after ours; left alone, it fails when Redis closes.
+                await asyncio.gather(*worker.tasks.values(), return_exceptions=True)
+            with anyio.move_on_after(0.5):
+                await self.heartbeats.leave(self.worker_id)
 
     async def _keep_slots(self, worker: Worker) -> None:
         """Start the slots that do not run, again and again."""
@@ -145,16 +156,29 @@ class WorkerProcess:
 
     async def _reap(self, _: dict[str, Any]) -> None:
         """Return expired claims to the queue; once in the fleet, by arq's cron."""
-        returned = await self.queue.reap()
+        returned = 0
+        with contextlib.suppress(QueueError):  # it is `run` that waits for Redis
+            returned = await self.queue.reap()
         if returned:
             _log.info("claims_expired", items=returned)
 
     async def _slot(self, _: dict[str, Any], slot: int) -> None:
-        """Drain under a lease until the turn is over or the process stops."""
+        """Drain for a turn; what arq sees is a job that never fails."""
         if slot in self._running:
             return
         self._running.add(slot)
-        holder = f"{self.worker_id}/{slot}"
+        try:
+            await self._drain_for_a_turn(f"{self.worker_id}/{slot}")
+        except* (RedisError, QueueError, OSError) as errors:
+            # It is `run` that waits for Redis, and `_keep_slots` that starts the slot again.
+            _log.info("slot_ends", slot=slot, error=repr(errors.exceptions[0]))
+        finally:
+            self._running.discard(slot)
+            if self._stopping.is_set() and not self._running:
+                self._drained.set()
+
+    async def _drain_for_a_turn(self, holder: str) -> None:
+        """Drain under a lease until the turn is over or the process stops."""
         lease: Lease | None = None
         try:
             with anyio.move_on_after(SLOT_TURN_S):
@@ -165,9 +189,6 @@ class WorkerProcess:
                     else:
                         await self._drain_once()
         finally:
-            self._running.discard(slot)
-            if self._stopping.is_set() and not self._running:
-                self._drained.set()
             if lease is not None:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(0.5):
                     await self.leases.release(lease)
@@ -178,13 +199,25 @@ class WorkerProcess:
         return await self.leases.acquire(self.queue.name, self.lease_slots, holder, LEASE_TTL_MS)
 
     async def _drain_once(self) -> None:
+        if not await self.drainer.ready():
+            await self._rest(GATEWAY_RETRY_S)
+            return
         claims = await self.queue.claim(CLAIM_ITEMS, VISIBILITY_MS)
         if claims:
             # A batch that was begun is finished: its values may be on the record already.
             with anyio.CancelScope(shield=True):
-                await self.drainer.drain(claims)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._renew, claims)
+                    await self.drainer.drain(claims)
+                    tasks.cancel_scope.cancel()
         else:
             await self._until_stopped(self.queue.wait(IDLE_WAIT_S))
+
+    async def _renew(self, claims: Sequence[Claim]) -> None:
+        while True:
+            await anyio.sleep(RENEW_EVERY_S)
+            with contextlib.suppress(QueueError):  # whoever settles the claims will see
+                await self.queue.renew(claims, VISIBILITY_MS)
 
     async def _rest(self, seconds: float) -> None:
         await self._until_stopped(anyio.sleep(seconds))

@@ -4,7 +4,6 @@ Stopping has an order: streams end, the server finishes its requests, the actors
 end, the ledger is closed.
 """
 
-import contextlib
 import socket
 import time
 from functools import partial
@@ -42,6 +41,14 @@ SHUTDOWN_S = 1
 _log = structlog.get_logger(__name__)
 
 
+class GatewayStartError(Exception):
+    """The gateway cannot start; `code` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class GatewayServer(uvicorn.Server):
     """A server whose streams end when it is told to stop, not when their readers go away."""
 
@@ -59,10 +66,19 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
     """Run a gateway until it is told to stop.
 
     Raises:
+        GatewayStartError: `address_unusable` or `data_folder_unusable`.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
-    host = system_host()
     folder = DataFolder(settings.data_dir)
+    with _listen(settings.host, settings.gateway_port) as listening:
+        _make(folder)
+        await _serve(settings, redis_url, folder, listening)
+
+
+async def _serve(
+    settings: Settings, redis_url: str, folder: DataFolder, listening: socket.socket
+) -> None:
+    host = system_host()
     ledger = await anyio.to_thread.run_sync(
         lambda: Ledger.create(SqliteStore(folder.ledger_path), host)
     )
@@ -113,7 +129,6 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
         lifespan="off",
     )
     server = GatewayServer(config, hub)
-    listening = _listen(settings.host, settings.gateway_port)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     try:
         async with anyio.create_task_group() as tasks:
@@ -128,16 +143,26 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
         with anyio.CancelScope(shield=True):
             await redis.aclose()
             ledger.close()
-        with contextlib.suppress(OSError):
-            listening.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise GatewayStartError("address_unusable", f"{host}:{port}: {error.strerror}") from None
     return listening
+
+
+def _make(folder: DataFolder) -> None:
+    try:
+        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{folder.path}: {error.strerror}"
+        raise GatewayStartError("data_folder_unusable", message) from None
 
 
 def _purge(ledger: Ledger) -> None:

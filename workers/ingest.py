@@ -83,6 +83,7 @@ class Ingest:
         self.summary = Summary()
         self._gateway = gateway
         self._progress = progress
+        self._away: GatewayError | None = None
 
     async def run(self, lines: Iterable[bytes]) -> Summary:
         """Post every docket of a JSON Lines file; returns when each is done or has failed.
@@ -93,11 +94,14 @@ class Ingest:
         send, receive = anyio.create_memory_object_stream[Docket](AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for _ in range(AT_ONCE):
-                tasks.start_soon(self._take, receive.clone())
+                tasks.start_soon(self._take, receive.clone(), tasks.cancel_scope)
             receive.close()
             async with send:
                 for docket in self._good(read_dockets(lines)):
                     await send.send(docket)
+        # Out here, because a task group would wrap it.
+        if self._away is not None:
+            raise self._away
         return self.summary
 
     def _good(self, found: Iterable[Docket | BadLine]) -> Iterator[Docket]:
@@ -109,14 +113,16 @@ class Ingest:
             if isinstance(one, Docket):
                 yield one
 
-    async def _take(self, receive: Any) -> None:
+    async def _take(self, receive: Any, all_of_us: anyio.CancelScope) -> None:
         async with receive:
             async for docket in receive:
                 try:
                     await self._post_docket(docket)
                 except GatewayError as error:
                     if error.code == "gateway_unreachable":
-                        raise
+                        self._away = error
+                        all_of_us.cancel()
+                        return
                     _log.error("docket_failed", source_id=docket.source_id, code=error.code)
                     self.summary.failed_dockets.append(docket.source_id)
 

@@ -48,7 +48,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
         )
-        redis = None if settings.redis_url else EmbeddedRedis(folder.redis_dir, find_server())
+        redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
         def environment() -> dict[str, str]:
             known = shared if redis is None else shared.replaced(redis_url=redis.url)

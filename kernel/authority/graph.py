@@ -14,7 +14,7 @@ def dependents_of(view: LedgerView, node_id: str) -> list[str]:
     fed = {
         row["target_node_id"] for row in view.edges_out_of(node_id) if row["input_from"] is not None
     }
-    return sorted(target for target in fed if _is_understanding(view.node(target)))
+    return sorted(target for target in fed if is_understanding(view.node(target)))
 
 
 def feeding_understandings(view: LedgerView, node_id: str) -> set[str]:
@@ -57,5 +57,6 @@ def authority_of(
     return strategy.compute(inputs, node["payload"].get("override_authority")), inputs
 
 
-def _is_understanding(node: Document | None) -> bool:
+def is_understanding(node: Document | None) -> bool:
+    """Tell whether there is a node, and it is an understanding."""
     return node is not None and node["node_kind"] == UNDERSTANDING

@@ -2,12 +2,22 @@
 
 from typing import Any
 
+from kernel.algebra.effects import canonical_kind
 from kernel.authority.requests import Readiness, close_requests, readiness
 from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
 from kernel.errors import EffectInapplicable
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.stores.record import Operation
+
+_WRITTEN = frozenset(
+    {
+        "cu_authority",
+        "cu_authority_computed_at",
+        "cu_authority_input_versions",
+        "visibility_class",
+    }
+)
 
 _REFUSALS = {
     Readiness.CLOSED: ("recompute_request_closed", "no open request asks for this recompute"),
@@ -25,10 +35,17 @@ def check_recompute(operation: Operation, envelope: Envelope, strategy: Authorit
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
     """
     node_id, as_of = _target(envelope)
+    if as_of > operation.transaction.head_now.ec_sequence_number:
+        raise EffectInapplicable(
+            "a recompute cannot have read what is not on the record yet",
+            code="recompute_as_of_ahead",
+            field="recompute_as_of_sequence",
+        )
     refusal = _REFUSALS.get(readiness(operation.transaction, node_id, as_of))
     if refusal is not None:
         raise EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
     payload = _payload(envelope, node_id)
+    _check_nothing_else_is_written(envelope, payload)
     node = operation.transaction.node(node_id)
     override = None if node is None else node["payload"].get("override_authority")
     try:
@@ -71,6 +88,21 @@ def _target(envelope: Envelope) -> tuple[str, int]:
             field="recompute_as_of_sequence",
         )
     return envelope.target_refs[0], as_of
+
+
+def _check_nothing_else_is_written(envelope: Envelope, payload: dict[str, Any]) -> None:
+    """A recompute sets nothing off, so it may not change what would."""
+    graph_writes = [
+        one.effect_kind
+        for one in envelope.primitive_effects
+        if canonical_kind(one.effect_kind) in ("node_write", "edge_write")
+    ]
+    if graph_writes != ["node_write"] or not _WRITTEN.issuperset(payload):
+        raise EffectInapplicable(
+            f"a recompute writes one node, and of it {', '.join(sorted(_WRITTEN))}",
+            code="recompute_writes_more",
+            field="primitive_effects",
+        )
 
 
 def _payload(envelope: Envelope, node_id: str) -> dict[str, Any]:

@@ -13,8 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+import orjson
+
 from kernel.authority.cascade import CascadePlan, plan_cascade
-from kernel.authority.graph import CLAIM, UNDERSTANDING, dependents_of, feeding_understandings
+from kernel.authority.graph import (
+    CLAIM,
+    UNDERSTANDING,
+    dependents_of,
+    feeding_understandings,
+    is_understanding,
+)
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
@@ -187,20 +195,26 @@ def _node_trigger(view: LedgerView, applied: Applied) -> Trigger:
 
 
 def _edge_trigger(view: LedgerView, applied: Applied) -> Trigger:
-    edge = view.record(schema.edges, applied.record_key)
-    if edge is None or "essentiality" not in edge["edge_metadata"]:
-        return Trigger("", ())
-    target = view.node(edge["target_node_id"])
-    if target is None or target["node_kind"] != UNDERSTANDING:
-        return Trigger("", ())
-    return Trigger("edge_essentiality_change", (edge["target_node_id"],))
+    edges = [view.record(schema.edges, applied.record_key)]
+    if applied.pre_image_hash is not None:
+        # An edge that was removed and made anew may have fed somebody else before.
+        before = view.tables.get(schema.pre_images, applied.pre_image_hash)
+        edges.append(None if before is None else orjson.loads(before["content"]))
+    targets = {
+        edge["target_node_id"]
+        for edge in edges
+        if edge is not None and "essentiality" in edge["edge_metadata"]
+    }
+    fed = tuple(sorted(target for target in targets if is_understanding(view.node(target))))
+    return Trigger("edge_essentiality_change", fed)
 
 
 def _rank_of(view: LedgerView, node_id: str, rank: int) -> int:
-    """An understanding may have an urgency of its own; the more urgent of the two counts."""
+    """The trigger's urgency, the understanding's own, or of what it waits for: the most urgent."""
     node = view.node(node_id)
     own = "" if node is None else str(node["payload"].get("recompute_priority"))
-    return min(rank, _RANK.get(own, rank))
+    waiting = (_RANK[one.priority] for one in view.open_requests_of(AUTHORITY_QUEUE, node_id))
+    return min(rank, _RANK.get(own, rank), *waiting)
 
 
 def _record_request(
@@ -210,7 +224,7 @@ def _record_request(
     transaction.head_now.request_sequence += 1
     sequence = transaction.head_now.request_sequence
     document: Document = {
-        "request_id": f"request:{operation.operation_id}:{node_id}",
+        "request_id": f"request:{sequence}:{node_id}",
         "target_cu_id": node_id,
         "trigger_kind": kind,
         "trigger_source_id": operation.operation_id,

@@ -42,6 +42,8 @@ def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> R
 
 
 def _node_kind(submission: Submission, effect: KernelEffect) -> str | None:
+    if not EFFECT_KINDS[effect.effect_kind].overrides:
+        return None
     stated = effect.payload.get("node_kind")
     if stated is not None or effect.target_ref is None:
         return str(stated)

@@ -50,7 +50,13 @@ class Request:
     priority: str
     cause_sequence: int
     enqueued_at_us: int
-    document: Document
+    request_bytes: bytes
+
+    @property
+    def document(self) -> Document:
+        """Everything that was recorded of the request."""
+        document: Document = orjson.loads(self.request_bytes)
+        return document
 
     @classmethod
     def of_row(cls, row: Row) -> "Request":
@@ -63,7 +69,7 @@ class Request:
             row["priority"],
             row["cause_sequence"],
             row["enqueued_at_us"],
-            orjson.loads(row["request_bytes"]),
+            row["request_bytes"],
         )
 
 
@@ -199,6 +205,13 @@ class LedgerTransaction(LedgerView):
         super().__init__(tables)
         self.host = host
         self.head_now = super().head()
+        self._policy: str | None = None
+
+    def policy_generation_id(self) -> str:
+        """Return the policy generation in force; read once in a transaction that changes none."""
+        if self._policy is None:
+            self._policy = super().policy_generation_id()
+        return self._policy
 
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""

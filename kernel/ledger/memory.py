@@ -89,6 +89,11 @@ def _indexed_columns(table: Table) -> set[Columns]:
     return {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
 
 
+def _trimmed(value: Any) -> Any:
+    """A serialiser may hand over bytes in a much larger buffer, which would be kept with them."""
+    return bytes(memoryview(value)) if type(value) is bytes else value
+
+
 def _live(row: Row) -> bool:
     return not row.get("archived")
 
@@ -155,7 +160,7 @@ class MemoryTables:
         held = self._tables[table.name]
         held.check(row)
         key = held.key(row)
-        before = held.set(key, dict(row))
+        before = held.set(key, {name: _trimmed(value) for name, value in row.items()})
         self._undo.append(lambda: held.set(key, before))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:

@@ -41,6 +41,7 @@ def append_receipt(
     document["receipt_sequence"] = str(head.receipt_sequence + 1)
     document["prior_receipt_hash"] = head.receipt_hash
     content = canonicalize(document)
+    reason_code = receipt.body.get("reason_code")
     receipt_hash = sha256_hex(content)
     transaction.tables.insert(
         schema.receipts,
@@ -48,7 +49,7 @@ def append_receipt(
             "receipt_sequence": head.receipt_sequence + 1,
             "receipt_id": receipt_id,
             "receipt_kind": receipt.receipt_kind,
-            "reason_code": receipt.body.get("reason_code"),
+            "reason_code": reason_code if isinstance(reason_code, str) else None,
             "operation_id": operation_id,
             "prior_receipt_hash": head.receipt_hash,
             "receipt_hash": receipt_hash,

@@ -22,6 +22,9 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "search_run_record": "durable",
 }
 
+STATED_BY_ENVELOPES = frozenset({"source_span_unavailable", "search_run_record"})
+"""What a receipt_only effect may emit; every other kind is the kernel's own word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:

@@ -3,16 +3,16 @@
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
-from kernel.model.receipt import RECEIPT_KINDS, Receipt
+from kernel.model.receipt import STATED_BY_ENVELOPES, Receipt
 from kernel.stores.record import Applied, Operation, write_record
 
 
 def apply_index_update(effect: KernelEffect, operation: Operation) -> Applied:
     """Set the entry of a target in a named index."""
     name = effect.payload.get("index_name")
-    if not isinstance(name, str) or effect.target_ref is None:
+    if not isinstance(name, str) or "|" in name or effect.target_ref is None:
         raise EffectInapplicable(
-            "an index entry names its index and its target",
+            "an index entry names its index, without a bar, and its target",
             code="index_entry_incomplete",
             field="payload.index_name",
         )
@@ -45,9 +45,11 @@ def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Appli
 def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:
     """Emit the receipt that the effect describes; no state changes (§4.3.7)."""
     kind = effect.receipt_subkind or operation.semantic_intent
-    if kind not in RECEIPT_KINDS:
+    if kind not in STATED_BY_ENVELOPES:
         raise EffectInapplicable(
-            f"no receipt kind {kind}", code="receipt_kind_unknown", field="receipt_subkind"
+            f"{kind} is not a receipt that an envelope states",
+            code="receipt_kind_unknown",
+            field="receipt_subkind",
         )
     receipt_id = operation.emit(Receipt(kind, dict(effect.payload)))
     return Applied(str(schema.receipts.name), receipt_id, None, None)

@@ -48,20 +48,16 @@ def _created(
         )
     payload = effect.payload
     for end in ("source_node_id", "target_node_id"):
-        if operation.transaction.node(str(payload.get(end))) is None:
+        node_id = payload.get(end)
+        if not isinstance(node_id, str) or operation.transaction.node(node_id) is None:
             raise EffectInapplicable(
-                f"no node {payload.get(end)}", code="edge_endpoint_missing", field=f"payload.{end}"
+                f"no node {node_id}", code="edge_endpoint_missing", field=f"payload.{end}"
             )
-    edge_type = payload.get("edge_type")
-    if not isinstance(edge_type, str) or not edge_type:
-        raise EffectInapplicable(
-            "an edge has a type", code="edge_type_missing", field="payload.edge_type"
-        )
     return {
         "edge_id": edge_id,
         "source_node_id": payload["source_node_id"],
         "target_node_id": payload["target_node_id"],
-        "edge_type": edge_type,
+        "edge_type": _edge_type(payload.get("edge_type")),
         "edge_metadata": _metadata(payload.get("edge_metadata", {})),
         "state": "active",
         "version": 1 if before is None else before["version"] + 1,
@@ -83,15 +79,23 @@ def _removed(_: KernelEffect, operation: Operation, before: Document) -> Documen
 
 
 def _reclassified(effect: KernelEffect, operation: Operation, before: Document) -> Document:
-    metadata = {**before["edge_metadata"], **effect.payload.get("edge_metadata", {})}
+    stated = _metadata(effect.payload.get("edge_metadata", {}))
     return {
         **before,
-        "edge_type": effect.payload.get("edge_type", before["edge_type"]),
-        "edge_metadata": _metadata(metadata),
+        "edge_type": _edge_type(effect.payload.get("edge_type", before["edge_type"])),
+        "edge_metadata": {**before["edge_metadata"], **stated},
         "version": before["version"] + 1,
         "updated_by_operation_id": operation.operation_id,
         "updated_at": operation.applied_at,
     }
+
+
+def _edge_type(edge_type: object) -> str:
+    if not isinstance(edge_type, str) or not edge_type:
+        raise EffectInapplicable(
+            "an edge has a type", code="edge_type_missing", field="payload.edge_type"
+        )
+    return edge_type
 
 
 def _metadata(metadata: object) -> Document:

@@ -24,9 +24,9 @@ TRANSITIONS: frozenset[tuple[str | None, str]] = frozenset(
 def apply_membership_write(effect: KernelEffect, operation: Operation) -> Applied:
     """Move a node's membership in a corpus from one state to the next."""
     corpus_id, node_id = effect.payload.get("corpus_id"), effect.target_ref
-    if not isinstance(corpus_id, str) or node_id is None:
+    if not isinstance(corpus_id, str) or "|" in corpus_id or node_id is None:
         raise EffectInapplicable(
-            "a membership names its corpus and its node",
+            "a membership names its corpus, without a bar, and its node",
             code="membership_incomplete",
             field="payload.corpus_id",
         )
@@ -39,7 +39,8 @@ def apply_membership_write(effect: KernelEffect, operation: Operation) -> Applie
         else effect.payload.get("to_state", "candidate")
     )
     stated = effect.payload.get("from_state", from_state)
-    if (from_state, to_state) not in TRANSITIONS or stated != from_state:
+    allowed = isinstance(to_state, str) and (from_state, to_state) in TRANSITIONS
+    if not allowed or stated != from_state:
         raise EffectInapplicable(
             f"{from_state} cannot become {to_state}",
             code="membership_transition_disallowed",

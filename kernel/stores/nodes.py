@@ -4,12 +4,16 @@ A create writes a node that was not there. Every other write merges its fields i
 that is there. A visibility class only ever rises (INV-PROV-TAINT-1).
 """
 
+from kernel.authority.graph import CLAIM, UNDERSTANDING
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
+
+_AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("cu_authority", "override_authority")}
+"""What feeds an authority, by node kind: a number from 0 to 1, or null."""
 
 
 def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
@@ -29,6 +33,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
                 f"node {node_id} exists", code="node_already_exists", field="target_ref"
             )
         record = _changed_record(effect, operation, before)
+    _check_authorities(record["node_kind"], effect.payload)
     return write_record(
         operation, schema.nodes, node_id, record, {"node_kind": record["node_kind"]}
     )
@@ -79,6 +84,18 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
         record["state"] = "retracted"
         record["retracted_by_operation_id"] = operation.operation_id
     return record
+
+
+def _check_authorities(node_kind: str, fields: Document) -> None:
+    for name in _AUTHORITY_FIELDS.get(node_kind, ()):
+        value = fields.get(name, 0)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value <= 1):
+            raise EffectInapplicable(
+                f"{name} is a number from 0 to 1",
+                code="authority_out_of_range",
+                field=f"payload.{name}",
+            )
 
 
 def _target(effect: KernelEffect) -> str:

@@ -29,7 +29,7 @@ class Shape:
     hash: str
     content: str
     repeated: tuple[str, ...]
-    """Columns that repeat a field of the bytes; null where the bytes lack it."""
+    """Columns that repeat a field of the bytes; null where the bytes hold no such text."""
 
     head_sequence: str
     head_hash: str
@@ -151,11 +151,11 @@ class Chain:
 
     def _repeats(self, row: Row, document: Document) -> bool:
         shape = self._shape
-        pairs = [(shape.sequence, str(row[shape.sequence]))]
-        pairs += [(name, row[name]) for name in shape.repeated]
-        for name, held in pairs:
-            if document.get(name) != held:
-                message = f"{name} is {shown(held)}, the bytes say {shown(document.get(name))}"
+        pairs = [(name, row[name], _text(document.get(name))) for name in shape.repeated]
+        pairs.append((shape.sequence, str(row[shape.sequence]), document.get(shape.sequence)))
+        for name, held, said in pairs:
+            if held != said:
+                message = f"{name} is {shown(held)}, the bytes say {shown(said)}"
                 self._findings.add(shape.table, row[shape.sequence], "column_differs", message)
                 return False
         return True
@@ -185,6 +185,10 @@ class Chain:
             self._findings.add(self._shape.table, sequence, "not_canonical", message)
 
 
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def check_receipts(reader: Reader, chain: Chain) -> int:
     """Walk the chain of receipts; return how many of them operations emitted."""
     emitted, before_us = 0, 0
@@ -212,7 +216,8 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
 
 def is_emitted(row: Row) -> bool:
     """Tell whether an operation on the log emitted a receipt, by the form of its id."""
-    return str(row["receipt_id"]).startswith(f"receipt:{row['operation_id']}:")
+    operation_id = row["operation_id"]
+    return operation_id is not None and row["receipt_id"].startswith(f"receipt:{operation_id}:")
 
 
 def is_canonical(content: bytes, document: Document) -> bool:

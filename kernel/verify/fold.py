@@ -76,11 +76,11 @@ class Fold:
         try:
             envelope = Envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
-                before = transaction.head_now.receipt_sequence
                 transaction.head_now.committed_at_us = committed_at_us
                 outcome = apply_operation(transaction, envelope, sequence, self._strategy)
                 transaction.head_now.ec_sequence_number = sequence
-                receipts = transaction.tables.select(schema.receipts, after=before)
+                own = {"operation_id": envelope.operation_id}
+                receipts = transaction.tables.select(schema.receipts, own)
         except (EffectInapplicable, ValidationError) as error:
             message = f"the state before it does not admit it: {error}"
             self._reader.findings.add(schema.kernel_event_log, sequence, "state_differs", message)

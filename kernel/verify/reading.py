@@ -124,7 +124,7 @@ class Reader:
 
         A row that cannot be read is a finding, and what is after it is not seen.
         """
-        column = order_by or table.primary_key.columns[-1].name
+        column = order_by or list(table.primary_key.columns)[-1].name
         after, limit = None, page_rows
         while True:
             try:

@@ -1,1 +1,1 @@
-"""Benchmarks: scripts, not tests; every figure is a ratio to a peer or a raw limit of the same run."""
+"""Benchmarks: scripts, not tests; each figure is a ratio to a peer or a raw limit of its run."""

@@ -1,15 +1,27 @@
 """Envelopes and ledgers for tests: valid unless a test says otherwise."""
 
+import copy
 import itertools
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
+from kernel.authority.graph import UNDERSTANDING, authority_of
+from kernel.authority.requests import ready_items
+from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import GENESIS_POLICY, Ledger
+from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerView
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.schema import metadata
+from kernel.ledger.tables import Store
 
 START_US = 1_700_000_000_000_000
+HOUR_US = 3600 * 1_000_000
+
+ABSENT: Any = object()
+"""In `changed`: the field is taken out."""
 
 
 class FakeHost:
@@ -26,6 +38,12 @@ class FakeHost:
 
 def memory_ledger() -> Ledger:
     return Ledger.create(MemoryStore(), FakeHost().host)
+
+
+def ledger_on(store: Store) -> tuple[Ledger, FakeHost]:
+    """A ledger and the host whose clock it reads."""
+    fake = FakeHost()
+    return Ledger.create(store, fake.host), fake
 
 
 def effect(kind: str, target: str | None = None, **payload: Any) -> dict[str, Any]:
@@ -131,3 +149,125 @@ def submit(
             for document in documents
         ]
     return results[0] if len(results) == 1 else results
+
+
+def adapt(node_id: str, *, envelope_changes: Any = None, **fields: Any) -> dict[str, Any]:
+    return envelope(
+        "field_adapt", [effect("node_write", node_id, **fields)], **(envelope_changes or {})
+    )
+
+
+def unlink(edge_id: str) -> dict[str, Any]:
+    """Remove an edge; no verb of its own does that, so an annotation of its graph does."""
+    return relink(effect("edge_remove", edge_id))
+
+
+def relink(*effects: dict[str, Any]) -> dict[str, Any]:
+    """Change edges under the verb that may, whatever the effects; none is a reclassification."""
+    idle = effect("edge_reclassify", effects[0]["target_ref"]) | {"effect_id": "idle"}
+    return envelope("document_relationship_update", [idle, *effects])
+
+
+def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy with the values at dotted paths set, or taken out where they are ABSENT."""
+    result = copy.deepcopy(document)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        place: Any = result
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        key: Any = int(last) if isinstance(place, list) else last
+        if value is ABSENT:
+            del place[key]
+        else:
+            place[key] = value
+    return result
+
+
+def recompute(
+    view: LedgerView, node_id: str, as_of: int | None = None, read: Any = None, **changes: Any
+) -> dict[str, Any]:
+    """The envelope of a recompute that read (value, inputs) as of a sequence; by default now."""
+    if read is None:
+        node = view.node(node_id)
+        assert node is not None
+        read = authority_of(view, BetaPosteriorMean(), node)
+    value, inputs = read
+    written = {
+        "cu_authority": value,
+        "cu_authority_computed_at": iso_time(START_US),
+        "cu_authority_input_versions": [one.document() for one in inputs],
+    }
+    return envelope(
+        "recalculate_authority",
+        [
+            effect("node_write", node_id, **written),
+            effect("index_update", node_id, index_name="authority", entry={"cu_authority": value}),
+        ],
+        actor="system",
+        recompute_as_of_sequence=view.head().ec_sequence_number if as_of is None else as_of,
+        **changes,
+    )
+
+
+def work(ledger: Ledger, document: dict[str, Any]):
+    """Submit as a worker does, through the orchestrator."""
+    return submit(ledger, document, submitter="orchestrator")
+
+
+def drain(ledger: Ledger, names: str | None = None) -> list[str]:
+    """Recompute what is ready until nothing is open; return the order of the understandings.
+
+    With `names` the operations are called so, numbered, and not by the counter of the builders.
+    """
+    order: list[str] = []
+    while True:
+        with ledger.view() as view:
+            ready = ready_items(view, view.open_requests())
+            if not ready:
+                assert not view.open_requests(), "open requests, and none of them is ready"
+                return order
+            named = f"{names}:{len(order)}"
+            own = {"operation_id": named, "idempotency_key": named} if names else {}
+            document = recompute(view, ready[0].item_key, **own)
+        result = work(ledger, document)
+        assert code_of(result) is None, result
+        order.append(ready[0].item_key)
+
+
+def code_of(result: Any) -> str | None:
+    """The reason code of a rejection, None for an accepted operation."""
+    rejection = getattr(result, "rejection", None)
+    return None if rejection is None else rejection.reason_code
+
+
+def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, in the order of the keys."""
+    with ledger.view() as view:
+        return {
+            table.name: sorted(
+                (dict(row) for row in view.tables.select(table)),
+                key=lambda row: [row[column.name] for column in table.primary_key.columns],
+            )
+            for table in metadata.sorted_tables
+        }
+
+
+def understandings(view: LedgerView) -> list[dict[str, Any]]:
+    return view.nodes_of_kind(UNDERSTANDING, after=None, limit=1000)
+
+
+class Undone(Exception):  # noqa: N818 - not an error: the reason to leave a block
+    pass
+
+
+def _leave() -> None:
+    raise Undone
+
+
+@contextmanager
+def abandoned(block: AbstractContextManager[Any]) -> Iterator[Any]:
+    """A transaction or a savepoint that an exception leaves at its end."""
+    with suppress(Undone), block as held:
+        yield held
+        _leave()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -41,7 +40,14 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
 
 _RETRYABLE_STATUS = frozenset({429, 503})
 
-_log = structlog.get_logger(__name__)
+_HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
+    {
+        404: ("not_found", "no such thing"),
+        405: ("method_not_allowed", "the method is not one of this path's"),
+        413: ("request_too_large", "the body is larger than this gateway takes"),
+    }
+)
+"""What the framework refuses by itself."""
 
 
 class ApiError(Exception):
@@ -68,7 +74,7 @@ def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -
 
 
 def install(app: FastAPI) -> None:
-    """Translate every error that can leave a route."""
+    """Translate every error that a route can mean; any other is the guard's to answer."""
 
     async def coded(_: Request, error: Exception) -> JSONResponse:
         details = getattr(error, "details", None)
@@ -84,16 +90,13 @@ def install(app: FastAPI) -> None:
         return respond("INVALID_REQUEST", message, {"problems": problems})
 
     async def http(_: Request, error: Exception) -> JSONResponse:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        code = "not_found" if status == 404 else "http_error"
-        return JSONResponse(error_body(code, "no such thing"), status)
-
-    async def unexpected(_: Request, error: Exception) -> JSONResponse:
-        _log.error("request_failed", error=repr(error))
-        return respond("internal", "the gateway failed; the log says why")
+        known = error if isinstance(error, HTTPException) else HTTPException(500)
+        if known.status_code == 400:
+            return respond("INVALID_REQUEST", "the body cannot be read")
+        code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
+        return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
     for kind in (BeliefError, ActorError, QueueError, ApiError):
         app.add_exception_handler(kind, coded)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unexpected)

@@ -10,18 +10,22 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.host import Host
-from workers.api.errors import error_body
+from workers.api.errors import error_body, respond
 
 MAX_BODY_BYTES = 8 << 20
+_LENGTH_DIGITS_MAX = 20
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
+_log = structlog.get_logger(__name__)
+
 
 class Guard:
-    """ASGI middleware: refuses early, and gives every request an id."""
+    """ASGI middleware: refuses early, gives every answer an id, and answers where we failed."""
 
     def __init__(self, app: ASGIApp, *, any_host: bool, host: Host) -> None:
         self._app = app
@@ -34,42 +38,60 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["method"], headers)
-        if refusal is not None:
-            status, code, message = refusal
-            await JSONResponse(error_body(code, message), status)(scope, receive, send)
-            return
         request_id = headers.get("x-request-id", "")[:64] or self._host.new_id()
+        answered = False
 
         async def tagged(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
+                answered = True
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode("latin-1", "replace")),
                 ]
             await send(message)
 
+        refusal = self._refusal(scope["method"], headers)
+        if refusal is not None:
+            status, code, message = refusal
+            await JSONResponse(error_body(code, message), status)(scope, receive, tagged)
+            return
         with structlog.contextvars.bound_contextvars(request_id=request_id):
-            await self._app(scope, _limited(receive), tagged)
+            try:
+                await self._app(scope, _limited(receive), tagged)
+            except Exception:
+                _log.exception("request_failed")
+                if answered:
+                    raise
+                answer = respond("internal", "the gateway failed; the log says why")
+                await answer(scope, receive, tagged)
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
-        if not self._any_host and urlsplit(f"//{host}").hostname not in _LOOPBACK_NAMES:
+        if not self._any_host and _hostname(host) not in _LOOPBACK_NAMES:
             return 421, "host_unknown", "this gateway answers to loopback names only"
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+        digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
+        if not digits or int(length) > MAX_BODY_BYTES:
             return 413, "request_too_large", f"at most {MAX_BODY_BYTES} bytes"
         if method in _SAFE_METHODS:
             return None
         origin = headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc != host
+        foreign = origin is not None and origin.partition("://")[2] != host
         if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return 403, "origin_refused", "requests of other origins are refused"
         return None
 
 
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
 def _limited(receive: Receive) -> Receive:
-    """A body without a length is cut off at the limit, which no JSON survives."""
+    """A body without a length is refused where it passes the limit."""
     taken = 0
 
     async def counted() -> Message:
@@ -77,7 +99,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > MAX_BODY_BYTES:
-            return {"type": "http.disconnect"}
+            raise HTTPException(413)
         return message
 
     return counted

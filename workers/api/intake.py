@@ -42,7 +42,7 @@ class DeadLetterBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    item_key: Annotated[str, Field(min_length=1, max_length=400)]
+    item_key: Annotated[str, Field(min_length=1, max_length=512)]
     error_signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 

@@ -12,6 +12,8 @@ from workers.api.errors import ApiError
 from workers.api.services import Given
 
 PAGE_MAX = 500
+SEQUENCE_MAX = 2**63 - 1
+"""The greatest integer that every store can compare with."""
 
 router = APIRouter(prefix="/v1", tags=["records"])
 
@@ -37,7 +39,7 @@ async def node(node_id: str, services: Given) -> dict[str, Any]:
 @router.get("/log")
 async def log(
     services: Given,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=SEQUENCE_MAX)] = 0,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> dict[str, Any]:
     """Return log rows in sequence, after one."""

@@ -1,9 +1,9 @@
 """Tells what changed between two pages, field by field.
 
 A change is itself a row: text, numbers and chips replace the old field, rows inside a list merge
-by key, and `order` is present only when it changed. A field that the new page lacks (its part
-could not be read) is not in the change, so the reader keeps it. `merge` is the rule that the
-script applies, in `static/stream.js`; it exists here so that the pair can be tested as one.
+by key, and `order` is present only when it changed. A field that the new page lacks is not in the
+change, so the reader keeps it. `merge` is the rule that the script applies, in
+`static/stream.js`; it exists here so that the pair can be tested as one.
 """
 
 from typing import Any

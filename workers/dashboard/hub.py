@@ -8,6 +8,8 @@ Rules:
 3. Nobody listening: one read every `idle_interval_s`. Somebody listening or asking: one read
    every `interval_s`, never more.
 4. `stop` ends every wait at once.
+5. Nothing that a source does ends the page: a part that fails keeps the last value known under
+   its error, and so do all parts when the source raises or sends what cannot be shown.
 """
 
 from collections.abc import Callable, Iterator
@@ -95,7 +97,7 @@ class SnapshotHub:
         """Take pictures until `stop` is called; cancelling it is safe at any moment."""
         while not self.stopped:
             started_s = anyio.current_time()
-            self._publish(await self._read())
+            self._publish(await self._take())
             await self._rest(started_s)
 
     def stop(self) -> None:
@@ -142,14 +144,19 @@ class SnapshotHub:
         finally:
             self._listeners -= 1
 
-    async def _read(self) -> Snapshot:
+    async def _take(self) -> Published:
         try:
             with anyio.fail_after(self._read_timeout_s):
                 snapshot = tidy(await self._source.read())
+            taken = self._next(_following(self._newest.snapshot, snapshot))
         except Exception as error:  # noqa: BLE001 - a source that fails must not end the page
-            return self._troubled(error)
+            return self._next(self._troubled(error))
         self._failing = ""
-        return snapshot
+        return taken
+
+    def _next(self, snapshot: Snapshot) -> Published:
+        old = self._newest
+        return _published(old.serial + 1, snapshot, old.page, self.clock())
 
     def _troubled(self, error: Exception) -> Snapshot:
         """Keep the last values and say on every part that they could not be read again."""
@@ -162,9 +169,8 @@ class SnapshotHub:
         parts: dict[str, Part[Any]] = {n: replace(getattr(last, n), error=said) for n in PARTS}
         return replace(last, version=last.version + 1, time=self.clock(), **parts)
 
-    def _publish(self, snapshot: Snapshot) -> None:
-        old = self._newest
-        self._newest = _published(old.serial + 1, snapshot, old.page, self.clock())
+    def _publish(self, taken: Published) -> None:
+        self._newest = taken
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
         if self.stopped:
@@ -189,6 +195,17 @@ def _published(serial: int, snapshot: Snapshot, old: view.Row, now: datetime) ->
     full = orjson.dumps({**head, "page": page})
     change = orjson.dumps({**head, "page": delta.changes(old, page)})
     return Published(now, serial, snapshot, page, full, change)
+
+
+def _following(last: Snapshot, new: Snapshot) -> Snapshot:
+    """Return the new picture, with the last values known under the errors of its parts."""
+    # A source that starts again must not make the ids of the stream go back.
+    kept: dict[str, Any] = {"version": max(new.version, last.version + 1)}
+    for name in PARTS:
+        part, known = getattr(new, name), getattr(last, name)
+        if part.error and part.value is None and known.value is not None:
+            kept[name] = replace(known, error=part.error)
+    return replace(new, **kept)
 
 
 def _unread(now: datetime) -> Snapshot:

@@ -48,7 +48,7 @@ def _tidy(value: Any, name: str) -> Any:
         return _text(value)
     if isinstance(value, tuple):
         return tuple(_tidy(item, name) for item in value[: LIST_LIMITS.get(name, LIST_LIMIT)])
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         # The list inside Part.value is named by the field that holds the Part.
         parts = {f.name: name if f.name == "value" else f.name for f in fields(value)}
         return type(value)(*(_tidy(getattr(value, own), limit) for own, limit in parts.items()))

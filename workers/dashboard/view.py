@@ -4,8 +4,9 @@ The page is a row, and a row is a table of fields: text for a cell, a number for
 of words for chips, or more rows for a list. The template renders this tree, the stream sends it,
 and the script patches by the same names; so the three can never disagree about a word.
 
-A part without a value leaves out its fields: the page then keeps what it showed, under the
-part's error. Only the summary at the top says "–" at once, because it stands far from the error.
+A part that was never read leaves out its fields. One that could not be read again shows its last
+value under its error; only the summary at the top says "–" at once, because it stands far from
+the error.
 """
 
 from collections.abc import Callable, Iterable
@@ -79,21 +80,21 @@ def _note(part: Part[Any], now: datetime) -> PartNote:
 
 
 def _summary(snapshot: Snapshot) -> Row:
-    queues, fleet = snapshot.queues.value, snapshot.workers.value
+    queues, counters = snapshot.queues, snapshot.counters
     return {
         "sum_ready": _known(queues, lambda qs: words.number(sum(map(_ready, qs)))),
         "sum_in_flight": _known(queues, lambda qs: words.number(sum(q.in_flight for q in qs))),
         "sum_dead": _known(queues, lambda qs: words.number(sum(q.dead for q in qs))),
-        "sum_workers": _known(fleet, _alive),
-        "sum_sessions": _known(snapshot.sessions.value, lambda s: words.number(s.total)),
-        "sum_operations": _known(snapshot.counters.value, lambda c: words.number(c.operations)),
-        "sum_eliminations": _known(snapshot.counters.value, lambda c: words.number(c.eliminations)),
-        "sum_rate": _known(snapshot.ledger.value, lambda x: words.rate(x.rows_per_s)),
+        "sum_workers": _known(snapshot.workers, _alive),
+        "sum_sessions": _known(snapshot.sessions, lambda s: words.number(s.total)),
+        "sum_operations": _known(counters, lambda c: words.number(c.operations)),
+        "sum_eliminations": _known(counters, lambda c: words.number(c.eliminations)),
+        "sum_rate": _known(snapshot.ledger, lambda x: words.rate(x.rows_per_s)),
     }
 
 
-def _known(value: T | None, say: Callable[[T], str]) -> str:
-    return words.NONE if value is None else say(value)
+def _known(part: Part[T], say: Callable[[T], str]) -> str:
+    return words.NONE if part.value is None or part.error else say(part.value)
 
 
 def _alive(fleet: Fleet) -> str:

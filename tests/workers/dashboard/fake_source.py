@@ -70,7 +70,7 @@ INTENTS = ("eliminate_hypotheses", "record_observation", "bind_claim", "extract_
 EFFECTS = ("belief.eliminate", "graph.node.put", "graph.edge.put", "authority.enqueue")
 
 
-def make_snapshot(  # noqa: PLR0913, PLR0917
+def make_snapshot(
     version: int = 1,
     now: datetime = NOON,
     *,

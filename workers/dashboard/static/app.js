@@ -98,8 +98,9 @@ function grow(list, key) {
 function patchList(list, data) {
   const standing = new Map(rowsOf(list).map((row) => [row.dataset.key, row]));
   for (const [key, row] of standing) {
-    if (data.rows[key]) patch(row, data.rows[key]);
-    mark(row, !data.rows[key] && list.dataset.mode !== "wait");
+    const fields = data.rows.get(key);
+    if (fields) patch(row, fields);
+    mark(row, !fields && list.dataset.mode !== "wait");
   }
   const fresh = data.order.filter((key) => !standing.has(key));
   const modes = { append: appendRows, reuse: reuseRows, wait: holdRows };
@@ -116,7 +117,7 @@ function appendRows(list, data, fresh) {
   for (const key of fresh) {
     const row = grow(list, key);
     list.append(row);
-    patch(row, data.rows[key]);
+    patch(row, data.rows.get(key));
   }
 }
 
@@ -131,7 +132,7 @@ function reuseRows(list, data, fresh) {
     }
     row.dataset.key = key;
     mark(row, false);
-    patch(row, data.rows[key]);
+    patch(row, data.rows.get(key));
   }
 }
 
@@ -159,7 +160,7 @@ function release(name) {
   const standing = new Map(rowsOf(list).map((row) => [row.dataset.key, row]));
   const rows = data.order.map((key) => standing.get(key) ?? grow(list, key));
   list.replaceChildren(...rows);
-  rows.forEach((row, place) => patch(row, data.rows[data.order[place]]));
+  rows.forEach((row, place) => patch(row, data.rows.get(data.order[place])));
   offer(name, "Nothing new");
 }
 

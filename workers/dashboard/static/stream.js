@@ -2,7 +2,8 @@
 //
 // open() calls `say` with each picture and returns what closes the stream. Silence is not told:
 // a stream ends every half minute and comes back, so the page judges by the age of the last picture.
-// A change merges by the rule of workers/dashboard/delta.py: fields replace, rows merge by key.
+// A change merges by the rule of workers/dashboard/delta.py: fields replace, rows merge by key. The
+// rows of a list are a Map, so that a key may be any text, `__proto__` too.
 
 const RETRY_MS = 2000;
 
@@ -34,7 +35,7 @@ export function open(url, say) {
   };
 }
 
-function merge(old, change) {
+export function merge(old, change) {
   const merged = { ...old };
   for (const [name, value] of Object.entries(change)) {
     merged[name] = value?.rows ? mergeList(old[name], value) : value;
@@ -42,12 +43,12 @@ function merge(old, change) {
   return merged;
 }
 
-function mergeList(old = { order: [], rows: {} }, change) {
+function mergeList(old = { order: [], rows: new Map() }, change) {
   const order = change.order ?? old.order;
-  const rows = {};
-  for (const key of order) {
-    const row = change.rows[key];
-    rows[key] = row ? merge(old.rows[key] ?? {}, row) : old.rows[key];
-  }
-  return { order, rows };
+  const changed = new Map(Object.entries(change.rows));
+  const row = (key) => {
+    const known = old.rows.get(key) ?? {};
+    return changed.has(key) ? merge(known, changed.get(key)) : known;
+  };
+  return { order, rows: new Map(order.map((key) => [key, row(key)])) };
 }

@@ -8,15 +8,13 @@ import click
 import orjson
 
 from kernel.belief.events import BeliefEvent
-from kernel.errors import KernelError
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from workers.api.records import count_requests, describe_operation
+from workers.commands.common import as_json, clean_errors, read_settings
 from workers.datafolder import DataFolder
 from workers.record import open_record
-from workers.settings import load_settings
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
 limit = click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -147,12 +145,9 @@ def requests(data_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _read(data_dir: Path | None, question: Callable[[LedgerView], Any]) -> Any:
-    known = load_settings(**({} if data_dir is None else {"data_dir": data_dir}))
-    try:
-        with open_record(DataFolder(known.data_dir).ledger_path) as view:
-            return question(view)
-    except KernelError as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
+    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
+    with clean_errors(), open_record(path) as view:
+        return question(view)
 
 
 def _table(

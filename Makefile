@@ -1,0 +1,57 @@
+# Everything a checkout needs. `make` alone lists the targets.
+# uv is used where it is installed; without it venv and pip do the same from the same lock.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types imports bench spec lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## Install everything into .venv
+
+$(STAMP): pyproject.toml uv.lock deploy/requirements.txt
+	@if command -v uv >/dev/null 2>&1; then \
+		uv sync --quiet --locked; \
+	else \
+		test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
+		$(BIN)/python -m pip install --quiet --require-hashes -r deploy/requirements.txt; \
+		$(BIN)/python -m pip install --quiet --no-deps -e .; \
+	fi
+	@touch $@
+
+demo: $(STAMP) ## The main job: everything started, real dockets ingested, the record verified
+	@$(BIN)/rotulus demo $(DOCKETS) $(ARGS)
+
+test: $(STAMP) ## The tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports test ## Format, lint, types, import rules, tests: what CI runs
+
+lint: $(STAMP)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+imports: $(STAMP)
+	@$(BIN)/lint-imports
+
+bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
+	@for name in canonical belief kernel queues; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+
+spec: $(STAMP) ## Which rule of the specification is proved by which tests
+	@$(BIN)/python -m tests.spec
+
+lock: ## Renew uv.lock and the list that pip reads (needs uv)
+	uv lock
+	uv export --quiet --frozen --all-groups --no-emit-project --format requirements-txt -o deploy/requirements.txt
+
+clean: ## Remove what the targets made, the environment included
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,49 @@
+"""A process to kill: eliminates over and over and prints what it was answered.
+
+    python -m tests.actors.eliminating_process LEDGER SESSIONS HYPOTHESES
+
+A line `answered SESSION EVENT HYPOTHESIS` for each elimination, among lines of the log. It ends
+only when killed.
+"""
+
+import os
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import anyio
+
+from actors.messages import Query
+from actors.runtime import SessionRuntime
+from kernel.host import Host
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.actors.harness import declare, running_sessions, strike
+
+
+def real_host() -> Host:
+    return Host(lambda: time.time_ns() // 1000, os.urandom)
+
+
+async def eliminate_on(sessions: SessionRuntime, session_id: str, n_hypotheses: int) -> None:
+    names = [f"h{number:05d}" for number in range(n_hypotheses)]
+    await sessions.ask(session_id, declare(*names))
+    left = (await sessions.ask(session_id, Query()))["survivors"]
+    for number in count():
+        struck = left[number % len(left)] if left else "nobody"
+        message = strike(f"{os.getpid()}:{number}", struck)
+        answer = await sessions.ask(session_id, message)
+        sys.stdout.write(f"answered {session_id} {answer['audit_event_id']} {struck}\n")
+        sys.stdout.flush()
+
+
+async def main(path: Path, n_sessions: int, n_hypotheses: int) -> None:
+    ledger = Ledger.create(SqliteStore(path), real_host())
+    async with running_sessions(ledger) as sessions, anyio.create_task_group() as tasks:
+        for number in range(n_sessions):
+            tasks.start_soon(eliminate_on, sessions, f"s-{number}", n_hypotheses)
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

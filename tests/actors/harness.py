@@ -1,0 +1,168 @@
+"""What tests of the actors stand on: a store that fails on demand, and running sessions."""
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+
+from actors.committer import BATCH_MAX_UNITS, Committer
+from actors.messages import Declare, Eliminate
+from actors.orchestrator import Orchestrator
+from actors.runtime import SessionRuntime
+from actors.units import Bench
+from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
+from kernel.belief_record import session_node_id
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.tables import Store, Tables
+from tests.kernel.build import FakeHost
+
+ONTOLOGY = OntologyBundle("space", "v1", "graphs://one", "v1")
+GATE_WAIT_S = 20.0
+
+
+class Gate:
+    """Holds one transaction just before its COMMIT until a test opens it."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._opened = threading.Event()
+
+    def hold(self) -> None:
+        self._reached.set()
+        if not self._opened.wait(GATE_WAIT_S):
+            raise TimeoutError("the gate was never opened")
+
+    async def reached(self) -> None:
+        if not await anyio.to_thread.run_sync(self._reached.wait, GATE_WAIT_S):
+            raise TimeoutError("nobody came to the gate")
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+class ScriptedStore:
+    """A store whose transactions go as the test says: one fault a transaction, in order.
+
+    `unavailable`: the lock was not had. `broken`: the disk failed. `lost`: COMMIT failed and
+    nothing was written. `found`: COMMIT failed after everything was written.
+    """
+
+    def __init__(self, inner: Store | None = None) -> None:
+        self.inner: Store = inner or MemoryStore()
+        self.faults: deque[str] = deque()
+        self.gate: Gate | None = None
+        self.transactions = 0
+        self.after_commit: Callable[[], None] = lambda: None
+        self.views_fail = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Tables]:
+        self.transactions += 1
+        gate, self.gate = self.gate, None
+        fault = self.faults.popleft() if self.faults else ""
+        if fault == "unavailable":
+            raise LedgerUnavailable("the lock was not had")
+        if fault == "broken":
+            raise OSError("the disk failed")
+        with self.inner.transaction() as tables:
+            yield tables
+            if gate is not None:
+                gate.hold()
+            if fault == "lost":
+                raise CommitOutcomeUnknown("COMMIT failed")
+        if fault == "found":
+            raise CommitOutcomeUnknown("COMMIT failed")
+        self.after_commit()
+
+    def view(self) -> Any:
+        if self.views_fail:
+            raise LedgerUnavailable("the ledger is gone")
+        return self.inner.view()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def scripted_ledger(inner: Store | None = None) -> tuple[Ledger, ScriptedStore]:
+    store = ScriptedStore(inner)
+    ledger = Ledger.create(store, FakeHost().host)
+    store.transactions = 0
+    return ledger, store
+
+
+def make_committer(
+    ledger: Ledger, kernel: Kernel | None = None, batch_max_units: int = BATCH_MAX_UNITS
+) -> Committer:
+    orchestrator = Orchestrator(ledger.host)
+    return Committer(ledger, kernel or Kernel(), orchestrator, batch_max_units=batch_max_units)
+
+
+@asynccontextmanager
+async def running_committer(ledger: Ledger, **options: Any) -> AsyncIterator[Committer]:
+    committer = make_committer(ledger, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(committer.run)
+        yield committer
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def running_sessions(
+    ledger: Ledger, kernel: Kernel | None = None, **options: Any
+) -> AsyncIterator[SessionRuntime]:
+    committer = make_committer(ledger, kernel)
+    runtime = SessionRuntime(ledger, committer, ledger.host, **options)
+    async with anyio.create_task_group() as tasks:
+        ready = anyio.Event()
+        tasks.start_soon(committer.run)
+        tasks.start_soon(runtime.run, ready.set)
+        await ready.wait()
+        yield runtime
+        tasks.cancel_scope.cancel()
+
+
+def declare(*hypotheses: str, **changes: Any) -> Declare:
+    fields: dict[str, Any] = {"policy": DEFAULT_POLICY, "ontology": ONTOLOGY, **changes}
+    return Declare(hypotheses=hypotheses, **fields)
+
+
+def strike(observation_id: str, *eliminated: str, **changes: Any) -> Eliminate:
+    return Eliminate("adapter://test", observation_id, eliminated, **changes)
+
+
+@contextmanager
+def bench_on(ledger: Ledger, kernel: Kernel | None = None) -> Iterator[Bench]:
+    with ledger.transaction() as transaction:
+        yield Bench(transaction, kernel or Kernel(), Orchestrator(ledger.host))
+
+
+def dump(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    """Every row of the ledger."""
+    with ledger.view() as view:
+        return {table.name: view.tables.select(table) for table in schema.metadata.sorted_tables}
+
+
+def log_length(ledger: Ledger) -> int:
+    with ledger.view() as view:
+        return view.tables.count(schema.kernel_event_log)
+
+
+def anchor_of(ledger: Ledger, session_id: str) -> dict[str, Any]:
+    """The payload of the node that anchors a session, empty where there is none."""
+    with ledger.view() as view:
+        node = view.node(session_node_id(session_id))
+    return {} if node is None else node["payload"]
+
+
+async def settle(done: Callable[[], bool]) -> None:
+    """Wait until something outside the test's control has happened."""
+    with anyio.fail_after(10):
+        while not done():  # noqa: ASYNC110 - nothing tells when
+            await anyio.sleep(0.005)

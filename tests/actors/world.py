@@ -1,0 +1,113 @@
+"""A small graph on a ledger, and an intent of every kind that fits it."""
+
+from typing import Any
+
+from actors.intents import (
+    AdaptFields,
+    CreateClaim,
+    CreateSource,
+    InputVersion,
+    Intent,
+    LinkInput,
+    RecalculateAuthority,
+    RecordBelief,
+    SourceSpan,
+    SynthesizeUnderstanding,
+)
+from actors.units import IntentUnit
+from kernel.authority.graph import authority_of
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.ledger.ledger import Document, Ledger
+from kernel.model.result import SubmissionResult
+from tests.actors.harness import bench_on
+
+CORPUS = "corpus:test"
+TEXT = "The court orders <both> parties & their counsel to file."
+
+
+def source(node_id: str, text: str = TEXT, **changes: Any) -> CreateSource:
+    fields: dict[str, Any] = {"intent_key": f"key:{node_id}", "content_kind": "order", **changes}
+    return CreateSource(node_id=node_id, corpus_id=CORPUS, text=text, **fields)
+
+
+def span(source_ref: str, offset: int = 0, length: int = 9) -> SourceSpan:
+    return SourceSpan(source_ref=source_ref, offset=offset, length=length)
+
+
+def understanding(node_id: str, *sources: str, **changes: Any) -> SynthesizeUnderstanding:
+    fields: dict[str, Any] = {
+        "intent_key": f"key:{node_id}",
+        "title": "What was ordered",
+        "source_spans": tuple(span(one) for one in sources),
+        **changes,
+    }
+    return SynthesizeUnderstanding(node_id=node_id, corpus_id=CORPUS, **fields)
+
+
+def claim(node_id: str, source_ref: str, **changes: Any) -> CreateClaim:
+    fields: dict[str, Any] = {
+        "intent_key": f"key:{node_id}",
+        "span": span(source_ref),
+        "text": TEXT[:9],
+        "authority": 0.75,
+        **changes,
+    }
+    return CreateClaim(node_id=node_id, corpus_id=CORPUS, **fields)
+
+
+def link(source_id: str, target_id: str, **changes: Any) -> LinkInput:
+    fields: dict[str, Any] = {"intent_key": f"key:{source_id}->{target_id}", **changes}
+    fields.setdefault("essentiality", "core")
+    return LinkInput(source_node_id=source_id, target_node_id=target_id, **fields)
+
+
+def adapt(node_id: str, intent_key: str = "adapt", **fields: Any) -> AdaptFields:
+    return AdaptFields(intent_key=intent_key, node_id=node_id, fields=fields)
+
+
+def recalculation(ledger: Ledger, node_id: str, **changes: Any) -> RecalculateAuthority:
+    """The recompute that a worker would send that reads the ledger now."""
+    with ledger.view() as view:
+        node = view.node(node_id)
+        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        as_of = view.head().ec_sequence_number
+    fields: dict[str, Any] = {
+        "intent_key": f"recompute:{node_id}:{as_of}",
+        "as_of_sequence": as_of,
+        "cu_authority": value,
+        "input_versions": tuple(InputVersion(**one.document()) for one in inputs),
+        **changes,
+    }
+    return RecalculateAuthority(target_cu_id=node_id, **fields)
+
+
+def belief(node_id: str, head: str, *, creates: bool) -> RecordBelief:
+    anchor = {"head_event_hash": head, "n_events": 1, "n_survivors": 2, "survivors_hash": "0" * 64}
+    return RecordBelief(intent_key=head, node_id=node_id, anchor=anchor, creates=creates)
+
+
+def put(ledger: Ledger, *intents: Intent, **options: Any) -> list[Any]:
+    """Put intents on the record, each of which must be accepted."""
+    results = attempt(ledger, *intents, **options)
+    for result in results:
+        assert isinstance(result, SubmissionResult), result
+    return results
+
+
+def attempt(ledger: Ledger, *intents: Intent, session_id: str | None = "s-1", **more: Any) -> list:
+    with bench_on(ledger) as bench:
+        return [IntentUnit(one, session_id, **more).run(bench) for one in intents]
+
+
+def envelope_of(ledger: Ledger, result: SubmissionResult) -> Document:
+    with ledger.view() as view:
+        found = view.envelope(result.operation_id)
+    assert found is not None
+    return found
+
+
+def node_of(ledger: Ledger, node_id: str) -> Document:
+    with ledger.view() as view:
+        found = view.node(node_id)
+    assert found is not None
+    return found

@@ -1,0 +1,474 @@
+"""The behaviour of the storage port, whatever is behind it."""
+
+import itertools
+import threading
+
+import pytest
+from sqlalchemy import Integer, LargeBinary, UniqueConstraint
+
+from kernel.ledger import schema
+from kernel.ledger.tables import DuplicateKey
+from tests.kernel.build import abandoned
+
+_numbers = itertools.count(1)
+
+_BOUNDED = {"open": 1, "archived": 0, "outcome": "completed"}
+"""Columns that not every value fits."""
+
+
+def row_of(table, **values):
+    """A row that is unlike every other, but for the values given."""
+    number = next(_numbers)
+    row = {}
+    for column in table.columns:
+        if isinstance(column.type, Integer):
+            row[column.name] = number
+        elif isinstance(column.type, LargeBinary):
+            row[column.name] = b"bytes %d" % number
+        else:
+            row[column.name] = f"{column.name}-{number}"
+        if column.name in _BOUNDED:
+            row[column.name] = _BOUNDED[column.name]
+    return row | values
+
+
+def fill(store, table, *rows):
+    with store.transaction() as tables:
+        for row in rows:
+            tables.insert(table, row)
+    return list(rows)
+
+
+def stored(store, table):
+    with store.view() as tables:
+        return tables.select(table)
+
+
+def unique_sets():
+    """Every key and every unique set of columns in the schema."""
+    for table in schema.metadata.sorted_tables:
+        sets = [tuple(column.name for column in table.primary_key.columns)]
+        sets += [
+            tuple(column.name for column in constraint.columns)
+            for constraint in table.constraints
+            if isinstance(constraint, UniqueConstraint)
+        ]
+        sets += [tuple(c.name for c in index.columns) for index in table.indexes if index.unique]
+        for columns in sets:
+            yield table, columns
+
+
+UNIQUE_SETS = [
+    pytest.param(table, columns, id=f"{table.name}-{'-'.join(columns)}")
+    for table, columns in unique_sets()
+]
+UNIQUE_TOGETHER = [one for one in UNIQUE_SETS if len(one.values[1]) > 1]
+
+
+# Reading what was written
+
+
+@pytest.mark.parametrize("table", schema.metadata.sorted_tables, ids=lambda table: table.name)
+def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(store, table):
+    row = row_of(table) | {column.name: None for column in table.columns if column.nullable}
+    fill(store, table, row)
+    with store.view() as tables:
+        key = [row[column.name] for column in table.primary_key.columns]
+        assert tables.get(table, *key) == row
+        assert tables.select(table) == [row]
+
+
+def test_text_and_bytes_of_every_kind_read_back_as_they_were(store):
+    row = row_of(schema.nodes, node_id="\x00 'é\U0001f600\" ;--", record=bytes(range(256)))
+    fill(store, schema.nodes, row)
+    with store.view() as tables:
+        assert tables.get(schema.nodes, row["node_id"]) == row
+
+
+def test_a_key_that_is_not_there_gives_none(store):
+    with store.view() as tables:
+        assert tables.get(schema.nodes, "nobody") is None
+        assert tables.get(schema.applied_effects, 1, 2) is None
+
+
+def test_a_row_handed_out_is_a_copy(store):
+    row = row_of(schema.nodes)
+    with store.transaction() as tables:
+        given = dict(row)
+        tables.insert(schema.nodes, given)
+        given["record"] = b"changed by its owner"
+        tables.get(schema.nodes, row["node_id"])["record"] = b"changed by a reader"
+        tables.select(schema.nodes)[0]["record"] = b"changed by a reader"
+        assert tables.get(schema.nodes, row["node_id"]) == row
+
+
+# Selecting
+
+
+@pytest.fixture
+def log(store):
+    rows = [
+        row_of(
+            schema.kernel_event_log,
+            ec_sequence_number=number,
+            semantic_intent="create" if number % 2 else "annotate",
+            session_id=None if number < 4 else "s",
+        )
+        for number in (3, 1, 5, 2, 4, 6)
+    ]
+    fill(store, schema.kernel_event_log, *rows)
+    return store
+
+
+def sequences(store, where=None, **options):
+    with store.view() as tables:
+        rows = tables.select(schema.kernel_event_log, where, **options)
+    return [row["ec_sequence_number"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"descending": True}, [6, 5, 4, 3, 2, 1]),
+        ({"after": 2}, [3, 4, 5, 6]),
+        ({"after": 0}, [1, 2, 3, 4, 5, 6]),
+        ({"after": 6}, []),
+        ({"after": 4, "descending": True}, [3, 2, 1]),
+        ({"limit": 2}, [1, 2]),
+        ({"limit": 0}, []),
+        ({"limit": 9}, [1, 2, 3, 4, 5, 6]),
+        ({"after": 1, "limit": 2}, [2, 3]),
+        ({"after": 6, "limit": 2, "descending": True}, [5, 4]),
+        ({"where": {}}, [1, 2, 3, 4, 5, 6]),
+        ({"where": {"semantic_intent": "create"}}, [1, 3, 5]),
+        ({"where": {"semantic_intent": "create"}, "after": 1}, [3, 5]),
+        ({"where": {"semantic_intent": "create"}, "descending": True, "limit": 1}, [5]),
+        ({"where": {"semantic_intent": "nothing"}}, []),
+        ({"where": {"session_id": None}}, [1, 2, 3]),
+        ({"where": {"session_id": "s", "semantic_intent": "annotate"}}, [4, 6]),
+        ({"where": {"session_id": None, "semantic_intent": "create"}, "after": 1}, [3]),
+        ({"where": {"ec_sequence_number": 4}}, [4]),
+    ],
+)
+def test_select_filters_orders_continues_and_limits(log, options, expected):
+    assert sequences(log, **options) == expected
+
+
+def test_select_orders_by_the_column_asked_for_and_continues_in_it(store):
+    fill(
+        store,
+        schema.outbox,
+        *(
+            row_of(schema.outbox, request_id=name, request_sequence=n)
+            for n, name in enumerate("cab")
+        ),
+    )
+    with store.view() as tables:
+
+        def names(**options):
+            rows = tables.select(schema.outbox, order_by="request_sequence", **options)
+            return [row["request_id"] for row in rows]
+
+        assert names() == ["c", "a", "b"]
+        assert names(after=0) == ["a", "b"]
+        assert names(after=2, descending=True) == ["a", "c"]
+        assert [row["request_id"] for row in tables.select(schema.outbox)] == ["a", "b", "c"]
+
+
+def test_text_is_ordered_by_code_point(store):
+    names = ["\U0001f600", "é", "z", "Z", "a", "\uffff"]
+    fill(store, schema.nodes, *(row_of(schema.nodes, node_id=name) for name in names))
+    assert [row["node_id"] for row in stored(store, schema.nodes)] == sorted(names)
+
+
+def test_without_an_order_rows_come_by_the_last_column_of_their_key(store):
+    rows = [(2, 1), (1, 0), (1, 2)]
+    fill(
+        store,
+        schema.applied_effects,
+        *(row_of(schema.applied_effects, ec_sequence_number=s, ordinal=o) for s, o in rows),
+    )
+    found = [
+        (row["ec_sequence_number"], row["ordinal"]) for row in stored(store, schema.applied_effects)
+    ]
+    assert found == [(1, 0), (2, 1), (1, 2)]
+
+
+def test_count_and_counts_agree_with_the_rows(log):
+    with log.view() as tables:
+        table = schema.kernel_event_log
+        assert tables.count(table) == 6
+        assert tables.count(table, {"semantic_intent": "create"}) == 3
+        assert tables.count(table, {"session_id": None}) == 3
+        assert tables.count(table, {"session_id": "nobody"}) == 0
+        assert tables.counts(table, "semantic_intent") == {("create",): 3, ("annotate",): 3}
+        assert tables.counts(table, "session_id", "semantic_intent") == {
+            (None, "create"): 2,
+            (None, "annotate"): 1,
+            ("s", "create"): 1,
+            ("s", "annotate"): 2,
+        }
+        assert tables.counts(schema.nodes, "node_kind") == {}
+
+
+# Keys
+
+
+@pytest.mark.parametrize(("table", "columns"), UNIQUE_SETS)
+def test_a_second_row_with_the_same_unique_values_is_refused_and_changes_nothing(
+    store, table, columns
+):
+    [first] = fill(store, table, row_of(table))
+    second = row_of(table) | {name: first[name] for name in columns}
+    with store.transaction() as tables:
+        with pytest.raises(DuplicateKey):
+            tables.insert(table, second)
+        assert tables.select(table) == [first]
+        other = row_of(table)
+        tables.insert(table, other)
+    assert len(stored(store, table)) == 2
+
+
+@pytest.mark.parametrize(("table", "columns"), UNIQUE_TOGETHER)
+def test_values_are_unique_together_not_one_by_one(store, table, columns):
+    archived = {"archived": 1} if "archived" in table.columns else {}
+    [first] = fill(store, table, row_of(table) | archived)
+    for name in columns:
+        same = {one: first[one] for one in columns if one != name}
+        fill(store, table, row_of(table) | archived | same)
+    assert len(stored(store, table)) == 1 + len(columns)
+
+
+def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
+    one, other = fill(store, schema.outbox, row_of(schema.outbox), row_of(schema.outbox))
+    taken = {"request_sequence": one["request_sequence"]}
+    with store.transaction() as tables:
+        with pytest.raises(DuplicateKey):
+            tables.put(schema.outbox, other | taken)
+        with pytest.raises(DuplicateKey):
+            tables.put(schema.outbox, row_of(schema.outbox) | taken)
+        with pytest.raises(DuplicateKey):
+            tables.update(schema.outbox, (other["request_id"],), taken)
+    by_id = sorted([one, other], key=lambda row: row["request_id"])
+    assert stored(store, schema.outbox) == by_id
+
+
+def test_a_value_that_was_given_up_can_be_taken(store):
+    [one] = fill(store, schema.outbox, row_of(schema.outbox))
+    with store.transaction() as tables:
+        tables.update(schema.outbox, (one["request_id"],), {"request_sequence": 10**6})
+        other = row_of(schema.outbox, request_sequence=one["request_sequence"])
+        tables.insert(schema.outbox, other)
+        with pytest.raises(DuplicateKey):
+            tables.insert(schema.outbox, row_of(schema.outbox, request_sequence=10**6))
+
+
+def answer(number, *, archived, key="key"):
+    return row_of(
+        schema.idempotency_records,
+        idempotency_key=key,
+        ec_sequence_number=number,
+        archived=archived,
+    )
+
+
+@pytest.mark.spec("§2.5")
+def test_a_key_has_one_live_answer_and_any_number_of_archived_ones(store):
+    table = schema.idempotency_records
+    fill(store, table, answer(1, archived=1), answer(2, archived=1), answer(3, archived=0))
+    with store.transaction() as tables:
+        with pytest.raises(DuplicateKey):
+            tables.insert(table, answer(4, archived=0))
+        with pytest.raises(DuplicateKey):
+            tables.update(table, ("key", 1), {"archived": 0})
+        tables.insert(table, answer(4, archived=1))
+        tables.insert(table, answer(4, archived=0, key="another key"))
+        tables.update(table, ("key", 1), {"operation_id": "of an archived record"})
+        with pytest.raises(DuplicateKey):
+            tables.insert(table, answer(5, archived=0))
+        tables.update(table, ("key", 3), {"archived": 1})
+        tables.insert(table, answer(5, archived=0))
+    with store.view() as tables:
+        assert tables.counts(table, "idempotency_key", "archived") == {
+            ("key", 1): 4,
+            ("key", 0): 1,
+            ("another key", 0): 1,
+        }
+
+
+def test_an_undone_archiving_leaves_the_live_answer_alone(store):
+    table = schema.idempotency_records
+    fill(store, table, answer(1, archived=0))
+    with abandoned(store.transaction()) as tables:
+        tables.update(table, ("key", 1), {"archived": 1})
+        tables.insert(table, answer(2, archived=0))
+    with store.transaction() as tables, pytest.raises(DuplicateKey):
+        tables.insert(table, answer(2, archived=0))
+
+
+# Changing
+
+
+def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
+    row = row_of(schema.nodes)
+    later = row | {"node_kind": "later", "record": b"later"}
+    other = row_of(schema.nodes)
+    with store.transaction() as tables:
+        for one in (row, later, other):
+            tables.put(schema.nodes, one)
+        assert tables.select(schema.nodes, {"node_kind": "later"}) == [later]
+        assert tables.select(schema.nodes, {"node_kind": row["node_kind"]}) == []
+    assert stored(store, schema.nodes) == sorted([later, other], key=lambda one: one["node_id"])
+
+
+def test_put_replaces_by_the_whole_of_a_key_of_several_columns(store):
+    table = schema.idempotency_records
+    one, other = answer(1, archived=1), answer(2, archived=1)
+    with store.transaction() as tables:
+        tables.put(table, one)
+        tables.put(table, other)
+        tables.put(table, one | {"operation_id": "changed"})
+    assert stored(store, table) == [one | {"operation_id": "changed"}, other]
+
+
+def test_update_sets_the_columns_of_one_row(store):
+    one, other = row_of(schema.edges), row_of(schema.edges)
+    fill(store, schema.edges, one, other)
+    changes = {"input_from": None, "target_node_id": "t"}
+    with store.transaction() as tables:
+        tables.update(schema.edges, (one["edge_id"],), changes)
+        assert tables.get(schema.edges, one["edge_id"]) == one | changes
+        assert tables.get(schema.edges, other["edge_id"]) == other
+        assert tables.select(schema.edges, {"target_node_id": "t"}) == [one | changes]
+        assert tables.select(schema.edges, {"target_node_id": one["target_node_id"]}) == []
+
+
+def test_delete_before_removes_the_rows_below_the_bound_and_says_how_many(store):
+    table = schema.ephemeral_receipts
+    rows = fill(store, table, *(row_of(table, expires_at_us=n) for n in (10, 20, 20, 30)))
+    with store.transaction() as tables:
+        assert tables.delete_before(table, "expires_at_us", 10) == 0
+        assert tables.delete_before(table, "expires_at_us", 21) == 3
+        assert tables.delete_before(table, "expires_at_us", 21) == 0
+    assert stored(store, table) == [rows[3]]
+
+
+# Transactions
+
+
+def test_an_exception_undoes_the_whole_transaction(store):
+    kept, gone = row_of(schema.nodes), row_of(schema.nodes)
+    receipt = row_of(schema.ephemeral_receipts)
+    fill(store, schema.nodes, kept)
+    fill(store, schema.ephemeral_receipts, receipt)
+    with abandoned(store.transaction()) as tables:
+        tables.insert(schema.nodes, gone)
+        tables.put(schema.nodes, kept | {"record": b"changed"})
+        tables.update(schema.nodes, (kept["node_id"],), {"node_kind": "changed"})
+        tables.delete_before(schema.ephemeral_receipts, "expires_at_us", 10**9)
+    assert stored(store, schema.nodes) == [kept]
+    assert stored(store, schema.ephemeral_receipts) == [receipt]
+    fill(store, schema.nodes, gone)
+    with store.view() as tables:
+        assert tables.select(schema.nodes, {"node_kind": gone["node_kind"]}) == [gone]
+
+
+def test_a_savepoint_undoes_what_is_inside_and_keeps_the_rest(store):
+    before, inside, after = (row_of(schema.nodes, node_id=name) for name in "abc")
+    with store.transaction() as tables:
+        tables.insert(schema.nodes, before)
+        with abandoned(tables.savepoint()):
+            tables.insert(schema.nodes, inside)
+            tables.update(schema.nodes, ("a",), {"record": b"changed"})
+        assert tables.get(schema.nodes, "b") is None
+        tables.insert(schema.nodes, after)
+    assert stored(store, schema.nodes) == [before, after]
+
+
+def test_a_savepoint_that_ends_well_is_kept(store):
+    row = row_of(schema.nodes)
+    with store.transaction() as tables, tables.savepoint():
+        tables.insert(schema.nodes, row)
+    assert stored(store, schema.nodes) == [row]
+
+
+def test_savepoints_nest_and_the_outer_one_undoes_the_inner(store):
+    rows = {name: row_of(schema.nodes, node_id=name) for name in "abcd"}
+    with store.transaction() as tables:
+        with abandoned(tables.savepoint()):
+            tables.insert(schema.nodes, rows["a"])
+            with tables.savepoint():
+                tables.insert(schema.nodes, rows["b"])
+        with tables.savepoint():
+            tables.insert(schema.nodes, rows["c"])
+            with abandoned(tables.savepoint()):
+                tables.insert(schema.nodes, rows["d"])
+    assert stored(store, schema.nodes) == [rows["c"]]
+
+
+def test_a_duplicate_inside_a_savepoint_can_be_undone_and_worked_on(store):
+    [first] = fill(store, schema.nodes, row_of(schema.nodes, node_id="a"))
+    second = row_of(schema.nodes, node_id="b")
+    with store.transaction() as tables:
+        with abandoned(tables.savepoint()):
+            tables.insert(schema.nodes, second)
+            with pytest.raises(DuplicateKey):
+                tables.insert(schema.nodes, first)
+        tables.insert(schema.nodes, second)
+    assert stored(store, schema.nodes) == [first, second]
+
+
+def in_thread(action):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(action()))
+    thread.start()
+    return thread, results
+
+
+def test_a_view_shows_one_moment_however_long_it_is_open(store):
+    [first] = fill(store, schema.nodes, row_of(schema.nodes))
+    with store.view() as tables:
+        assert tables.count(schema.nodes) == 1
+        writer, _ = in_thread(lambda: fill(store, schema.nodes, row_of(schema.nodes)))
+        writer.join(0.05)  # a store may hold the writer off until the view is closed
+        assert tables.select(schema.nodes) == [first]
+    writer.join()
+    assert len(stored(store, schema.nodes)) == 2
+
+
+def test_nobody_sees_what_is_not_committed(store):
+    with abandoned(store.transaction()) as tables:
+        tables.insert(schema.nodes, row_of(schema.nodes))
+        reader, results = in_thread(lambda: stored(store, schema.nodes))
+        reader.join(0.05)  # a store may hold the reader off until the transaction has ended
+    reader.join()
+    assert results == [[]]
+
+
+def test_writers_take_turns(store):
+    fill(store, schema.policy_snapshots, row_of(schema.policy_snapshots, generation=0))
+    key = stored(store, schema.policy_snapshots)[0]["policy_generation_id"]
+
+    def raise_it():
+        for _ in range(20):
+            with store.transaction() as tables:
+                now = tables.get(schema.policy_snapshots, key)["generation"]
+                tables.update(schema.policy_snapshots, (key,), {"generation": now + 1})
+
+    threads = [in_thread(raise_it)[0] for _ in range(3)]
+    for thread in threads:
+        thread.join()
+    assert stored(store, schema.policy_snapshots)[0]["generation"] == 60
+
+
+def test_a_store_that_was_closed_and_opened_again_has_everything(place):
+    store = place.open()
+    rows = fill(store, schema.nodes, row_of(schema.nodes), row_of(schema.nodes))
+    with store.view() as tables:
+        tables.count(schema.nodes)
+    store.close()
+    again = place.open()
+    assert stored(again, schema.nodes) == sorted(rows, key=lambda row: row["node_id"])
+    with again.transaction() as tables, pytest.raises(DuplicateKey):
+        tables.insert(schema.nodes, rows[0])

@@ -1,0 +1,324 @@
+"""What a file adds to the port: durability, locks, triggers, versions, and a commit that fails."""
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import delete, text, update
+
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger import schema, sqlite
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import abandoned
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def store(path):
+    store = SqliteStore(path)
+    yield store
+    store.close()
+
+
+def node(name):
+    return {
+        "node_id": name,
+        "node_kind": "Note",
+        "updated_by_operation_id": "op",
+        "record": b"{}",
+    }
+
+
+def add(store, name):
+    with store.transaction() as tables:
+        tables.insert(schema.nodes, node(name))
+
+
+def names(store):
+    with store.view() as tables:
+        return [row["node_id"] for row in tables.select(schema.nodes)]
+
+
+def raw(path, *statements):
+    """Run statements past the store, as somebody with the file could."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return [connection.execute(statement).fetchall() for statement in statements]
+    finally:
+        connection.close()
+
+
+# Durability
+
+
+def test_a_commit_is_synced_to_a_write_ahead_log(store):
+    with store.transaction() as tables:
+        assert tables._execute("PRAGMA journal_mode").fetchone() == {"journal_mode": "wal"}
+        assert tables._execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
+
+
+@pytest.mark.slow
+def test_what_was_committed_outlives_a_process_that_dies_at_once(path):
+    program = (
+        "import os, pathlib, sys\n"
+        "from kernel.ledger import schema\n"
+        "from kernel.ledger.sqlite import SqliteStore\n"
+        "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "row = {'node_id': 'a', 'node_kind': 'k', 'updated_by_operation_id': 'o', 'record': b''}\n"
+        "with store.transaction() as tables: tables.insert(schema.nodes, row)\n"
+        "with store.transaction() as tables:\n"
+        "    tables.insert(schema.nodes, row | {'node_id': 'b'})\n"
+        "    os._exit(9)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False, timeout=30)
+    assert ended.returncode == 9
+    assert names(SqliteStore(path)) == ["a"]
+
+
+def test_closing_folds_the_write_ahead_log_into_the_file(store, path):
+    add(store, "a")
+    assert names(store) == ["a"]
+    store.close()
+    assert [one.name for one in path.parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_closed_store_opens_itself_again(store):
+    add(store, "a")
+    store.close()
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a b", "100%", "what?", "no#1", "é%41", "q&mode=memory"])
+def test_a_path_of_any_name_is_one_file(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    store = SqliteStore(folder / f"{name}.db")
+    add(store, "a")
+    reader = SqliteStore(folder / f"{name}.db", read_only=True)
+    assert names(store) == names(reader) == ["a"]
+    reader.close()
+    store.close()
+    assert [one.name for one in folder.iterdir()] == [f"{name}.db"]
+
+
+def test_more_readers_than_are_kept_idle_may_read_at_once(store):
+    add(store, "a")
+    views = [store.view() for _ in range(sqlite.IDLE_READERS_MAX + 2)]
+    assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
+    for view in views:
+        view.__exit__(None, None, None)
+    assert store._readers.qsize() == sqlite.IDLE_READERS_MAX
+    assert names(store) == ["a"]
+
+
+# The right to write
+
+
+@pytest.mark.spec("K18")
+def test_a_read_only_handle_reads_and_refuses_to_write(store, path):
+    add(store, "a")
+    reader = SqliteStore(path, read_only=True)
+    assert names(reader) == ["a"]
+    with pytest.raises(LedgerUnavailable) as refused, reader.transaction():
+        pass
+    assert refused.value.code == "ledger_read_only"
+    with reader.view() as tables:
+        for write in (
+            lambda: tables.insert(schema.nodes, node("b")),
+            lambda: tables.put(schema.nodes, node("a")),
+            lambda: tables.update(schema.nodes, ("a",), {"record": b"x"}),
+            lambda: tables.delete_before(schema.ephemeral_receipts, "expires_at_us", 1),
+        ):
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                write()
+    reader.close()
+    assert names(store) == ["a"]
+
+
+@pytest.mark.spec("K18")
+def test_the_snapshots_of_a_writing_handle_cannot_write_either(store):
+    with store.view() as tables, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        tables.insert(schema.nodes, node("a"))
+
+
+def test_a_read_only_handle_needs_a_ledger_that_exists(path):
+    with pytest.raises(LedgerUnavailable):
+        SqliteStore(path, read_only=True)
+    assert not path.exists()
+
+
+# History
+
+
+def filled(store):
+    """One row in each append-only table."""
+    with store.transaction() as tables:
+        for table in schema.APPEND_ONLY_TABLES:
+            row = {
+                column.name: b"x" if column.type.python_type is bytes else 1
+                for column in table.columns
+            }
+            row |= {"outcome": "completed"} if "outcome" in row else {}
+            tables.insert(table, row)
+
+
+@pytest.mark.parametrize("table", schema.APPEND_ONLY_TABLES, ids=lambda table: table.name)
+def test_history_refuses_to_be_changed_or_deleted(store, path, table):
+    filled(store)
+    key = [column.name for column in table.primary_key.columns]
+    column = list(table.columns)[-1].name
+    with store.view() as tables:
+        [row] = tables.select(table)
+    refused = pytest.raises(sqlite3.IntegrityError, match="append only")
+    for statement in (update(table).values({column: text(column)}), delete(table)):
+        with refused:
+            raw(path, str(statement))
+    with refused, store.transaction() as tables:
+        tables.put(table, row)
+    with refused, store.transaction() as tables:
+        tables.update(table, tuple(row[name] for name in key), {column: row[column]})
+    with store.view() as tables:
+        assert tables.select(table) == [row]
+
+
+def test_the_log_and_its_receipts_effects_outcomes_and_belief_are_history():
+    assert {table.name for table in schema.APPEND_ONLY_TABLES} == {
+        "kernel_event_log",
+        "receipts",
+        "applied_effects",
+        "outbox_outcomes",
+        "belief_events",
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "changes"),
+    [
+        (schema.outbox_outcomes, {"outcome": "perhaps"}),
+        (schema.outbox, {"open": 2}),
+        (schema.nodes, {"record": None}),
+    ],
+)
+def test_a_value_that_the_schema_does_not_admit_is_not_taken_for_a_duplicate(store, table, changes):
+    row = {column.name: 1 for column in table.columns} | changes
+    with pytest.raises(sqlite3.IntegrityError), store.transaction() as tables:
+        tables.insert(table, row)
+
+
+# Files that are not this ledger
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("version", [2, 99, -1])
+def test_another_schema_version_is_refused_and_left_alone(store, path, version, read_only):
+    add(store, "a")
+    store.close()
+    raw(path, f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(LedgerUnavailable) as refused:
+        SqliteStore(path, read_only=read_only)
+    assert refused.value.code == "ledger_schema_version"
+    assert path.read_bytes() == before
+    raw(path, "PRAGMA user_version = 1")
+    assert names(SqliteStore(path)) == ["a"]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path, read_only):
+    path.write_bytes(b"minutes of the meeting " * 100)
+    with pytest.raises(LedgerUnavailable):
+        SqliteStore(path, read_only=read_only)
+    assert path.read_bytes() == b"minutes of the meeting " * 100
+
+
+def test_a_folder_that_is_not_there_is_refused(path):
+    with pytest.raises(LedgerUnavailable):
+        SqliteStore(path.parent / "nowhere" / "ledger.db")
+
+
+# Locks
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+connection.execute("ROLLBACK")
+"""
+
+
+@pytest.mark.slow
+def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(monkeypatch, path):
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.05)
+    store = SqliteStore(path)
+    add(store, "a")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"locked\n"
+        entered = False
+        with pytest.raises(LedgerUnavailable) as refused, store.transaction():
+            entered = True
+        with pytest.raises(LedgerUnavailable):
+            SqliteStore(path)
+        assert names(store) == ["a"], "a reader does not wait for the writer"
+        holder.communicate(b"")
+    assert not entered
+    assert refused.value.code == "ledger_unavailable"
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+# A COMMIT that fails
+
+
+class FailingConnection:
+    """A connection whose COMMIT fails, before or after it took effect."""
+
+    def __init__(self, connection, *, after_the_fact):
+        self._connection = connection
+        self._after_the_fact = after_the_fact
+        self.close = connection.close
+
+    @property
+    def in_transaction(self):
+        return self._connection.in_transaction
+
+    def execute(self, sql, *values):
+        if sql == "COMMIT":
+            if self._after_the_fact:
+                self._connection.execute(sql)
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._connection.execute(sql, *values)
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize("after_the_fact", [False, True])
+def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
+    store, after_the_fact
+):
+    add(store, "a")
+    store._writer = FailingConnection(store._writer, after_the_fact=after_the_fact)
+    with pytest.raises(CommitOutcomeUnknown) as failed:
+        add(store, "b")
+    assert failed.value.code == "commit_outcome_unknown"
+    there = ["a", "b"] if after_the_fact else ["a"]
+    with store.transaction() as tables:
+        assert [row["node_id"] for row in tables.select(schema.nodes)] == there
+        tables.insert(schema.nodes, node("c"))
+    assert names(store) == [*there, "c"]
+
+
+def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(store):
+    with abandoned(store.transaction()) as tables:
+        tables.insert(schema.nodes, node("a"))
+        tables._execute("ROLLBACK")  # as SQLite does by itself on some errors
+    add(store, "b")
+    assert names(store) == ["b"]

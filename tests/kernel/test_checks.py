@@ -1,0 +1,584 @@
+"""Every reason for which an envelope is refused: the check, the code and the field it names."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import kernel.checks
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.canonical import canonicalize
+from kernel.checks import v10_reversibility
+from kernel.checks.check import Submission
+from kernel.checks.order import CHECKS
+from kernel.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
+from kernel.model.envelope import (
+    MAX_CAUSAL_PARENTS,
+    MAX_DEPTH,
+    MAX_EFFECTS,
+    MAX_ENVELOPE_BYTES,
+    Envelope,
+)
+from kernel.model.result import SubmissionResult
+from tests.kernel.build import (
+    ABSENT,
+    adapt,
+    changed,
+    code_of,
+    create,
+    effect,
+    envelope,
+    memory_ledger,
+    submit,
+)
+
+UNDERSTANDING = "ConsolidatedUnderstanding"
+SCOPE = "affected_subgraph_descriptor"
+FIRST = "primitive_effects.0"
+NO_SPANS = "synthesis_summary_no_spans"
+
+note = create("n", "Note")
+tainted = create(
+    "n",
+    "Note",
+    visibility_class="sealed",
+    envelope={
+        "source_visibility_taint": ["public_open", "sealed"],
+        "resolved_output_visibility_class": "sealed",
+    },
+)
+spanned = create("cu", UNDERSTANDING)
+unavailable = effect("receipt_only") | {"receipt_subkind": "source_span_unavailable"}
+spanless = create("cu", UNDERSTANDING, unavailable, source_spans=[], display_kind=NO_SPANS)
+IRREVERSIBLE = {
+    f"{FIRST}.reversibility": "irreversible_external_effect",
+    f"{FIRST}.inverse_operation_kind": ABSENT,
+    f"{FIRST}.external_effect_descriptor": "a token was issued",
+}
+token = changed(create("t", "ShareTokenPolicy"), IRREVERSIBLE)
+search = envelope("search_run_record", [effect("receipt_only", query="q")])
+synthesis = changed(spanned, {"operation_kind": "synthesize_consolidated_understanding"})
+
+VALID = {
+    "note": note,
+    "tainted": tainted,
+    "spanned": spanned,
+    "spanless": spanless,
+    "token": token,
+    "search": search,
+    "synthesis": synthesis,
+    "adapted": adapt("old", title="t"),
+    "adapted token": changed(adapt("token", title="t"), IRREVERSIBLE),
+    "from sources": tainted | {"source_refs": ["old", "secret", "nowhere"]},
+}
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+REQUIRED = (
+    "operation_id",
+    "envelope_version",
+    "operation_kind",
+    "semantic_intent",
+    "primitive_effects",
+    "causal_parent_operation_ids",
+    "idempotency_key",
+    "actor",
+    "source_refs",
+    "target_refs",
+    "read_set_refs",
+    "write_set_refs",
+    "recorded_at",
+    "schema_version",
+)
+EFFECT_REQUIRED = ("effect_id", "effect_kind", "reversibility", "schema_version")
+
+SCHEMA, UNSUPPORTED = "envelope_schema_invalid", "envelope_schema_version_unsupported"
+
+V1 = [
+    *((note, {name: ABSENT}, SCHEMA, name) for name in REQUIRED),
+    *((note, {f"{FIRST}.{name}": ABSENT}, SCHEMA, f"{FIRST}.{name}") for name in EFFECT_REQUIRED),
+    (note, {f"{FIRST}.schema_version": 2}, SCHEMA, f"{FIRST}.schema_version"),
+    (note, {f"{FIRST}.payload": []}, SCHEMA, f"{FIRST}.payload"),
+    (note, {f"{FIRST}.reversibility": "perhaps"}, SCHEMA, f"{FIRST}.reversibility"),
+    (note, {"operation_id": ""}, SCHEMA, "operation_id"),
+    (note, {"operation_id": 7}, SCHEMA, "operation_id"),
+    (note, {"operation_id": "x" * 513}, SCHEMA, "operation_id"),
+    (note, {"operation_id": "\ud800"}, SCHEMA, ""),
+    (note, {"idempotency_key": None}, SCHEMA, "idempotency_key"),
+    (note, {"envelope_version": "1.5"}, SCHEMA, "envelope_version"),
+    (note, {"actor": "nobody"}, SCHEMA, "actor"),
+    (note, {"source_refs": "n"}, SCHEMA, "source_refs"),
+    (note, {"source_refs": ["a", ""]}, SCHEMA, "source_refs.1"),
+    (
+        note,
+        {"primitive_effects": note["primitive_effects"] * (MAX_EFFECTS // 2 + 1)},
+        SCHEMA,
+        "primitive_effects",
+    ),
+    (
+        note,
+        {"causal_parent_operation_ids": ["p"] * (MAX_CAUSAL_PARENTS + 1)},
+        SCHEMA,
+        "causal_parent_operation_ids",
+    ),
+    (note, {"duration_ms": -1}, SCHEMA, "duration_ms"),
+    (note, {"recompute_as_of_sequence": -1}, SCHEMA, "recompute_as_of_sequence"),
+    (note, {f"{SCOPE}.scope_kind": ABSENT}, SCHEMA, f"{SCOPE}.scope_kind"),
+    (note, {SCOPE: {}}, SCHEMA, f"{SCOPE}.scope_kind"),
+    (note, {f"{SCOPE}.estimated_cascade_depth": -1}, SCHEMA, f"{SCOPE}.estimated_cascade_depth"),
+    (note, {f"{SCOPE}.estimated_cascade_depth": 0.5}, SCHEMA, f"{SCOPE}.estimated_cascade_depth"),
+    (note, {"notes": float("nan")}, SCHEMA, ""),
+    (note, {"notes": 2**53}, SCHEMA, ""),
+    (note, {"notes": {1: "a key that is no string"}}, SCHEMA, ""),
+    (note, {"notes": {"not", "json"}}, SCHEMA, ""),
+    (note, {"notes": nested(MAX_DEPTH)}, SCHEMA, ""),
+    (note, {"notes": "x" * MAX_ENVELOPE_BYTES}, SCHEMA, ""),
+    (note, {f"{FIRST}.payload.n": 1e17}, SCHEMA, ""),
+    (note, {"schema_version": 2}, UNSUPPORTED, "schema_version"),
+    (note, {"schema_version": "1"}, UNSUPPORTED, "schema_version"),
+    (note, {"schema_version": True}, UNSUPPORTED, "schema_version"),
+    (note, {f"{FIRST}.schema_version": True}, SCHEMA, f"{FIRST}.schema_version"),
+    (note, {f"{SCOPE}.schema_version": 2}, SCHEMA, f"{SCOPE}.schema_version"),
+    (note, {"schema_version": None}, SCHEMA, "schema_version"),
+    (note, {"actor": "agent"}, "envelope_actor_unauthorized", "actor"),
+    (note, {"actor": "system"}, "envelope_actor_unauthorized", "actor"),
+    (note, {"actor": "migration"}, "envelope_actor_unauthorized", "actor"),
+    (note, {"operation_id": "op:known"}, SCHEMA, "operation_id"),
+]
+
+V2 = [(note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key")]
+
+MISSING = "envelope_verb_decomposition_missing_primitive"
+FORBIDDEN = "envelope_verb_decomposition_forbidden_primitive"
+COMPOSITION = "envelope_verb_composition_invalid"
+
+V3 = [
+    (note, {"semantic_intent": "guess"}, "envelope_unknown_semantic_verb", "semantic_intent"),
+    (note, {"operation_kind": "annotate"}, COMPOSITION, "operation_kind"),
+    (note, {"operation_kind": "guess"}, COMPOSITION, "operation_kind"),
+    (
+        adapt("old"),
+        {"operation_kind": "synthesize_consolidated_understanding"},
+        COMPOSITION,
+        "operation_kind",
+    ),
+    (note, {f"{FIRST}.effect_kind": "node_burn"}, COMPOSITION, f"{FIRST}.effect_kind"),
+    *(
+        (
+            changed(search, {"primitive_effects": [*search["primitive_effects"], effect(kind)]}),
+            {},
+            FORBIDDEN,
+            "primitive_effects.1.effect_kind",
+        )
+        for kind in EFFECT_KINDS
+        if kind != "receipt_only"
+    ),
+    (note, {"primitive_effects": []}, MISSING, "primitive_effects"),
+    (note, {"primitive_effects": note["primitive_effects"][:1]}, MISSING, "primitive_effects"),
+    (note, {"primitive_effects": note["primitive_effects"][1:]}, MISSING, "primitive_effects"),
+    *(
+        (
+            envelope(verb.name, [effect(kind) for kind in verb.requires if kind != required]),
+            {},
+            MISSING,
+            "primitive_effects",
+        )
+        for verb in SEMANTIC_VERBS.values()
+        for required in verb.requires
+    ),
+]
+
+SINGLE, DEPTH = "envelope_scope_single_node_violation", "envelope_scope_cascade_depth_exceeded"
+
+
+def sweep(actor):
+    return {f"{SCOPE}.scope_kind": "global_sweep", "actor": actor}
+
+
+V4 = [
+    (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
+    (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
+    (
+        note,
+        {f"{SCOPE}.scope_kind": "universe"},
+        "envelope_scope_descriptor_invalid",
+        f"{SCOPE}.scope_kind",
+    ),
+    (note, {f"{SCOPE}.affected_node_refs": []}, SINGLE, f"{SCOPE}.affected_node_refs"),
+    (note, {f"{SCOPE}.affected_node_refs": ["a", "b"]}, SINGLE, f"{SCOPE}.affected_node_refs"),
+    (
+        note,
+        sweep("user"),
+        "envelope_scope_global_sweep_unauthorized",
+        f"{SCOPE}.scope_kind",
+    ),
+    *(
+        (
+            note,
+            {f"{SCOPE}.scope_kind": kind, f"{SCOPE}.estimated_cascade_depth": cap + 1},
+            DEPTH,
+            f"{SCOPE}.estimated_cascade_depth",
+        )
+        for kind, cap in (
+            ("single_node", 0),
+            ("node_with_neighbors", 1),
+            ("subgraph_within_corpus", 5),
+            ("cross_corpus_subset", 5),
+        )
+    ),
+]
+
+STALE = "envelope_policy_generation_stale"
+
+V5 = [
+    (note, {"policy_generation_id": value}, STALE, "policy_generation_id")
+    for value in (ABSENT, None, "PG-0", "PG-2")
+]
+
+SPANS, KIND = "envelope_cu_source_spans_missing", "envelope_cu_display_kind_mismatch"
+PAYLOAD = f"{FIRST}.payload"
+
+V6 = [
+    *(
+        (spanned, {f"{PAYLOAD}.source_spans": spans, f"{PAYLOAD}.display_kind": shown}, code, field)
+        for spans in (ABSENT, None, [], {}, "spans")
+        for shown, code, field in (
+            (ABSENT, SPANS, f"{PAYLOAD}.source_spans"),
+            ("something", SPANS, f"{PAYLOAD}.source_spans"),
+            (NO_SPANS, SPANS, f"{PAYLOAD}.source_spans"),
+            ("synthesis_with_spans", KIND, f"{PAYLOAD}.display_kind"),
+        )
+    ),
+    (spanned, {f"{PAYLOAD}.display_kind": ABSENT}, KIND, f"{PAYLOAD}.display_kind"),
+    (spanned, {f"{PAYLOAD}.display_kind": NO_SPANS}, KIND, f"{PAYLOAD}.display_kind"),
+    (spanless, {f"{PAYLOAD}.display_kind": ABSENT}, SPANS, f"{PAYLOAD}.source_spans"),
+    (spanless, {"primitive_effects.2.receipt_subkind": ABSENT}, SPANS, f"{PAYLOAD}.source_spans"),
+    (
+        spanless,
+        {"primitive_effects.2.receipt_subkind": "search_run_record"},
+        SPANS,
+        f"{PAYLOAD}.source_spans",
+    ),
+    (spanless, {f"{PAYLOAD}.source_spans": [{}]}, KIND, f"{PAYLOAD}.display_kind"),
+    (
+        synthesis,
+        {f"{PAYLOAD}.source_spans": []},
+        KIND,
+        f"{PAYLOAD}.display_kind",
+    ),
+]
+
+RESOLUTION, OUTPUT = "envelope_taint_resolution_invalid", "envelope_taint_output_node_mismatch"
+TAINT, RESOLVED = "source_visibility_taint", "resolved_output_visibility_class"
+CLASS = f"{PAYLOAD}.visibility_class"
+firewalled = {TAINT: ["firewalled"], RESOLVED: "firewalled"}
+
+V8 = [
+    (tainted, {TAINT: ["sealed", "secret"]}, RESOLUTION, TAINT),
+    (tainted, {RESOLVED: ABSENT}, RESOLUTION, RESOLVED),
+    (tainted, {RESOLVED: "firewalled"}, RESOLUTION, RESOLVED),
+    (tainted, {TAINT: ["public_open"]}, RESOLUTION, RESOLVED),
+    (note, {TAINT: ["public_open"], RESOLVED: "sealed"}, RESOLUTION, RESOLVED),
+    (note, {"source_refs": ["old", "secret"]}, RESOLUTION, "source_refs.1"),
+    (note, firewalled | {"source_refs": ["secret"]}, RESOLUTION, "source_refs.0"),
+    (tainted, {CLASS: ABSENT}, OUTPUT, CLASS),
+    (tainted, {CLASS: "firewalled"}, OUTPUT, CLASS),
+    (note, firewalled | {CLASS: "sealed"}, OUTPUT, CLASS),
+    (note, {CLASS: "secret"}, OUTPUT, CLASS),
+    (note, {CLASS: ["sealed"]}, OUTPUT, CLASS),
+    (note, {CLASS: None}, OUTPUT, CLASS),
+    (adapt("old"), {CLASS: None}, OUTPUT, CLASS),
+    (adapt("old"), {TAINT: ["sealed"], RESOLVED: "sealed"}, OUTPUT, CLASS),
+]
+
+REVERSIBILITY = "envelope_effect_reversibility_invalid"
+INVERSE = f"{FIRST}.inverse_operation_kind"
+
+V10 = [
+    *(
+        (note, {f"{FIRST}.reversibility": other}, REVERSIBILITY, f"{FIRST}.reversibility")
+        for other in ("compensating_operation_only", "irreversible_external_effect", "receipt_only")
+    ),
+    (
+        search,
+        {f"{FIRST}.reversibility": "fully_reversible"},
+        REVERSIBILITY,
+        f"{FIRST}.reversibility",
+    ),
+    (
+        token,
+        {f"{FIRST}.reversibility": "fully_reversible"},
+        REVERSIBILITY,
+        f"{FIRST}.reversibility",
+    ),
+    (
+        adapt("token", title="as if it could be taken back"),
+        {},
+        REVERSIBILITY,
+        f"{FIRST}.reversibility",
+    ),
+    (note, {INVERSE: ABSENT}, REVERSIBILITY, INVERSE),
+    (note, {INVERSE: "edge_remove"}, REVERSIBILITY, INVERSE),
+    (note, {INVERSE: "node_burn"}, REVERSIBILITY, INVERSE),
+    (search, {INVERSE: "receipt_only"}, REVERSIBILITY, INVERSE),
+    (token, {INVERSE: "node_retract"}, REVERSIBILITY, INVERSE),
+    (
+        note,
+        {f"{FIRST}.compensating_operation_kind": "node_retract"},
+        REVERSIBILITY,
+        f"{FIRST}.compensating_operation_kind",
+    ),
+    (
+        note,
+        {f"{FIRST}.external_effect_descriptor": "none"},
+        REVERSIBILITY,
+        f"{FIRST}.external_effect_descriptor",
+    ),
+    (
+        token,
+        {f"{FIRST}.external_effect_descriptor": ABSENT},
+        REVERSIBILITY,
+        f"{FIRST}.external_effect_descriptor",
+    ),
+    (
+        note,
+        {"primitive_effects.1.effect_id": note["primitive_effects"][0]["effect_id"]},
+        SCHEMA,
+        "primitive_effects.1.effect_id",
+    ),
+]
+
+RULES = {
+    "V1": ("§2.2 V1", V1),
+    "V2": ("K6", V2),
+    "V3": ("§3.6", V3),
+    "V4": ("INV-A-SCOPE-1", V4),
+    "V5": ("§2.2 V5", V5),
+    "V6": ("INV-MVC-CU-1", V6),
+    "V8": ("INV-A-TAINT-INFECTIOUS-1", V8),
+    "V10": ("§4.4", V10),
+}
+
+CASES = [
+    pytest.param(
+        check,
+        document,
+        changes,
+        code,
+        field,
+        marks=pytest.mark.spec(rule),
+        id=f"{check}-{number}-{code.removeprefix('envelope_')}",
+    )
+    for check, (rule, cases) in RULES.items()
+    for number, (document, changes, code, field) in enumerate(cases)
+]
+
+
+@pytest.fixture
+def ledger():
+    ledger = memory_ledger()
+    known = {"operation_id": "op:known", "idempotency_key": "known"}
+    results = submit(
+        ledger,
+        create("old", "Note", envelope=known),
+        create("secret", "Note", visibility_class="sealed"),
+        changed(create("token", "ShareTokenPolicy"), IRREVERSIBLE),
+    )
+    assert [code_of(result) for result in results] == [None] * 3
+    return ledger
+
+
+@pytest.mark.parametrize("document", VALID.values(), ids=VALID)
+def test_the_envelopes_that_the_cases_spoil_are_valid(ledger, document):
+    result = submit(ledger, document)
+    assert isinstance(result, SubmissionResult), result
+
+
+@pytest.mark.parametrize(("check", "document", "changes", "code", "field"), CASES)
+def test_an_envelope_is_refused_by_the_check_that_finds_the_fault(
+    ledger, check, document, changes, code, field
+):
+    result = submit(ledger, changed(document, changes))
+    assert not isinstance(result, SubmissionResult)
+    rejection = result.rejection
+    assert (rejection.check, rejection.reason_code, rejection.field) == (check, code, field)
+
+
+@pytest.mark.parametrize("document", [None, [], "envelope", 7, {}, {"operation_id": "o"}])
+@pytest.mark.spec("§2.2 V1")
+def test_what_is_no_envelope_at_all_is_refused_by_the_first_check(ledger, document):
+    result = submit(ledger, document)
+    assert (result.rejection.check, result.rejection.reason_code) == ("V1", SCHEMA)
+
+
+def stated_codes(folder, call, place):
+    """The codes that a package's calls of one name can give, read from its source."""
+    for path in sorted(Path(folder).glob("*.py")):
+        module = importlib.import_module(f"kernel.checks.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == call:
+                argument = node.args[place]
+                named = isinstance(argument, ast.Name)
+                yield getattr(module, argument.id) if named else ast.literal_eval(argument)
+
+
+def test_every_reason_code_in_the_checks_has_a_case():
+    stated = set(stated_codes(Path(kernel.checks.__file__).parent, "Refusal", 0))
+    proven = {case.values[3] for case in CASES}
+    assert len(stated) > 15
+    assert stated == proven
+
+
+def test_every_check_in_the_order_has_a_case():
+    assert [name for name, _ in CHECKS] == list(RULES)
+    assert {case.values[0] for case in CASES} == set(RULES)
+
+
+# What passes
+
+
+@pytest.mark.spec("K18")
+@pytest.mark.parametrize("actor", ["user", "agent", "system", "migration"])
+def test_the_orchestrator_speaks_for_every_actor(ledger, actor):
+    assert code_of(submit(ledger, note | {"actor": actor}, submitter="orchestrator")) is None
+
+
+@pytest.mark.spec("INV-A-SCOPE-1")
+@pytest.mark.parametrize("actor", ["user", "agent", "system", "migration"])
+def test_only_system_and_migration_may_sweep_everything(ledger, actor):
+    deep = sweep(actor) | {f"{SCOPE}.estimated_cascade_depth": 10**6}
+    result = submit(ledger, changed(note, deep), submitter="orchestrator")
+    allowed = actor in ("system", "migration")
+    assert code_of(result) == (None if allowed else "envelope_scope_global_sweep_unauthorized")
+
+
+@pytest.mark.spec("§2.4")
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MAX_CASCADE_DEPTH_BY_KIND if "sweep" not in kind]
+)
+def test_a_scope_at_its_depth_cap_is_accepted(ledger, kind):
+    depth = int(MAX_CASCADE_DEPTH_BY_KIND[kind])
+    changes = {f"{SCOPE}.scope_kind": kind, f"{SCOPE}.estimated_cascade_depth": depth}
+    assert code_of(submit(ledger, changed(note, changes))) is None
+
+
+@pytest.mark.spec("INV-MVC-CU-1")
+def test_spans_are_asked_of_new_understandings_only(ledger):
+    submit(ledger, create("cu", UNDERSTANDING))
+    later = adapt("cu", node_kind=UNDERSTANDING, source_spans=[], display_kind="whatever")
+    assert code_of(submit(ledger, later)) is None
+
+
+@pytest.mark.spec("INV-MVC-CU-1")
+def test_the_second_understanding_of_an_envelope_is_checked_too(ledger):
+    second = effect("node_write", "cu2", node_kind=UNDERSTANDING)
+    result = submit(ledger, create("cu", UNDERSTANDING, second))
+    assert (result.rejection.reason_code, result.rejection.field) == (
+        SPANS,
+        "primitive_effects.2.payload.source_spans",
+    )
+
+
+@pytest.mark.spec("INV-PROV-TAINT-1")
+def test_a_node_that_is_more_restricted_than_its_sources_may_keep_its_class(ledger):
+    restricted = adapt("secret", envelope_changes={TAINT: ["firewalled"], RESOLVED: "firewalled"})
+    assert code_of(submit(ledger, restricted)) is None
+
+
+@pytest.mark.spec("§7.7 EC1")
+def test_without_sources_no_resolution_is_asked_for(ledger):
+    assert code_of(submit(ledger, note | {TAINT: []})) is None
+
+
+@pytest.mark.spec("K29")
+@pytest.mark.parametrize(("operation_kind", "verb"), OPERATION_KINDS.items())
+def test_every_operation_kind_speaks_one_verb(operation_kind, verb):
+    assert operation_kind in {verb, "synthesize_consolidated_understanding"}
+    assert SEMANTIC_VERBS[verb].name == verb
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize("verb", SEMANTIC_VERBS)
+def test_a_verb_is_satisfied_by_its_kinds_or_by_their_canonical_kinds(ledger, verb):
+    for name in (str, lambda kind: EFFECT_KINDS[kind].canonical):
+        effects = [effect(name(kind), f"x-{kind}") for kind in SEMANTIC_VERBS[verb].requires]
+        result = submit(ledger, envelope(verb, effects), submitter="orchestrator")
+        assert getattr(result, "rejection", None) is None or result.rejection.check == "apply"
+
+
+# The registry
+
+
+@pytest.mark.spec("K2")
+@pytest.mark.parametrize("kind", EFFECT_KINDS.values(), ids=EFFECT_KINDS)
+def test_every_reversible_kind_has_inverses_that_are_kinds_and_lead_back(kind):
+    assert bool(kind.inverses) == (kind.reversibility == "fully_reversible")
+    assert EFFECT_KINDS[kind.canonical].canonical == kind.canonical
+    for name in kind.inverses:
+        inverse = EFFECT_KINDS[name]
+        assert inverse.canonical == kind.canonical
+        assert EFFECT_KINDS[inverse.inverses[0]].canonical == kind.canonical
+
+
+@pytest.mark.spec("§4.4")
+@pytest.mark.parametrize("kind", EFFECT_KINDS.values(), ids=EFFECT_KINDS)
+def test_each_inverse_that_the_registry_names_is_accepted_and_no_other(ledger, kind):
+    for name in EFFECT_KINDS:
+        one = effect(kind.name, "x") | {"inverse_operation_kind": name}
+        document = envelope("annotate", [one])
+        with ledger.transaction() as transaction:
+            submission = Submission(
+                document,
+                b"",
+                "",
+                Envelope.model_validate_json(canonicalize(document)),
+                "caller",
+                transaction,
+                0,
+            )
+            refused = v10_reversibility.check(submission)
+        assert (refused is None) == (name in kind.inverses)
+
+
+# The order
+
+
+# An operation id that is taken is found last, where it would be written.
+BREAKS = [
+    ("V1", {"actor": "agent"}),
+    ("V2", {"idempotency_key": "known"}),
+    ("V3", {"operation_kind": "annotate"}),
+    ("V4", {SCOPE: ABSENT}),
+    ("V5", {"policy_generation_id": "PG-0"}),
+    ("V6", {f"{PAYLOAD}.source_spans": []}),
+    ("V8", {TAINT: ["sealed"]}),
+    ("V10", {f"{FIRST}.reversibility": "receipt_only"}),
+    ("apply", {f"{FIRST}.target_ref": "old"}),
+    ("V1", {"operation_id": "op:known"}),
+]
+
+
+@pytest.mark.spec("K4")
+@pytest.mark.parametrize(
+    "first", range(len(BREAKS)), ids=[f"{n}-{b[0]}" for n, b in enumerate(BREAKS)]
+)
+def test_the_first_check_that_fails_is_the_one_that_answers(ledger, first):
+    document = spanned
+    for _, changes in BREAKS[first:]:
+        document = changed(document, changes)
+    result = submit(ledger, document)
+    assert result.rejection.check == BREAKS[first][0]
+
+
+@pytest.mark.spec("K4")
+def test_the_shape_is_looked_at_before_the_actor(ledger):
+    result = submit(ledger, changed(note, {"actor": "agent", "recorded_at": ABSENT}))
+    assert result.rejection.field == "recorded_at"

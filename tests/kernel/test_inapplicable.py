@@ -1,0 +1,310 @@
+"""Every reason for which the state does not admit an effect: the code and the field it names."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import kernel.authority
+import kernel.stores
+from kernel.authority.recompute import _REFUSALS
+from kernel.model.receipt import RECEIPT_KINDS
+from tests.kernel.build import (
+    ABSENT,
+    adapt,
+    changed,
+    code_of,
+    create,
+    effect,
+    envelope,
+    link,
+    memory_ledger,
+    recompute,
+    relink,
+    submit,
+)
+
+UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
+FIRST = "primitive_effects.0"
+TARGET, SOURCE = "target_ref", "payload.source_node_id"
+METADATA = "payload.edge_metadata"
+
+
+def aimless(document):
+    return changed(document, {f"{FIRST}.target_ref": ABSENT})
+
+
+def joined(**payload):
+    return envelope(
+        "corpus_membership_add",
+        [effect("membership_write", "free", **{"corpus_id": "c"} | payload)],
+    )
+
+
+def indexed(target, **payload):
+    return create("new", "Note", effect("index_update", target, **payload))
+
+
+def edge(**changes):
+    return changed(
+        link("new", "claim", "cu"),
+        {f"{FIRST}.payload.{name}": value for name, value in changes.items()},
+    )
+
+
+def reclassified(**payload):
+    return envelope("document_relationship_update", [effect("edge_reclassify", "edge", **payload)])
+
+
+STORES = [
+    # nodes
+    ("node_not_found", TARGET, adapt("nobody")),
+    ("node_not_found", TARGET, envelope("annotate", [effect("node_write", "nobody")])),
+    ("node_already_exists", TARGET, create("note", "Note")),
+    ("effect_target_missing", TARGET, aimless(adapt("note"))),
+    ("node_kind_missing", "payload.node_kind", create("new", None)),
+    ("node_kind_missing", "payload.node_kind", create("new", "")),
+    ("node_kind_missing", "payload.node_kind", create("new", 7)),
+    (
+        "node_kind_missing",
+        "payload.node_kind",
+        changed(create("new", "Note"), {f"{FIRST}.payload.node_kind": ABSENT}),
+    ),
+    ("node_kind_changed", "payload.node_kind", adapt("note", node_kind="Letter")),
+    ("node_kind_changed", "payload.node_kind", adapt("note", node_kind=None)),
+    (
+        "visibility_class_lowered",
+        "payload.visibility_class",
+        adapt("secret", visibility_class="firewalled"),
+    ),
+    # authorities
+    *(
+        ("authority_out_of_range", f"payload.{field}", document)
+        for bad in (-0.01, 1.01, 7, "high", True, [0.5], {})
+        for field, document in (
+            ("authority", adapt("claim", authority=bad)),
+            ("authority", create("new", CLAIM, authority=bad)),
+            ("override_authority", adapt("cu", override_authority=bad)),
+            ("cu_authority", create("new", UNDERSTANDING, cu_authority=bad)),
+        )
+    ),
+    # edges
+    ("effect_target_missing", TARGET, aimless(link("new", "claim", "cu"))),
+    ("edge_already_exists", TARGET, link("edge", "claim", "cu")),
+    ("edge_not_found", TARGET, relink(effect("edge_remove", "nowhere"))),
+    ("edge_not_found", TARGET, relink(effect("edge_reclassify", "nowhere"))),
+    ("edge_endpoint_missing", SOURCE, link("new", "nobody", "cu")),
+    ("edge_endpoint_missing", "payload.target_node_id", link("new", "claim", "nobody")),
+    ("edge_endpoint_missing", SOURCE, edge(source_node_id=ABSENT)),
+    ("edge_endpoint_missing", SOURCE, edge(source_node_id=None)),
+    ("edge_endpoint_missing", SOURCE, edge(source_node_id=5)),
+    ("edge_endpoint_missing", SOURCE, edge(source_node_id=["claim"])),
+    ("edge_type_missing", "payload.edge_type", edge(edge_type=ABSENT)),
+    ("edge_type_missing", "payload.edge_type", edge(edge_type="")),
+    ("edge_type_missing", "payload.edge_type", edge(edge_type=3)),
+    ("edge_type_missing", "payload.edge_type", reclassified(edge_type="")),
+    ("edge_type_missing", "payload.edge_type", reclassified(edge_type=None)),
+    *(
+        ("edge_metadata_invalid", METADATA, document)
+        for bad in ([], None, "core", [["essentiality", "core"]])
+        for document in (edge(edge_metadata=bad), reclassified(edge_metadata=bad))
+    ),
+    *(
+        ("edge_essentiality_invalid", f"{METADATA}.essentiality", document)
+        for bad in ("vital", None, ["core"])
+        for document in (
+            link("new", "claim", "cu", bad),
+            reclassified(edge_metadata={"essentiality": bad}),
+        )
+    ),
+    # memberships
+    ("membership_incomplete", "payload.corpus_id", joined(corpus_id=None)),
+    ("membership_incomplete", "payload.corpus_id", joined(corpus_id=7)),
+    ("membership_incomplete", "payload.corpus_id", joined(corpus_id="a|b")),
+    ("membership_incomplete", "payload.corpus_id", aimless(joined())),
+    *(
+        ("membership_transition_disallowed", "payload.to_state", joined(to_state=bad))
+        for bad in ("confirmed", "nonsense", None, 7, ["candidate"], {})
+    ),
+    ("membership_transition_disallowed", "payload.to_state", joined(from_state="candidate")),
+    ("membership_transition_disallowed", "payload.to_state", joined(from_state=["candidate"])),
+    # projections
+    ("index_entry_incomplete", "payload.index_name", indexed("x")),
+    ("index_entry_incomplete", "payload.index_name", indexed("x", index_name=7)),
+    ("index_entry_incomplete", "payload.index_name", indexed("x", index_name="a|b")),
+    ("index_entry_incomplete", "payload.index_name", indexed(None, index_name="i")),
+    (
+        "effect_target_missing",
+        TARGET,
+        create("new", "Note", effect("materialized_view_invalidation")),
+    ),
+    (
+        "receipt_kind_unknown",
+        "receipt_subkind",
+        create("new", "Note", effect("receipt_only")),
+    ),
+    (
+        "receipt_kind_unknown",
+        "receipt_subkind",
+        create("new", "Note", effect("receipt_only") | {"receipt_subkind": "gossip"}),
+    ),
+    *(
+        (
+            "receipt_kind_unknown",
+            "receipt_subkind",
+            create("new", "Note", effect("receipt_only") | {"receipt_subkind": kernels_own}),
+        )
+        for kernels_own in sorted(
+            set(RECEIPT_KINDS) - {"source_span_unavailable", "search_run_record"}
+        )
+    ),
+]
+
+
+@pytest.fixture
+def ledger():
+    ledger = memory_ledger()
+    results = submit(
+        ledger,
+        create("note", "Note"),
+        create("free", "Note"),
+        create("5", "Note"),
+        create("secret", "Note", visibility_class="sealed"),
+        create("claim", CLAIM, authority=0.75),
+        create("cu", UNDERSTANDING),
+        create("below", UNDERSTANDING),
+        link("edge", "claim", "cu"),
+        link("edge2", "cu", "below"),
+    )
+    assert [code_of(result) for result in results] == [None] * 9
+    return ledger
+
+
+@pytest.mark.parametrize(("code", "field", "document"), STORES)
+def test_an_effect_that_does_not_fit_the_state_is_refused(ledger, code, field, document):
+    result = submit(ledger, document)
+    rejection = result.rejection
+    assert (rejection.check, rejection.reason_code, rejection.field) == ("apply", code, field)
+
+
+# Recomputes
+
+VALUE = f"{FIRST}.payload.cu_authority"
+VERSIONS = f"{FIRST}.payload.cu_authority_input_versions"
+MISMATCH = ("cu_authority_mismatch", f"{FIRST}.payload.cu_authority")
+WRITES_MORE = "recompute_writes_more"
+
+
+def also(one):
+    return lambda document: document["primitive_effects"].append(one)
+
+
+RECOMPUTES = [
+    (*MISMATCH, "cu", {VALUE: 0.9}),
+    (*MISMATCH, "cu", {VALUE: None}),
+    (*MISMATCH, "cu", {VERSIONS: ABSENT}),
+    (*MISMATCH, "cu", {VERSIONS: []}),
+    (*MISMATCH, "cu", {VERSIONS: None}),
+    (*MISMATCH, "cu", {VERSIONS: ["claim"]}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.more": 1}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.parent_version": ABSENT}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": 0.6}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": "0.75"}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": None}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": "vital"}),
+    (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": ["core"]}),
+    ("recompute_request_closed", "target_refs.0", "cu", {"recompute_as_of_sequence": 5}),
+    ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["note"]}),
+    ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["nobody"]}),
+    ("recompute_input_pending", "target_refs.0", "below", {}),
+    ("recompute_incomplete", "recompute_as_of_sequence", "cu", {"recompute_as_of_sequence": None}),
+    ("recompute_incomplete", "recompute_as_of_sequence", "cu", {"target_refs": []}),
+    ("recompute_incomplete", "primitive_effects", "cu", {VALUE: ABSENT}),
+    ("recompute_incomplete", "primitive_effects", "cu", {f"{FIRST}.target_ref": "claim"}),
+    (
+        "recompute_as_of_ahead",
+        "recompute_as_of_sequence",
+        "cu",
+        {"recompute_as_of_sequence": 10},
+    ),
+    (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.payload.override_authority": 0.9}),
+    (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.effect_kind": "node_retract"}),
+    (WRITES_MORE, "primitive_effects", "cu", also(effect("node_write", "claim", authority=1))),
+    (WRITES_MORE, "primitive_effects", "cu", also(effect("edge_remove", "edge"))),
+    (
+        WRITES_MORE,
+        "primitive_effects",
+        "cu",
+        also(effect("node_write", "cu", cu_authority=0.9) | {"effect_id": "again"}),
+    ),
+]
+
+
+def spoiled(document, changes):
+    if callable(changes):
+        document = changed(document, {})
+        changes(document)
+        return document
+    if changes.get(f"{FIRST}.effect_kind") == "node_retract":
+        changes = changes | {f"{FIRST}.inverse_operation_kind": "node_write"}
+        document = document | {
+            "primitive_effects": [
+                *document["primitive_effects"],
+                effect("node_write", "cu") | {"effect_id": "idle"},
+            ]
+        }
+    return changed(document, changes)
+
+
+@pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")
+@pytest.mark.parametrize(("code", "field", "target", "changes"), RECOMPUTES)
+def test_a_recompute_that_is_not_due_or_does_not_add_up_is_refused(
+    ledger, code, field, target, changes
+):
+    with ledger.view() as view:
+        document = spoiled(recompute(view, target), changes)
+    result = submit(ledger, document, submitter="orchestrator")
+    rejection = result.rejection
+    assert (rejection.check, rejection.reason_code, rejection.field) == ("apply", code, field)
+
+
+@pytest.mark.spec("§8.2")
+def test_the_recompute_that_the_cases_spoil_is_accepted_once(ledger):
+    with ledger.view() as view:
+        document = recompute(view, "cu")
+        more = effect("materialized_view_recompute", "view:cu")
+        document["primitive_effects"].append(more)
+    assert code_of(submit(ledger, document, submitter="orchestrator")) is None
+    again = document | {"operation_id": "again", "idempotency_key": "again"}
+    result = submit(ledger, again, submitter="orchestrator")
+    assert code_of(result) == "recompute_request_closed"
+
+
+# Nothing is left out
+
+
+def stated_codes(package):
+    """The codes of every EffectInapplicable that a package raises, read from its source."""
+    for path in sorted(Path(package.__file__).parent.glob("*.py")):
+        module = importlib.import_module(f"{package.__name__}.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "EffectInapplicable":
+                [code] = [one.value for one in node.keywords if one.arg == "code"]
+                if isinstance(code, ast.Constant):
+                    yield code.value
+                else:
+                    assert ast.unparse(code) == "refusal[0]"
+                    yield from (name for name, _ in module._REFUSALS.values())
+
+
+def test_every_code_in_the_stores_has_a_case():
+    stated = set(stated_codes(kernel.stores))
+    assert len(stated) > 12
+    assert stated == {code for code, _, _ in STORES}
+
+
+def test_every_code_in_authority_has_a_case():
+    stated = set(stated_codes(kernel.authority))
+    assert stated >= {code for code, _ in _REFUSALS.values()}
+    assert stated == {code for code, _, _, _ in RECOMPUTES}

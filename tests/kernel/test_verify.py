@@ -1,0 +1,959 @@
+"""Verification finds every change to what is stored, and names the row."""
+
+import hashlib
+import itertools
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import LargeBinary
+
+from kernel.authority.graph import authority_of
+from kernel.authority.requests import close_requests, ready_items
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief, session_node_id
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, blob_commitment
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.receipts import append_receipt
+from kernel.ledger.sqlite import SqliteStore
+from kernel.model.receipt import Receipt
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.verify import verify
+from kernel.verify.reading import Reader
+from tests.kernel.build import FakeHost, create, effect, envelope, link, submit
+
+HOUR_US = 3600 * 1_000_000
+
+TABLES = schema.metadata.sorted_tables
+BYTES_COLUMNS = [
+    (table, column.name)
+    for table in TABLES
+    for column in table.columns
+    if isinstance(column.type, LargeBinary)
+]
+OTHER_COLUMNS = [
+    (table, column.name)
+    for table in TABLES
+    for column in table.columns
+    if not isinstance(column.type, LargeBinary)
+]
+
+# --- an honest ledger of everything that the kernel does --------------------------------------
+
+
+def accepted(result):
+    assert isinstance(result, SubmissionResult), result
+    return result
+
+
+def recompute(ledger, node_id):
+    with ledger.view() as view:
+        node = view.node(node_id)
+        value, inputs = authority_of(view, BetaPosteriorMean(), node)
+        as_of = view.head().ec_sequence_number
+    document = envelope(
+        "recalculate_authority",
+        [
+            effect(
+                "node_write",
+                node_id,
+                cu_authority=value,
+                cu_authority_input_versions=[one.document() for one in inputs],
+            ),
+            effect(
+                "index_update",
+                node_id,
+                index_name="authority_index",
+                entry={"cu_authority": value},
+            ),
+        ],
+        actor="system",
+        recompute_as_of_sequence=as_of,
+    )
+    accepted(submit(ledger, document, submitter="orchestrator"))
+
+
+def drain(ledger, keep=()):
+    """Recompute what is ready until nothing is, but for the nodes to keep waiting."""
+    while True:
+        with ledger.view() as view:
+            ready = ready_items(view, view.open_requests())
+        due = [one.item_key for one in ready if one.item_key not in keep]
+        if not due:
+            return
+        recompute(ledger, due[0])
+
+
+def give_up(ledger, node_id, outcome):
+    with ledger.transaction() as transaction:
+        transaction.next_commit_time_us()
+        closed = close_requests(
+            transaction,
+            node_id,
+            transaction.head_now.ec_sequence_number,
+            outcome=outcome,
+            operation_id=None,
+            closed_sequence=transaction.head_now.ec_sequence_number,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
+        assert closed
+        for request_id in closed:
+            body = {
+                "request_id": request_id,
+                "target_cu_id": node_id,
+                "error_signature": "KeyError at compute",
+            }
+            receipt = Receipt("authority_recompute_dead_lettered", body)
+            append_receipt(transaction, f"receipt:{transaction.host.new_id()}", receipt, None)
+
+
+class Believer:
+    """A belief session whose batches go onto the record."""
+
+    def __init__(self, ledger, session_id, count):
+        self.ledger, self.session_id = ledger, session_id
+        ontology = OntologyBundle("space", "v1", "graph", "v1")
+        names = [f"h-{number:03d}" for number in range(count)]
+        self.session, event = BeliefSession.declare(
+            session_id,
+            ontology,
+            names,
+            event_id=f"{session_id}:0",
+            ts=self.ts(0),
+            metadata={"case_name": "T"},
+        )
+        accepted(submit(ledger, create(session_node_id(session_id), "BeliefSession")))
+        self.record([event])
+
+    @staticmethod
+    def ts(number):
+        return f"2026-02-09T10:00:00.{number:06d}Z"
+
+    def eliminate(self, *ids):
+        number = self.session.n_events
+        event = self.session.eliminate(
+            "src",
+            f"o-{number}",
+            ids,
+            event_id=f"{self.session_id}:{number}",
+            ts=self.ts(number),
+        ).event
+        self.record([event])
+
+    def record(self, events):
+        batch = BeliefBatch(
+            self.session_id,
+            "T",
+            self.session.n_events - len(events),
+            tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            len(self.session.universe),
+            self.session.n_survivors,
+            self.session.first_survivors(SURVIVORS_SHOWN_MAX),
+            self.session.survivors_hash,
+        )
+        with self.ledger.transaction() as transaction:
+            record_belief(transaction, batch)
+        node_id = session_node_id(self.session_id)
+        note = effect("node_write", node_id, **batch.anchor())
+        accepted(submit(self.ledger, envelope("annotate", [note])))
+
+
+def write_honestly(ledger, host):
+    """Submit about sixty envelopes of every sort, refused ones among them."""
+    cu, claim = "ConsolidatedUnderstanding", "VersionedClaim"
+    believer = Believer(ledger, "s-1", 30)
+    accepted(submit(ledger, create("claim-1", claim, authority=0.9)))
+    accepted(submit(ledger, create("claim-2", claim, authority=0.25)))
+    for name in ("cu-a", "cu-b", "cu-c", "cu-d", "cu-e"):
+        accepted(submit(ledger, create(name, cu, text=f"understanding {name} \u00e9\U0001f600")))
+    refused = create("cu-x", cu, policy_generation_id="old")
+    refused["policy_generation_id"] = "PG-0"
+    assert isinstance(submit(ledger, refused), RejectedResult)
+    assert isinstance(submit(ledger, "nonsense"), RejectedResult)
+    for number, (source, target, how) in enumerate(
+        [
+            ("claim-1", "cu-a", "core"),
+            ("claim-2", "cu-a", "tangential"),
+            ("cu-a", "cu-b", "supporting"),
+            ("cu-a", "cu-c", "core"),
+            ("cu-b", "cu-d", "core"),
+            ("cu-c", "cu-d", "supporting"),
+        ]
+    ):
+        accepted(submit(ledger, link(f"edge-{number}", source, target, how)))
+    drain(ledger, keep=("cu-e",))
+    give_up(ledger, "cu-e", "dead_letter")
+    believer.eliminate("h-001", "h-007")
+    urgent = envelope(
+        "annotate",
+        [effect("node_write", "claim-1", authority=0.7, scale=1.5e300, tiny=-2.5e-9)],
+        recompute_priority="user_initiated_critical",
+        session_id="session-1",
+    )
+    accepted(submit(ledger, urgent))
+    assert submit(ledger, urgent).duplicate
+    recompute(ledger, "cu-a")
+    give_up(ledger, "cu-b", "cancelled")
+    accepted(
+        submit(
+            ledger,
+            envelope(
+                "document_relationship_update",
+                [
+                    effect("edge_reclassify", "edge-4", edge_metadata={"essentiality": "core"}),
+                    effect("edge_remove", "edge-5"),
+                ],
+            ),
+        )
+    )
+    search = envelope("search_run_record", [effect("receipt_only", query="q", hits=3)])
+    accepted(submit(ledger, search))
+    tainted = create(
+        "secret",
+        "Document",
+        visibility_class="sealed",
+        envelope={
+            "source_visibility_taint": ["public_open", "sealed"],
+            "resolved_output_visibility_class": "sealed",
+        },
+    )
+    accepted(submit(ledger, tainted))
+    stale = envelope(
+        "annotate",
+        [
+            effect("node_write", "claim-2", note="x"),
+            effect("materialized_view_invalidation", "view-1"),
+            effect("index_update", "claim-2", index_name="by_note", entry={"note": "x"}),
+        ],
+    )
+    accepted(submit(ledger, stale))
+    host.time_us += 25 * HOUR_US
+    again = envelope(
+        "annotate",
+        [effect("materialized_view_recompute", "view-1"), effect("node_write", "claim-2", n=1)],
+        idempotency_key=stale["idempotency_key"],
+    )
+    accepted(submit(ledger, again))
+    member = effect("membership_write", "claim-1", corpus_id="corpus:test", to_state="confirmed")
+    accepted(submit(ledger, envelope("corpus_membership_confirm", [member])))
+    believer.eliminate("h-000", "h-002", "nobody")
+    believer.eliminate("h-029")
+    Believer(ledger, "s-2", 3)
+    drain(ledger)
+    accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
+    recompute(ledger, "cu-g")
+    # Of cu-f, one request stays open.
+
+
+@pytest.fixture(scope="module")
+def honest_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("honest") / "ledger.db"
+    host = FakeHost()
+    ledger = Ledger.create(SqliteStore(path), host.host)
+    write_honestly(ledger, host)
+    ledger.close()
+    return path
+
+
+class Copy:
+    """A copy of the honest ledger that can be changed behind the kernel's back."""
+
+    def __init__(self, path):
+        self.path = path
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.row_factory = sqlite3.Row
+        self.db.execute("PRAGMA ignore_check_constraints = ON")
+        names = self.db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        for (name,) in names.fetchall():
+            self.db.execute(f"DROP TRIGGER {name}")
+
+    def run(self, *words, values=()):
+        return self.db.execute(" ".join(words), values)
+
+    def rows(self, table):
+        keys = ", ".join(column.name for column in table.primary_key.columns)
+        found = self.run("SELECT rowid AS place, * FROM", table.name, "ORDER BY", keys)
+        return [dict(row) for row in found]
+
+    def a_row(self, table):
+        """A row from the middle, where a table has more than its ends."""
+        rows = self.rows(table)
+        return rows[len(rows) // 2]
+
+    def set(self, table, row, **values):
+        assigned = ", ".join(f"{name} = ?" for name in values)
+        where = (*values.values(), row["place"])
+        changed = self.run("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?", values=where)
+        assert changed.rowcount == 1
+
+    def insert(self, table, row):
+        names = [column.name for column in table.columns]
+        marks = ", ".join("?" for _ in names)
+        self.run(
+            "INSERT INTO",
+            table.name,
+            f"({', '.join(names)}) VALUES ({marks})",
+            values=[row[name] for name in names],
+        )
+
+    def delete(self, table, row):
+        self.run("DELETE FROM", table.name, "WHERE rowid = ?", values=(row["place"],))
+
+    def verify(self, **options):
+        self.db.close()
+        return verify_file(self.path, **options)
+
+    def first(self):
+        findings = self.verify().findings
+        assert findings, "nothing was found"
+        return findings[0]
+
+
+@pytest.fixture
+def tampered(honest_file, tmp_path):
+    path = tmp_path / "ledger.db"
+    shutil.copy(honest_file, path)
+
+    copy = Copy(path)
+    yield copy
+    copy.db.close()
+
+
+def verify_file(path, **options):
+    with (
+        closing(SqliteStore(path, read_only=True)) as store,
+        Ledger(store, FakeHost().host).view() as view,
+    ):
+        return verify(view, **options)
+
+
+def key_of(table, row):
+    return "/".join(str(row[column.name]) for column in table.primary_key.columns)
+
+
+def names(finding, table, row):
+    """Whether a finding is about this row, or about the row and one of its effects."""
+    key = key_of(table, row)
+    return finding.table == table.name and (key == finding.key or key.startswith(finding.key + "/"))
+
+
+def flipped(content, position=None, bit=1):
+    position = len(content) // 2 if position is None else position
+    changed = bytearray(content)
+    changed[position] ^= bit
+    return bytes(changed)
+
+
+# --- honest ledgers ---------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger_and_host(request, tmp_path):
+    host = FakeHost()
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "ledger.db")
+    ledger = Ledger.create(store, host.host)
+    yield ledger, host
+    ledger.close()
+
+
+def test_an_honest_ledger_verifies_in_every_store(ledger_and_host):
+    ledger, host = ledger_and_host
+    write_honestly(ledger, host)
+    with ledger.view() as view:
+        found = verify(view)
+        head = view.head()
+        counts = {table.name: view.tables.count(table) for table in TABLES}
+    assert found.findings == ()
+    assert found.ok
+    assert found.rows == head.ec_sequence_number > 35
+    assert found.head_hash == head.row_hash
+    assert found.receipts == head.receipt_sequence == counts["receipts"]
+    assert found.blobs == counts["blobs"]
+    assert (found.belief_sessions, found.belief_events) == (2, counts["belief_events"])
+    assert found.requests_open == 1
+    assert found.requests_closed == counts["outbox_outcomes"]
+    assert (found.authorities_equal, found.authorities_pending) == (5, 2)
+    assert all(counts.values()), "a table that the honest ledger does not write"
+
+
+def test_a_ledger_without_a_row_verifies(ledger_and_host):
+    ledger, _ = ledger_and_host
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.ok
+    assert (found.rows, found.head_hash) == (0, "0" * 64)
+
+
+def test_the_honest_ledger_verifies_at_every_point_of_its_history():
+    host = FakeHost()
+    points = []
+
+    class Watched(Ledger):
+        def transaction(self):
+            with self.view() as view:
+                points.append(verify(view).findings)
+            return super().transaction()
+
+    store = MemoryStore()
+    Ledger.create(store, host.host)
+    write_honestly(Watched(store, host.host), host)
+    # Here the events of a session are stored one transaction before the log anchors them.
+    wrong = [one for found in points for one in found if one.rule != "anchor_differs"]
+    assert len(points) > 35
+    assert wrong == []
+
+
+def test_understandings_on_a_cycle_are_pending_and_not_wrong():
+    ledger = Ledger.create(MemoryStore(), FakeHost().host)
+    for name in ("cu-1", "cu-2"):
+        accepted(submit(ledger, create(name, "ConsolidatedUnderstanding")))
+    drain(ledger)
+    accepted(submit(ledger, create("claim", "VersionedClaim", authority=1.0)))
+    accepted(submit(ledger, link("e-0", "claim", "cu-1")))
+    accepted(submit(ledger, link("e-1", "cu-1", "cu-2")))
+    accepted(submit(ledger, link("e-2", "cu-2", "cu-1")))
+    drain(ledger)
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.findings == ()
+    assert found.authorities_equal + found.authorities_pending == 2
+    assert found.authorities_pending > 0
+
+
+def test_progress_counts_up_to_its_total(ledger_and_host):
+    ledger, host = ledger_and_host
+    write_honestly(ledger, host)
+    told = []
+    with ledger.view() as view:
+        rows = verify(view, progress=lambda done, total: told.append((done, total))).rows
+    assert told[-1] == (2 * rows, 2 * rows)
+
+
+def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
+    ledger, host = ledger_and_host
+    write_honestly(ledger, host)
+    for page_rows in (1, 2, 7):
+        defaults = {"order_by": None, "page_rows": page_rows}
+        monkeypatch.setattr(Reader.pages, "__kwdefaults__", defaults)
+        with ledger.view() as view:
+            found = verify(view)
+            assert found.findings == ()
+            assert found.rows == view.head().ec_sequence_number
+
+
+# --- one change at a time ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), BYTES_COLUMNS, ids=[f"{t.name}.{c}" for t, c in BYTES_COLUMNS]
+)
+def test_a_flipped_byte_is_found_and_its_row_is_named(tampered, table, column):
+    row = tampered.a_row(table)
+    tampered.set(table, row, **{column: flipped(row[column])})
+    found = tampered.first()
+    assert names(found, table, row), found
+
+
+NOT_ON_RECORD = {
+    ("idempotency_records", "expires_at_us"),
+    ("belief_sessions", "updated_at_us"),
+    ("chain_head", "committed_at_us"),
+}
+"""Columns that follow from nothing: a small change to them cannot be seen."""
+
+SEEN_FROM = {
+    ("outbox_outcomes", "request_id"): "outbox",
+    ("belief_sessions", "session_id"): "belief_events",
+}
+"""Where a changed key leaves a hole, the row that misses it is found first."""
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [one for one in OTHER_COLUMNS if (one[0].name, one[1]) not in NOT_ON_RECORD],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_changed_column_is_found_and_its_row_is_named(tampered, table, column):
+    row = tampered.a_row(table)
+    is_key = column in table.primary_key.columns
+    held = row[column]
+    changed = held + 1000 if isinstance(held, int) else f"{held or ''}x"
+    tampered.set(table, row, **{column: changed})
+    found = tampered.first()
+    assert found.table == SEEN_FROM.get((table.name, column), table.name), found
+    if not is_key and (table.name, column) != ("outbox", "request_sequence"):
+        assert names(found, table, row), found
+
+
+def test_columns_that_follow_from_nothing_have_bounds(tampered):
+    head = tampered.a_row(schema.chain_head)
+    tampered.set(schema.chain_head, head, committed_at_us=head["committed_at_us"] - 100 * HOUR_US)
+    assert tampered.first().table == "chain_head"
+
+
+SEEN_FROM_HOLE = {"outbox_outcomes": "outbox"}
+
+
+@pytest.mark.parametrize(
+    "table", [t for t in TABLES if t is not schema.ephemeral_receipts], ids=lambda t: t.name
+)
+def test_a_deleted_row_is_missed(tampered, table):
+    row = tampered.a_row(table)
+    tampered.delete(table, row)
+    found = tampered.first()
+    assert found.table == SEEN_FROM_HOLE.get(table.name, table.name), found
+    assert found.rule in ("gap", "missing", "column_differs", "bytes_changed")
+    if table.name in ("kernel_event_log", "receipts", "blobs", "nodes", "belief_events"):
+        assert names(found, table, row), found
+
+
+def test_ephemeral_receipts_may_be_gone(tampered):
+    tampered.delete(schema.ephemeral_receipts, tampered.a_row(schema.ephemeral_receipts))
+    assert tampered.verify().ok
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
+def test_an_inserted_row_is_found(tampered, table):
+    row = tampered.a_row(table)
+    copied = dict(row)
+    unique = {column.name for column in table.primary_key.columns}
+    for index in [*table.indexes, *table.constraints]:
+        if getattr(index, "unique", False) or type(index).__name__ == "UniqueConstraint":
+            unique |= {column.name for column in index.columns}
+    unique -= {"session_id"} if table is schema.belief_events else set()
+    for name in unique:
+        last = max(one[name] for one in tampered.rows(table))
+        copied[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
+    tampered.insert(table, copied)
+    found = tampered.first()
+    expected = {"belief_sessions": "belief_events", "outbox": "outbox"}
+    assert found.table == expected.get(table.name, table.name), found
+
+
+@pytest.mark.parametrize(
+    "table",
+    [schema.kernel_event_log, schema.receipts, schema.applied_effects, schema.belief_events],
+    ids=lambda t: t.name,
+)
+def test_swapped_rows_are_found_at_the_first_of_them(tampered, table):
+    rows = tampered.rows(table)
+    one, other = next(
+        (a, b)
+        for a, b in itertools.pairwise(rows[1:])
+        if all(
+            a[c.name] == b[c.name] or len(table.primary_key.columns) == 1
+            for c in list(table.primary_key.columns)[:-1]
+        )
+    )
+    key = {column.name for column in table.primary_key.columns} | {"place"}
+    content = {name: value for name, value in one.items() if name not in key}
+    other_content = {name: value for name, value in other.items() if name not in key}
+    tampered.delete(table, other)
+    tampered.set(table, one, **other_content)
+    tampered.insert(table, {**other, **content})
+    found = tampered.first()
+    assert names(found, table, one), found
+
+
+# --- changes by somebody who knows the formats ------------------------------------------------
+
+
+def rewrite_log_row(tampered, sequence, *, answer=False):
+    """Change when an operation says it was recorded, everywhere but in the rows behind it."""
+    row = next(
+        one
+        for one in tampered.rows(schema.kernel_event_log)
+        if one["ec_sequence_number"] == sequence
+    )
+    blob = next(
+        one
+        for one in tampered.rows(schema.blobs)
+        if one["blob_ref"] == row["envelope_payload_blob_ref"]
+    )
+    content = blob["content"].replace(b'"recorded_at":"2023', b'"recorded_at":"2022')
+    assert content != blob["content"]
+    blob_ref = blob_commitment(blob["salt"], content)
+    tampered.set(schema.blobs, blob, content=content, blob_ref=blob_ref)
+    row_bytes = row["row_bytes"].replace(b'"recorded_at":"2023', b'"recorded_at":"2022')
+    row_bytes = row_bytes.replace(blob["blob_ref"].encode(), blob_ref.encode())
+    row_hash = sha256_hex(row_bytes)
+    tampered.set(
+        schema.kernel_event_log,
+        row,
+        row_bytes=row_bytes,
+        row_hash=row_hash,
+        envelope_payload_blob_ref=blob_ref,
+    )
+    if answer:
+        record = next(
+            one
+            for one in tampered.rows(schema.idempotency_records)
+            if one["ec_sequence_number"] == sequence
+        )
+        result = record["result_bytes"].replace(row["row_hash"].encode(), row_hash.encode())
+        tampered.set(schema.idempotency_records, record, result_bytes=result)
+    return row["row_hash"], row_hash
+
+
+def test_a_row_rewritten_with_its_own_hash_breaks_the_link_and_is_named(tampered):
+    rewrite_log_row(tampered, 12)
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("kernel_event_log", "12", "link_broken")
+
+
+def test_the_last_row_rewritten_with_its_own_hash_is_named(tampered):
+    last = len(tampered.rows(schema.kernel_event_log))
+    rewrite_log_row(tampered, last)
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("kernel_event_log", str(last), "link_broken")
+
+
+def test_a_row_that_names_another_prior_row_is_named(tampered):
+    rows = tampered.rows(schema.kernel_event_log)
+    row = rows[11]
+    row_bytes = row["row_bytes"].replace(row["prior_row_hash"].encode(), b"ab" * 32)
+    tampered.set(
+        schema.kernel_event_log,
+        row,
+        row_bytes=row_bytes,
+        row_hash=sha256_hex(row_bytes),
+        prior_row_hash="ab" * 32,
+    )
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("kernel_event_log", "12", "link_broken")
+
+
+def test_two_rows_behind_one_row_are_a_double_write(tampered):
+    rows = tampered.rows(schema.kernel_event_log)
+    tampered.db.execute("CREATE TABLE plain AS SELECT * FROM kernel_event_log")
+    tampered.db.execute("DROP TABLE kernel_event_log")
+    tampered.db.execute("ALTER TABLE plain RENAME TO kernel_event_log")
+    twin = dict(rows[-1])
+    twin["ec_sequence_number"] += 1
+    twin["row_bytes"] = twin["row_bytes"].replace(
+        b'"ec_sequence_number":"%d"' % len(rows), b'"ec_sequence_number":"%d"' % (len(rows) + 1)
+    )
+    twin["row_hash"] = sha256_hex(twin["row_bytes"])
+    tampered.insert(schema.kernel_event_log, twin)
+    findings = tampered.verify().findings
+    assert all(one.table in ("kernel_event_log", "idempotency_records") for one in findings[:2])
+    written_twice = [one for one in findings if one.rule == "double_write"]
+    assert str(len(rows) + 1) in {one.key for one in written_twice}
+
+
+def test_a_chain_rewritten_to_its_end_is_found_by_the_answers(tampered):
+    old, new = rewrite_log_row(tampered, 12, answer=True)
+    for row in tampered.rows(schema.kernel_event_log)[12:]:
+        row_bytes = row["row_bytes"].replace(old.encode(), new.encode())
+        values = {"row_bytes": row_bytes, "prior_row_hash": new}
+        old, new = row["row_hash"], sha256_hex(row_bytes)
+        tampered.set(schema.kernel_event_log, row, row_hash=new, **values)
+    tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=new)
+    found = tampered.first()
+    assert (found.table, found.rule) == ("idempotency_records", "field_differs")
+    assert found.key.endswith("/13")
+
+
+def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampered, honest_file):
+    """What no look at the record itself can find: compare the head with one kept elsewhere."""
+    old, new = rewrite_log_row(tampered, 12, answer=True)
+    answers = {one["ec_sequence_number"]: one for one in tampered.rows(schema.idempotency_records)}
+    for row in tampered.rows(schema.kernel_event_log)[12:]:
+        row_bytes = row["row_bytes"].replace(old.encode(), new.encode())
+        values = {"row_bytes": row_bytes, "prior_row_hash": new}
+        old, new = row["row_hash"], sha256_hex(row_bytes)
+        tampered.set(schema.kernel_event_log, row, row_hash=new, **values)
+        answer = answers[row["ec_sequence_number"]]
+        result = answer["result_bytes"].replace(old.encode(), new.encode())
+        tampered.set(schema.idempotency_records, answer, result_bytes=result)
+    tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=new)
+    found = tampered.verify()
+    assert found.ok
+    assert found.head_hash == new != old
+
+
+def test_a_refusal_rewritten_with_its_own_hash_is_named(tampered):
+    row = next(
+        one
+        for one in tampered.rows(schema.receipts)
+        if one["receipt_kind"] == "envelope_validation_failed"
+    )
+    content = row["receipt_bytes"].replace(b'"message":"', b'"message":"not ')
+    assert content != row["receipt_bytes"]
+    tampered.set(schema.receipts, row, receipt_bytes=content, receipt_hash=sha256_hex(content))
+    found = tampered.first()
+    assert (found.table, found.rule) == ("receipts", "link_broken")
+    assert found.key == str(row["receipt_sequence"])
+
+
+def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
+    """Somebody changes what an effect is said to have done and seals that consistently."""
+    last = tampered.rows(schema.kernel_event_log)[-1]
+    effects = [
+        one
+        for one in tampered.rows(schema.applied_effects)
+        if one["ec_sequence_number"] == last["ec_sequence_number"]
+    ]
+    content = flipped(effects[0]["effect_bytes"], effects[0]["effect_bytes"].index(b"_image") + 20)
+    contents = [content, *(one["effect_bytes"] for one in effects[1:])]
+    joined = [
+        hashlib.sha256(b"[" + b",".join(each) + b"]").hexdigest()
+        for each in (
+            [one["effect_bytes"] for one in effects],
+            contents,
+        )
+    ]
+    row_bytes = last["row_bytes"].replace(joined[0].encode(), joined[1].encode())
+    row_hash = sha256_hex(row_bytes)
+    tampered.set(schema.applied_effects, effects[0], effect_bytes=content)
+    tampered.set(schema.kernel_event_log, last, row_bytes=row_bytes, row_hash=row_hash)
+    tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=row_hash)
+    record = next(
+        one
+        for one in tampered.rows(schema.idempotency_records)
+        if one["ec_sequence_number"] == last["ec_sequence_number"]
+    )
+    result = record["result_bytes"].replace(last["row_hash"].encode(), row_hash.encode())
+    tampered.set(schema.idempotency_records, record, result_bytes=result)
+    found = tampered.first()
+    assert (found.table, found.rule) == ("applied_effects", "state_differs")
+    assert found.key == key_of(schema.applied_effects, effects[0])
+
+
+def test_a_missing_tail_is_missed_by_the_head(tampered):
+    last = tampered.rows(schema.kernel_event_log)[-1]
+    tampered.delete(schema.kernel_event_log, last)
+    found = tampered.first()
+    assert names(found, schema.kernel_event_log, last)
+    assert found.rule == "missing"
+
+
+def cut_tail(tampered):
+    """Remove the newest operation and what hangs on its number, and turn the head back."""
+    *_, before, last = tampered.rows(schema.kernel_event_log)
+    sequence = last["ec_sequence_number"]
+    tampered.delete(schema.kernel_event_log, last)
+    for table in (schema.applied_effects, schema.idempotency_records):
+        tampered.run("DELETE FROM", table.name, "WHERE ec_sequence_number = ?", values=(sequence,))
+    tampered.db.execute(
+        "DELETE FROM blobs WHERE blob_ref = ?", (last["envelope_payload_blob_ref"],)
+    )
+    tampered.db.execute("DELETE FROM receipts WHERE operation_id = ?", (last["operation_id"],))
+    receipt = tampered.rows(schema.receipts)[-1]
+    tampered.set(
+        schema.chain_head,
+        tampered.a_row(schema.chain_head),
+        ec_sequence_number=sequence - 1,
+        row_hash=before["row_hash"],
+        receipt_sequence=receipt["receipt_sequence"],
+        receipt_hash=receipt["receipt_hash"],
+    )
+    return last
+
+
+def test_a_tail_cut_off_with_the_head_turned_back_is_found_in_the_state(tampered):
+    cut_tail(tampered)
+    findings = tampered.verify().findings
+    assert findings[0].rule in ("state_differs", "extra")
+    assert ("nodes", "cu-g") in {(one.table, one.key) for one in findings}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [schema.applied_effects, schema.idempotency_records, schema.blobs, schema.receipts],
+    ids=lambda t: t.name,
+)
+def test_what_a_cut_tail_leaves_behind_is_named(tampered, left):
+    rows = tampered.rows(left)
+    last = cut_tail(tampered)
+    kept = {row["place"] for row in tampered.rows(left)}
+    for row in rows:
+        if row["place"] not in kept:
+            tampered.insert(left, row)
+    if left is schema.receipts:
+        receipt = tampered.rows(left)[-1]
+        head = tampered.a_row(schema.chain_head)
+        tampered.set(
+            schema.chain_head,
+            head,
+            receipt_sequence=receipt["receipt_sequence"],
+            receipt_hash=receipt["receipt_hash"],
+        )
+    found = tampered.first()
+    assert (found.table, found.rule) == (left.name, "extra")
+    assert last is not None
+
+
+@pytest.mark.parametrize("table", schema.STATE_TABLES, ids=lambda t: t.name)
+def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered, table):
+    row = tampered.a_row(table)
+    key = row[table.primary_key.columns[0].name]
+    record = row["record"].replace(b'"updated_at":"2', b'"updated_at":"3')
+    tampered.set(table, row, record=record)
+    last = max(
+        one["ec_sequence_number"]
+        for one in tampered.rows(schema.applied_effects)
+        if (one["store"], one["record_key"]) == (table.name, key)
+    )
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == (table.name, key, "state_differs")
+    assert f"sequence {last}" in found.message
+
+
+def test_an_authority_that_its_inputs_do_not_give_is_named(tampered):
+    row = next(one for one in tampered.rows(schema.nodes) if one["node_id"] == "cu-a")
+    start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
+    tampered.set(schema.nodes, row, record=flipped(row["record"], start))
+    found = tampered.verify(fold=False)
+    first = found.findings[0]
+    assert (first.table, first.key, first.rule) == ("nodes", "cu-a", "authority_differs")
+    assert found.authorities_equal < 5
+
+
+def test_an_index_entry_that_differs_from_its_node_is_named(tampered):
+    entry_id = "authority_index|cu-a"
+    row = next(one for one in tampered.rows(schema.derived_indexes) if one["entry_id"] == entry_id)
+    start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
+    tampered.set(schema.derived_indexes, row, record=flipped(row["record"], start))
+    found = tampered.verify(fold=False).findings
+    assert [(one.table, one.key) for one in found] == [("derived_indexes", entry_id)]
+
+
+def test_a_belief_trail_cut_at_its_end_is_found_by_its_anchor(tampered):
+    rows = [one for one in tampered.rows(schema.belief_events) if one["session_id"] == "s-1"]
+    tampered.delete(schema.belief_events, rows[-1])
+    session = BeliefSession.restore([row["event_bytes"] for row in rows[:-1]])
+    survivors = session.snapshot()["survivors"]
+    summary = next(
+        one for one in tampered.rows(schema.belief_sessions) if one["session_id"] == "s-1"
+    )
+    tampered.set(
+        schema.belief_sessions,
+        summary,
+        n_events=session.n_events,
+        n_survivors=len(survivors),
+        head_event_hash=session.head_event_hash,
+        survivors_shown=canonicalize(survivors[:12]),
+    )
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("belief_sessions", "s-1", "anchor_differs")
+
+
+def test_a_whole_belief_session_removed_is_missed_by_its_anchor(tampered):
+    tampered.db.execute("DELETE FROM belief_events WHERE session_id = 's-1'")
+    tampered.db.execute("DELETE FROM belief_sessions WHERE session_id = 's-1'")
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("belief_sessions", "s-1", "missing")
+
+
+def test_a_request_given_up_without_its_receipt_is_found(tampered):
+    row = next(one for one in tampered.rows(schema.outbox) if one["open"])
+    tampered.set(schema.outbox, row, open=0)
+    tampered.insert(
+        schema.outbox_outcomes,
+        {
+            "request_id": row["request_id"],
+            "outcome": "dead_letter",
+            "operation_id": None,
+            "closed_sequence": row["cause_sequence"],
+            "closed_at_us": row["enqueued_at_us"],
+        },
+    )
+    findings = {(one.table, one.key) for one in tampered.verify().findings}
+    assert ("outbox_outcomes", row["request_id"]) in findings
+
+
+def test_a_receipt_that_an_operation_emits_gives_up_no_request():
+    ledger = Ledger.create(MemoryStore(), FakeHost().host)
+    accepted(submit(ledger, create("cu-1", "ConsolidatedUnderstanding")))
+    with ledger.view() as view:
+        (request,) = view.open_requests()
+    told = effect("receipt_only", request_id=request.request_id, target_cu_id="cu-1")
+    told["receipt_subkind"] = "authority_recompute_dead_lettered"
+    submit(ledger, envelope("search_run_record", [told]))
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.findings == ()
+    assert (found.requests_open, found.authorities_pending) == (1, 1)
+
+
+def test_an_erased_payload_is_named(tampered):
+    row = tampered.a_row(schema.blobs)
+    tampered.delete(schema.blobs, row)
+    found = tampered.first()
+    assert (found.table, found.key, found.rule) == ("blobs", row["blob_ref"], "missing")
+
+
+# --- anything at all --------------------------------------------------------------------------
+
+GARBAGE = {
+    "not text": "CAST(x'ff' AS TEXT)",
+    "not an object": "x'5b5d'",
+    "not JSON": "x'00ff7b'",
+    "deep": "CAST(replace(hex(zeroblob(20000)), '00', '[') AS BLOB)",
+    "a number": "1e300",
+    "numbers": "CAST('{\"n\":1' || replace(hex(zeroblob(3000)), '0', '9') || '}' AS BLOB)",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_anywhere_is_a_finding_and_never_an_exception(honest_file, tmp_path, garbage):
+    for table in TABLES:
+        for column in table.columns:
+            path = tmp_path / f"{table.name}.{column.name}.db"
+            shutil.copy(honest_file, path)
+            with closing(sqlite3.connect(path, isolation_level=None)) as db:
+                db.execute("PRAGMA ignore_check_constraints = ON")
+                for change in ("update", "delete"):
+                    db.execute(f"DROP TRIGGER IF EXISTS {table.name}_refuses_{change}")
+                try:
+                    assigned = f"{column.name} = {GARBAGE[garbage]}"
+                    words = ("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?")
+                    first = ("SELECT min(rowid) FROM", table.name)
+                    row_number = db.execute(" ".join(first)).fetchone()
+                    db.execute(" ".join(words), row_number)
+                except sqlite3.IntegrityError:
+                    continue  # a row number holds numbers only
+            found = verify_file(path)
+            path.unlink()
+            if (table.name, column.name) not in NOT_ON_RECORD:
+                assert not found.ok, f"{table.name}.{column.name}"
+
+
+def test_no_more_findings_than_asked_for(tampered):
+    tampered.db.execute("UPDATE kernel_event_log SET semantic_intent = 'x'")
+    found = tampered.verify(limit_findings=3)
+    assert [one.key for one in found.findings] == ["1", "2", "3"]
+
+
+@pytest.fixture(scope="module")
+def honest_memory():
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host)
+    write_honestly(ledger, host)
+    return ledger
+
+
+@given(data=st.data())
+@settings(max_examples=max(80, settings().max_examples // 4))
+def test_any_single_flipped_bit_is_found(honest_memory, data):
+    table, column = data.draw(st.sampled_from(BYTES_COLUMNS), label="column")
+    held = honest_memory.store._tables[table.name].rows
+    key = data.draw(st.sampled_from(sorted(held)), label="row")
+    content = held[key][column]
+    position = data.draw(st.integers(0, len(content) - 1), label="position")
+    bit = 1 << data.draw(st.integers(0, 7), label="bit")
+    held[key][column] = flipped(content, position, bit)
+    try:
+        with honest_memory.view() as view:
+            found = verify(view)
+    finally:
+        held[key][column] = content
+    assert not found.ok

@@ -1,0 +1,249 @@
+"""Whatever is submitted, sense or nonsense: every store answers alike, and nothing crashes."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.receipts import purge_expired
+from kernel.ledger.sqlite import SqliteStore
+from kernel.model.result import RejectedResult, SubmissionResult
+from tests.kernel.build import (
+    ABSENT,
+    HOUR_US,
+    abandoned,
+    adapt,
+    changed,
+    create,
+    drain,
+    effect,
+    envelope,
+    everything,
+    ledger_on,
+    link,
+    relink,
+    unlink,
+)
+
+FURNISHED = {
+    "a": "VersionedClaim",
+    "b": "ConsolidatedUnderstanding",
+    "c": "ConsolidatedUnderstanding",
+    "d": "Note",
+}
+IDS = st.sampled_from([*FURNISHED])
+NEW_IDS = st.sampled_from(["a", "n1", "n2", "n3"])
+EDGES = st.sampled_from(["e1", "e2", "e3"])
+KINDS = st.sampled_from(["Note", "VersionedClaim", "ConsolidatedUnderstanding"])
+CLASSES = st.sampled_from(["public_open", "work_product_internal", "firewalled", "sealed"])
+UNIT = st.sampled_from([0, 1, 0.25, 0.5])
+ODD = st.sampled_from(
+    [
+        *(None, True, 0, -1, 2, 1.5, 1e17, 2**60, float("nan"), float("inf")),
+        *("", "a", "5", "\ud800", "a|b", "x" * 600, "sealed", "core", "recalculate_authority"),
+        *([], {}, ["a"], {"a": 1}, [[]], [[[[]]]] * 3),
+        ABSENT,
+    ]
+)
+
+
+@st.composite
+def tainted(draw):
+    classes = draw(st.lists(CLASSES, max_size=2))
+    if not classes:
+        return {}
+    return {
+        "source_visibility_taint": classes,
+        "resolved_output_visibility_class": draw(CLASSES),
+        "source_refs": draw(st.lists(IDS, max_size=2)),
+    }
+
+
+CREATES = st.builds(
+    lambda node, kind, fields, changes: create(node, kind, envelope=changes, **fields),
+    NEW_IDS,
+    KINDS,
+    st.fixed_dictionaries(
+        {}, optional={"authority": UNIT, "title": ODD, "visibility_class": CLASSES}
+    ).map(lambda fields: {k: v for k, v in fields.items() if v is not ABSENT}),
+    tainted(),
+)
+ADAPTS = st.builds(lambda node, value: adapt(node, authority=value), IDS, UNIT)
+LINKS = st.builds(link, EDGES, IDS, IDS, st.sampled_from(["core", "supporting"]))
+UNLINKS = st.builds(unlink, EDGES)
+MOVES = st.builds(
+    lambda edge, source, target: relink(
+        effect("edge_remove", edge),
+        effect(
+            "edge_create",
+            edge,
+            source_node_id=source,
+            target_node_id=target,
+            edge_type="t",
+            edge_metadata={"essentiality": "core"},
+        ),
+    ),
+    EDGES,
+    IDS,
+    IDS,
+)
+MEMBERS = st.builds(
+    lambda node, state: envelope(
+        "corpus_membership_confirm",
+        [effect("membership_write", node, corpus_id="corpus:test", to_state=state)],
+    ),
+    IDS,
+    st.sampled_from(["candidate", "confirmed", "rejected", "soft_deleted"]),
+)
+MIXED = st.builds(
+    lambda node, view, kind: envelope(
+        "annotate",
+        [
+            effect("node_write", node, seen=True),
+            effect("node_retract", node) | {"effect_id": "second"},
+            effect("index_update", node, index_name="i", entry={"n": node}),
+            effect(kind, view),
+            effect("receipt_only", node=node) | {"receipt_subkind": "search_run_record"},
+        ],
+    ),
+    IDS,
+    IDS,
+    st.sampled_from(["materialized_view_invalidation", "materialized_view_recompute"]),
+)
+DOCUMENTS = st.one_of(CREATES, CREATES, ADAPTS, LINKS, LINKS, UNLINKS, MOVES, MEMBERS, MIXED)
+
+
+def places(value, path=""):
+    """Every dotted path into a document."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return
+    for name, item in items:
+        here = f"{path}{name}"
+        yield here
+        yield from places(item, f"{here}.")
+
+
+@st.composite
+def submissions(draw):
+    """An envelope, sometimes with one thing about it spoiled, and who hands it in."""
+    document = draw(DOCUMENTS)
+    if draw(st.integers(0, 2)) == 0:
+        place = draw(st.sampled_from([*places(document)]))
+        document = changed(document, {place: draw(ODD)})
+    submitter = draw(st.sampled_from(["caller", "caller", "orchestrator"]))
+    return document, submitter
+
+
+class Twins(RuleBasedStateMachine):
+    """One ledger in memory and one in a file, told the same things at the same times."""
+
+    @initialize()
+    def found(self):
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "ledger.db"
+        self.reopen = lambda: SqliteStore(path)
+        self.kernel = Kernel(idempotency_window_hours=1)
+        self.twins = [ledger_on(store) for store in (MemoryStore(), self.reopen())]
+        self.numbers = 0
+        self.submit_a_group([(create(*one), "caller") for one in FURNISHED.items()], repeat=False)
+        self.submit_a_group([(link("e1", "a", "b"), "caller")], repeat=True)
+
+    def name(self, document):
+        """Give an operation its own id and key; the builders' counter outlives one course."""
+        self.numbers += 1
+        for field in ("operation_id", "idempotency_key"):
+            if str(document.get(field)).startswith("op-") or len(str(document.get(field))) == 64:
+                document = document | {field: f"{field}:{self.numbers}"}
+        return document
+
+    def submit(self, ledger, batch):
+        with ledger.transaction() as transaction:
+            return [self.kernel.submit(transaction, *one) for one in batch]
+
+    @rule(batch=st.lists(submissions(), min_size=1, max_size=4), repeat=st.booleans())
+    def submit_a_group(self, batch, repeat):
+        batch = [(self.name(document), submitter) for document, submitter in batch]
+        if repeat:
+            batch += batch[:1]
+        before = self.log_length()
+        one, other = (self.submit(ledger, batch) for ledger, _ in self.twins)
+        assert [result.document() for result in one] == [result.document() for result in other]
+        accepted = [
+            result
+            for result in one
+            if isinstance(result, SubmissionResult) and not result.duplicate
+        ]
+        assert all(isinstance(result, SubmissionResult | RejectedResult) for result in one)
+        assert self.log_length() == before + len(accepted)
+        if repeat and isinstance(one[0], SubmissionResult):
+            assert one[-1] == one[0]
+
+    @rule(batch=st.lists(submissions(), min_size=1, max_size=3))
+    def submit_and_abandon(self, batch):
+        batch = [(self.name(document), submitter) for document, submitter in batch]
+        for ledger, _ in self.twins:
+            before = everything(ledger)
+            with abandoned(ledger.transaction()) as transaction:
+                for one in batch:
+                    self.kernel.submit(transaction, *one)
+            assert everything(ledger) == before
+
+    @rule(hours=st.sampled_from([-1, 0, 1, 25]))
+    def let_time_pass(self, hours):
+        for _, fake in self.twins:
+            fake.time_us += hours * HOUR_US
+
+    @rule()
+    def purge(self):
+        purged = []
+        for ledger, _ in self.twins:
+            with ledger.transaction() as transaction:
+                purged.append(purge_expired(transaction))
+        assert purged[0] == purged[1]
+
+    @rule()
+    def recompute_everything(self):
+        self.numbers += 1
+        one, other = (drain(ledger, f"drain:{self.numbers}") for ledger, _ in self.twins)
+        assert one == other
+
+    @rule()
+    def open_the_file_again(self):
+        ledger, fake = self.twins[1]
+        ledger.close()
+        self.twins[1] = (Ledger.create(self.reopen(), fake.host), fake)
+
+    def log_length(self):
+        return len(everything(self.twins[0][0])["kernel_event_log"])
+
+    @invariant()
+    def the_twins_hold_the_same_rows(self):
+        one, other = (everything(ledger) for ledger, _ in self.twins)
+        for table, rows in one.items():
+            assert rows == other[table], table
+
+    @invariant()
+    def the_sequence_has_no_gap(self):
+        rows = everything(self.twins[0][0])
+        sequences = [row["ec_sequence_number"] for row in rows["kernel_event_log"]]
+        assert sequences == list(range(1, len(sequences) + 1))
+        assert rows["chain_head"][0]["ec_sequence_number"] == len(sequences)
+
+    def teardown(self):
+        if hasattr(self, "twins"):
+            self.twins[1][0].close()
+            self.folder.cleanup()
+
+
+TestTwins = pytest.mark.spec("K5")(Twins.TestCase)
+TestTwins.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=15)

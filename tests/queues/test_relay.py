@@ -1,0 +1,339 @@
+"""The relay: what is open in the ledger becomes items, whatever Redis has lost."""
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
+from kernel.ledger.ledger import Ledger
+from queues import relay as relay_module
+from queues.errors import QueueError
+from queues.items import BATCH_ITEMS_MAX
+from queues.queue import WorkQueue
+from queues.relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay
+from tests.kernel.build import adapt, create, drain, link, memory_ledger, recompute, submit, work
+
+pytestmark = pytest.mark.anyio
+
+LONG = "ü" * 400
+
+
+class World:
+    """A ledger, a queue in a Redis that can be flushed or taken away, and a relay between them."""
+
+    def __init__(self) -> None:
+        self.ledger = memory_ledger()
+        self.server = FakeServer()
+        self.redis = FakeAsyncRedis(server=self.server)
+        self.now_s = 1000.0
+        self.now_ms = 1_700_000_000_000
+        self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
+        self.relay = self.new_relay()
+
+    def new_relay(self) -> OutboxRelay:
+        return OutboxRelay(self.ledger, self.queue, lambda: self.now_s)
+
+    def ask(self, node_id: str, **changes: Any) -> None:
+        """An understanding, and with it a request to compute its authority."""
+        document = create(node_id, "ConsolidatedUnderstanding", envelope=changes)
+        assert submit(self.ledger, document).document()["validation_result"] == "accepted"
+
+    def serve(self, node_id: str) -> None:
+        with self.ledger.view() as view:
+            document = recompute(view, node_id)
+        assert work(self.ledger, document).document()["validation_result"] == "accepted"
+
+    async def waiting(self) -> list[str]:
+        return [item.key for item in await self.queue.peek(1000)]
+
+    async def until_waiting(self, count: int) -> None:
+        with anyio.fail_after(10):
+            while True:
+                if len(await self.waiting()) == count:
+                    return
+                self.now_s += SWEEP_EVERY_S
+                await anyio.sleep(0.005)
+
+    async def claim(self) -> list[str]:
+        claims = await self.queue.claim(100, 60_000)
+        await self.queue.acknowledge(claims)
+        return [claim.key for claim in claims]
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[World]:
+    world = World()
+    await world.queue.mark()
+    yield world
+    await world.redis.aclose()
+
+
+async def test_what_is_recorded_is_sent_once(world: World):
+    world.ask("u-1")
+    world.ask("u-2")
+    assert await world.relay.sweep() == 2
+    assert await world.waiting() == ["u-1", "u-2"]
+    assert await world.relay.send_new() == 0
+    assert await world.relay.sweep() == 0
+    world.ask("u-3")
+    assert await world.relay.send_new() == 1
+
+
+async def test_an_item_carries_its_request_priority_and_target(world: World):
+    world.ask("u-1", recompute_priority="user_initiated_critical")
+    await world.relay.send_new()
+    [item] = await world.queue.peek(10)
+    assert item.priority == "user_initiated_critical"
+    assert item.payload == b'{"target_cu_id":"u-1"}'
+    with world.ledger.view() as view:
+        [request] = view.open_requests()
+    assert item.causes == (f"{request.request_id}!user_initiated_critical",)
+
+
+async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: World):
+    world.ask("u-1")
+    submit(world.ledger, adapt("u-1", title="another"))
+    assert await world.relay.send_new() == 2
+    [item] = await world.queue.peek(10)
+    assert item.causes_count == 2
+
+
+async def test_what_was_flushed_is_sent_again_at_the_next_sweep(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    await world.redis.flushall()
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+    assert await world.relay.sweep() == 0
+
+
+async def test_what_a_server_lost_without_its_mark_is_sent_again_after_a_while(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    assert await world.claim() == ["u-1"]
+    world.now_s += RESEND_AFTER_S - 0.1
+    assert await world.relay.sweep() == 0
+    world.now_s += 0.1
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_what_is_sent_again_and_was_not_lost_stays_one_item(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    world.now_s += RESEND_AFTER_S
+    await world.relay.sweep()
+    [item] = await world.queue.peek(10)
+    assert item.causes_count == 1
+
+
+async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: World):
+    world.ask("u-1")
+    await world.redis.flushall()
+    await world.relay.send_new()
+    await world.relay.sweep()
+    assert await world.queue.marked()
+    assert await world.relay.sweep() == 0
+
+
+async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    assert await world.new_relay().sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_what_has_its_outcome_is_never_sent(world: World):
+    world.ask("u-1")
+    world.ask("u-2")
+    world.serve("u-1")
+    await world.relay.send_new()
+    assert await world.waiting() == ["u-2"]
+    await world.redis.flushall()
+    world.serve("u-2")
+    await world.relay.sweep()
+    assert await world.waiting() == []
+
+
+async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    claims = await world.queue.claim(1, 1000)
+    await world.queue.bury(claims, ["broken"])
+    with world.ledger.transaction() as transaction:
+        head = transaction.head_now
+        close_requests(
+            transaction,
+            "u-1",
+            head.ec_sequence_number,
+            outcome="dead_letter",
+            operation_id=None,
+            closed_sequence=head.ec_sequence_number,
+            closed_at_us=head.committed_at_us,
+        )
+    world.now_s += RESEND_AFTER_S
+    assert await world.relay.sweep() == 0
+    submit(world.ledger, adapt("u-1", title="another"))
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("anew", [False, True])
+async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: World, anew):
+    world.ask("u-parent", recompute_priority="background_low_priority")
+    world.ask("u-other", recompute_priority="background_normal")
+    world.ask("u-child", recompute_priority="background_low_priority")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    assert await world.waiting() == ["u-other", "u-parent"]
+    urgent = {"recompute_priority": "user_initiated_critical"}
+    submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
+    relay = world.new_relay() if anew else world.relay
+    await relay.sweep()
+    assert [(one.key, one.priority) for one in await world.queue.peek(1)] == [
+        ("u-parent", "user_initiated_critical")
+    ]
+    assert await relay.sweep() == 0
+
+
+@pytest.mark.spec("K12")
+async def test_what_is_fed_by_one_that_waits_is_held_until_that_one_is_done(world: World):
+    world.ask("u-parent")
+    world.ask("u-child")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.send_new()
+    assert await world.waiting() == ["u-parent"]
+    await world.claim()
+    # It was delivered, but it is open until the record says otherwise.
+    await world.relay.send_new()
+    assert "u-child" not in await world.waiting()
+    world.serve("u-parent")
+    await world.relay.send_new()
+    assert await world.claim() == ["u-child"]
+
+
+async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: World):
+    names = [f"u-{number}" for number in range(5)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    order = []
+    for _ in names:
+        await world.relay.send_new()
+        [name] = await world.claim()
+        world.serve(name)
+        order.append(name)
+    assert order == names
+    assert await world.relay.sweep() == 0
+
+
+async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_back(world: World):
+    world.ask("u-1")
+    world.server.connected = False
+    with pytest.raises(QueueError) as caught:
+        await world.relay.sweep()
+    assert caught.value.code == "queue_unavailable"
+    with pytest.raises(QueueError):
+        await world.relay.send_new()
+    world.server.connected = True
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_more_requests_than_one_call_may_carry_are_sent_in_several(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 7)
+    monkeypatch.setattr(relay_module, "BATCH_ITEMS_MAX", 3)
+    for number in range(20):
+        world.ask(f"u-{number}")
+    assert await world.relay.send_new() == 20
+    assert sorted(await world.waiting()) == sorted(f"u-{number}" for number in range(20))
+    assert BATCH_ITEMS_MAX == 1000
+
+
+@pytest.mark.parametrize("changes", [{}, {"operation_id": "o" * 500}])
+@pytest.mark.parametrize("node_id", [LONG, "u-short"])
+async def test_a_name_too_long_for_the_queue_holds_nothing_up(world: World, node_id, changes):
+    """Everything that the kernel takes can be sent, or one request would block all the others."""
+    world.ask("u-before")
+    world.ask(node_id, **changes)
+    world.ask("u-after")
+    assert await world.relay.send_new() == 3
+    claims = await world.queue.claim(10, 1000)
+    assert len(claims) == 3
+    assert {"u-before", "u-after"} < {claim.key for claim in claims}
+    assert any(node_id in claim.payload.decode() for claim in claims)
+    world.now_s += RESEND_AFTER_S
+    await world.queue.acknowledge(claims)
+    assert await world.relay.sweep() == 3
+
+
+async def test_it_runs_and_wakes_for_what_is_committed(world: World):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        for number in range(3):
+            world.ask(f"u-{number}")
+            world.relay.notify()
+            await world.until_waiting(number + 1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_it_outlives_a_queue_that_goes_away_and_comes_back(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.02)
+    world.server.connected = False
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        world.ask("u-1")
+        world.relay.notify()
+        await anyio.sleep(0.05)
+        world.server.connected = True
+        await world.until_waiting(1)
+        tasks.cancel_scope.cancel()
+
+
+def _ledger_of(edges: list[tuple[int, int]]) -> Ledger:
+    ledger = memory_ledger()
+    for number in range(5):
+        submit(ledger, create(f"u-{number}", "ConsolidatedUnderstanding"))
+    for one, other in edges:
+        submit(ledger, link(f"{one}->{other}", f"u-{one}", f"u-{other}"))
+    return ledger
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8, unique=True),
+    st.lists(st.booleans(), max_size=20),
+)
+def test_whatever_the_graph_and_whatever_redis_loses_everything_is_served(edges, losses):
+    """Cycles included: what is held is released in the end, and nothing closed is ever sent."""
+
+    async def run() -> None:
+        world = World()
+        world.ledger = _ledger_of(edges)
+        world.relay = world.new_relay()
+        lost = iter(losses)
+        for _ in range(40):
+            if next(lost, False):
+                await world.redis.flushall()
+            await world.relay.sweep()
+            keys = await world.claim()
+            with world.ledger.view() as view:
+                still = {request.item_key for request in view.open_requests()}
+            assert set(keys) <= still
+            if not still:
+                break
+            for key in keys[:1]:
+                world.serve(key)
+            world.now_s += RESEND_AFTER_S
+        assert drain(world.ledger) == []
+        await world.redis.aclose()
+
+    anyio.run(run)

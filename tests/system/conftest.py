@@ -1,0 +1,73 @@
+"""One undisturbed run that every disturbed one is compared with."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.system.essence import essence, outcomes_for_each_request, rows_of
+from tests.system.reference import Reference
+from tests.system.tree_run import TreeRun, demo
+from workers.dockets.sample import sample_path
+from workers.record import verify_file
+
+COPIES = 3
+"""How often the sample is repeated: enough work that a tree can be disturbed within it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.slow)
+            if sys.platform != "linux":
+                item.add_marker(pytest.mark.skip("processes are found in /proc"))
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    file = folder / "dockets.jsonl"
+    dockets = [json.loads(line) for line in sample_path().read_bytes().splitlines()]
+    with file.open("w") as lines:
+        for number in range(COPIES):
+            for docket in dockets:
+                name = f"{docket['source_id']}-{number}"
+                lines.write(json.dumps({**docket, "source_id": name}) + "\n")
+    started_s = time.monotonic()
+    with demo(folder / "data", file) as run:
+        assert run.finish() == 0, run.stderr
+        seconds = time.monotonic() - started_s
+        return Reference(
+            file=file,
+            data_dir=run.data_dir,
+            report=run.report(),
+            stderr=run.stderr,
+            rows=rows_of(run.ledger_path),
+            essence=essence(run.ledger_path),
+            seconds=seconds,
+        )
+
+
+@pytest.fixture
+def check(reference: Reference) -> Callable[[TreeRun], None]:
+    """Ends a run and asserts that its record is what the undisturbed run gave."""
+
+    def finished_alike(run: TreeRun) -> None:
+        assert run.finish() == 0, run.stderr
+        report = run.report()
+        assert report["failures"] == []
+        assert report["requests"]["open"] == 0
+        assert outcomes_for_each_request(run.ledger_path) == {1}
+        verification = verify_file(run.ledger_path, lambda _done, _total: None)
+        assert verification.findings == ()
+        assert verification.requests_open == 0
+        assert verification.authorities_pending == 0
+        found = essence(run.ledger_path)
+        for part, expected in reference.essence.items():
+            assert found[part] == expected, part
+
+    return finished_alike

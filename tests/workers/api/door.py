@@ -1,0 +1,246 @@
+"""A whole gateway in the test's own process: real ledger, kernel, actors, queue and routes."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any
+from uuid import UUID
+
+import anyio
+import httpx
+from fakeredis import FakeAsyncRedis
+from fastapi import FastAPI
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from actors.committer import Committer
+from actors.orchestrator import Orchestrator
+from actors.runtime import SessionRuntime
+from actors.units import DeadLetterUnit
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.canonical import MAX_SAFE_INTEGER
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.tables import Store
+from queues.heartbeats import Heartbeats
+from queues.leases import CapacityLeases
+from queues.queue import WorkQueue
+from workers.api.app import build_app
+from workers.api.services import Services
+from workers.dashboard.hub import SnapshotHub
+from workers.dashboard.routes import build_router
+from workers.gateway_client import GatewayClient
+from workers.snapshot_source import LiveSource
+
+URL = "http://127.0.0.1:8440"
+TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
+SESSION = "00000000-0000-4000-8000-000000000001"
+ONTOLOGY = {
+    "hypothesis_space_id": "space",
+    "hypothesis_version": "v1",
+    "causal_graph_ref": "none",
+    "causal_graph_version": "0",
+}
+
+# Integers as JSON has them, floats as only Python's reader has them, and text that is no Unicode.
+_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | _TEXT
+ANY_JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@dataclass
+class Door:
+    """A gateway, and a client that talks to it without a socket."""
+
+    services: Services
+    app: FastAPI
+    committer: Committer
+    http: httpx.AsyncClient
+    heads: list[Any] = field(default_factory=list)
+    """The head of every batch that was committed."""
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.services.ledger
+
+    async def declare(self, session_id: str = SESSION, *hypotheses: str, **more: Any) -> Any:
+        body = {"session_id": session_id, "ontology": ONTOLOGY, "hypotheses": hypotheses, **more}
+        return await self.send("/v1/sessions", body)
+
+    async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        """Post to the session that these tests share."""
+        return await self.send(f"/v1/sessions/{SESSION}/{path}", body, **headers)
+
+    async def operate(self, *intents: dict[str, Any]) -> list[Any]:
+        """Put intents through the session that these tests share and return their results."""
+        response = await self.post("operations", {"intents": intents})
+        assert response.status_code == 200, response.text
+        results: list[Any] = response.json()["results"]
+        return results
+
+    async def hand_in(self, path: str, body: Any, token: str | None = TOKEN) -> httpx.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return await self.send(f"/internal/{path}", body, **headers)
+
+    async def send(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        """Post JSON in ASCII, so that a body may hold what Unicode does not allow."""
+        headers = {"Content-Type": "application/json", **headers}
+        return await self.http.post(path, content=json.dumps(body), headers=headers)
+
+    def client(self) -> GatewayClient:
+        """The client that other processes use, in this one."""
+        return client_of(self.app)
+
+
+def client_of(app: Any, **options: Any) -> GatewayClient:
+    client = GatewayClient(URL, worker_token=TOKEN, **options)
+    client._http = http_client(app, headers={"Authorization": f"Bearer {TOKEN}"})
+    return client
+
+
+def http_client(app: Any, **options: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url=URL, **options)
+
+
+@asynccontextmanager
+async def running_door(
+    store: Store | None = None,
+    *,
+    host: Any,
+    redis: Redis | None = None,
+    token: str | None = TOKEN,
+    any_host: bool = False,
+    committed: Callable[[Any], None] = lambda _: None,
+    **options: Any,
+) -> AsyncIterator[Door]:
+    """Run everything that a gateway process runs but its server and its relay."""
+    ledger = Ledger.create(store or MemoryStore(), host)
+    redis = redis or FakeAsyncRedis()
+    committer = Committer(ledger, Kernel(), Orchestrator(host), committed=committed)
+    sessions = SessionRuntime(ledger, committer, host, **options)
+
+    async def give_up(item_key: str, error_signature: str) -> list[str]:
+        [closed] = await committer.commit([DeadLetterUnit(item_key, error_signature)])
+        return list(closed)
+
+    services = Services(
+        ledger=ledger,
+        sessions=sessions,
+        queue=WorkQueue(redis, AUTHORITY_QUEUE),
+        leases=CapacityLeases(redis),
+        heartbeats=Heartbeats(redis),
+        redis=redis,
+        give_up=give_up,
+        worker_token=token,
+    )
+    router = build_router(SnapshotHub(LiveSource(services, 4)))
+    app = build_app(services, router, any_host=any_host, host=host)
+    async with anyio.create_task_group() as tasks, http_client(app) as http:
+        http.event_hooks["response"].append(check_numbers)
+        ready = anyio.Event()
+        tasks.start_soon(committer.run)
+        tasks.start_soon(sessions.run, ready.set)
+        await ready.wait()
+        yield Door(services, app, committer, http)
+        tasks.cancel_scope.cancel()
+    await redis.aclose()
+
+
+async def check_numbers(response: httpx.Response) -> None:
+    """K27, on every answer that any test gets: no integer that JavaScript would round."""
+    await response.aread()
+    if response.headers.get("content-type") == "application/json":
+        found = [one for one in integers(response.json()) if abs(one) > MAX_SAFE_INTEGER]
+        assert not found, f"{response.request.url}: {found}"
+
+
+def integers(value: Any) -> list[int]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for one in value for number in integers(one)]
+    return [value] if isinstance(value, int) else []
+
+
+async def eventually(done: Callable[[], Any], within_s: float = 20) -> None:
+    """Wait for what others do; `done` may answer later."""
+    with anyio.fail_after(within_s):
+        while True:
+            answer = done()
+            if await answer if isawaitable(answer) else answer:
+                return
+            await anyio.sleep(0.005)
+
+
+def error_of(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The error of a response, which has the one body that every error has."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert list(body) == ["error"], body
+    error: dict[str, Any] = body["error"]
+    assert error["code"] == code, error
+    assert set(error) <= {"code", "message", "details"}, error
+    assert isinstance(error["message"], str)
+    assert error["message"]
+    assert isinstance(error.get("details", {}), dict)
+    return error
+
+
+def rows(ledger: Ledger, table: Any) -> list[dict[str, Any]]:
+    with ledger.view() as view:
+        return view.tables.select(table)
+
+
+def log_length(ledger: Ledger) -> int:
+    return len(rows(ledger, schema.kernel_event_log))
+
+
+def source(node_id: str, text: str = "The motion is DENIED.", **more: Any) -> dict[str, Any]:
+    return {
+        "intent_kind": "create_source",
+        "intent_key": f"key:{node_id}",
+        "node_id": node_id,
+        "corpus_id": "corpus:test",
+        "content_kind": "order",
+        "text": text,
+        **more,
+    }
+
+
+def understanding(node_id: str, *sources: str, **more: Any) -> dict[str, Any]:
+    return {
+        "intent_kind": "synthesize_cu",
+        "intent_key": f"key:{node_id}",
+        "node_id": node_id,
+        "corpus_id": "corpus:test",
+        "title": "What was decided",
+        "source_spans": [{"source_ref": one, "offset": 0, "length": 3} for one in sources],
+        **more,
+    }
+
+
+def claim(node_id: str, source_ref: str, understanding_id: str, **more: Any) -> dict[str, Any]:
+    return {
+        "intent_kind": "create_claim",
+        "intent_key": f"key:{node_id}",
+        "node_id": node_id,
+        "corpus_id": "corpus:test",
+        "span": {"source_ref": source_ref, "offset": 0, "length": 3},
+        "text": "The",
+        "authority": 0.75,
+        "understanding_id": understanding_id,
+        **more,
+    }
+
+
+def is_uuid(text: str) -> bool:
+    return str(UUID(text)) == text

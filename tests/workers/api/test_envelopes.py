@@ -1,0 +1,235 @@
+"""Envelopes through the door: a refusal names check, reason and field, and applies nothing."""
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.ledger import schema
+from kernel.ledger.memory import MemoryStore
+from kernel.verify import verify
+from tests.kernel.build import FakeHost, adapt, changed, create, everything
+from tests.workers.api.door import (
+    ANY_JSON,
+    SESSION,
+    Door,
+    error_of,
+    log_length,
+    rows,
+    running_door,
+    source,
+    understanding,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def _declared(door: Door) -> None:
+    await door.declare(SESSION, "a", "b")
+
+
+def node(node_id: str = "n-1", **changes: Any) -> dict[str, Any]:
+    return create(node_id, "SourceArtifact", envelope=changes)
+
+
+def state_of(door: Door) -> dict[str, Any]:
+    """Every table but those that a refusal may write."""
+    free = {"receipts", "chain_head"}
+    return {name: found for name, found in everything(door.ledger).items() if name not in free}
+
+
+async def refused(door: Door, document: Any, reason_code: str, check: str, field: str) -> None:
+    """The envelope is refused for this reason; one durable receipt says so and nothing else."""
+    before, receipts = state_of(door), len(rows(door.ledger, schema.receipts))
+    response = await door.post("envelopes", document)
+    details = error_of(response, 422, reason_code)["details"]
+    assert (details["check"], details["field"]) == (check, field)
+    assert details["validation_result"] == "rejected"
+    assert state_of(door) == before
+    *_, receipt = rows(door.ledger, schema.receipts)
+    assert len(rows(door.ledger, schema.receipts)) == receipts + 1
+    assert receipt["receipt_id"] == details["receipt_id"]
+    body = orjson.loads(receipt["receipt_bytes"])
+    assert (body["check"], body["reason_code"]) == (check, reason_code)
+    assert body["session_id"] == SESSION
+
+
+async def test_an_accepted_envelope_is_on_the_record_in_the_name_of_its_session(door: Door):
+    document = node()
+    response = await door.post("envelopes", document)
+    assert response.status_code == 200
+    result = response.json()
+    assert result["operation_id"] == document["operation_id"]
+    [*_, row] = rows(door.ledger, schema.kernel_event_log)
+    assert row["session_id"] == SESSION
+    assert result["ec_sequence_number"] == str(row["ec_sequence_number"])
+    again = await door.post("envelopes", document)
+    assert again.json() == result
+
+
+async def test_an_envelope_cannot_speak_in_the_name_of_another_session(door: Door):
+    other = "00000000-0000-4000-8000-00000000000f"
+    await door.post("envelopes", node(session_id=other))
+    [*_, row] = rows(door.ledger, schema.kernel_event_log)
+    assert row["session_id"] == SESSION
+
+
+@pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
+async def test_a_taint_that_is_resolved_too_low_is_refused_by_v8(door: Door):
+    document = node(
+        source_visibility_taint=["public_open", "sealed"],
+        resolved_output_visibility_class="public_open",
+    )
+    await refused(
+        door,
+        document,
+        "envelope_taint_resolution_invalid",
+        "V8",
+        "resolved_output_visibility_class",
+    )
+
+
+@pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
+async def test_a_source_whose_class_the_taint_leaves_out_is_refused_by_v8(door: Door):
+    await door.operate(source("s-1", visibility_class="sealed"))
+    document = node(
+        source_refs=["s-1"],
+        source_visibility_taint=["public_open"],
+        resolved_output_visibility_class="public_open",
+    )
+    await refused(door, document, "envelope_taint_resolution_invalid", "V8", "source_refs.0")
+
+
+@pytest.mark.spec("INV-A-SCOPE-1")
+async def test_an_envelope_without_its_scope_is_refused_by_v4(door: Door):
+    document = node()
+    del document["affected_subgraph_descriptor"]
+    await refused(
+        door, document, "envelope_scope_descriptor_missing", "V4", "affected_subgraph_descriptor"
+    )
+
+
+@pytest.mark.spec("K18")
+@pytest.mark.parametrize("actor", ["agent", "system", "migration"])
+async def test_nobody_outside_may_act_as_anything_but_a_user(door: Door, actor):
+    await refused(door, node(actor=actor), "envelope_actor_unauthorized", "V1", "actor")
+
+
+async def test_an_effect_that_does_not_apply_undoes_those_before_it(door: Door):
+    await door.post("envelopes", node("n-1"))
+    document = create("n-2", "SourceArtifact", node("n-1")["primitive_effects"][0])
+    await refused(door, document, "node_already_exists", "apply", "target_ref")
+    assert (await door.http.get("/v1/nodes/n-2")).status_code == 404
+
+
+async def test_an_authority_that_a_caller_states_is_asked_to_be_computed_again(door: Door):
+    await door.operate(source("s-1"), understanding("u-1", "s-1"))
+    response = await door.post("envelopes", adapt("u-1", cu_authority=0.99))
+    requests = rows(door.ledger, schema.outbox)
+    assert requests[-1]["item_key"] == "u-1"
+    assert requests[-1]["cause_sequence"] == int(response.json()["ec_sequence_number"])
+
+
+async def test_fields_that_nobody_knows_are_kept_as_they_came(door: Door):
+    document = node() | {"x-note": {"kept": [1, "two", None]}}
+    document["primitive_effects"][0]["x-more"] = "kept too"
+    await door.post("envelopes", document)
+    path = f"/v1/operations/{document['operation_id']}"
+    envelope = (await door.http.get(path)).json()["envelope"]
+    assert envelope == document | {"session_id": SESSION}
+
+
+@pytest.mark.parametrize("body", [None, [], "envelope", 7, True, [{}]])
+async def test_what_is_no_object_is_no_envelope(door: Door, body):
+    length = log_length(door.ledger)
+    error_of(await door.post("envelopes", body), 422, "INVALID_REQUEST")
+    assert log_length(door.ledger) == length
+
+
+async def test_an_envelope_nested_too_deeply_is_refused_with_a_receipt(door: Door):
+    deep: Any = "end"
+    for _ in range(200):
+        deep = [deep]
+    await refused(door, node() | {"deep": deep}, "envelope_schema_invalid", "V1", "")
+
+
+def _paths(value: Any, before: str = "") -> list[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for name, inner in items:
+        path = f"{before}{name}"
+        found += [path, *(_paths(inner, f"{path}.") if isinstance(inner, dict | list) else [])]
+    return found
+
+
+def _examples() -> list[dict[str, Any]]:
+    """Valid ones; what is mutated is so much the deeper in the kernel."""
+    edge = {
+        "source_node_id": "s-1",
+        "target_node_id": "u-1",
+        "edge_type": "informs",
+        "edge_metadata": {"essentiality": "core"},
+    }
+    linking = node("n-9")
+    effect = copy.deepcopy(linking["primitive_effects"][0])
+    effect |= {"effect_id": "e", "effect_kind": "edge_create", "target_ref": "edge-1"}
+    effect |= {"inverse_operation_kind": "edge_remove", "payload": edge}
+    linking["primitive_effects"].append(effect)
+    return [
+        node("n-7"),
+        create("u-9", "ConsolidatedUnderstanding"),
+        adapt("s-1", note="x"),
+        linking,
+    ]
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> Any:
+    document = copy.deepcopy(draw(st.sampled_from(_examples())))
+    for _ in range(draw(st.integers(0, 2))):
+        path = draw(st.sampled_from(_paths(document)))
+        try:
+            document = changed(document, {path: draw(ANY_JSON)})
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+    return document
+
+
+async def test_any_json_as_an_envelope_is_answered_and_the_record_stays_whole():
+    async with running_door(MemoryStore(), host=FakeHost().host) as door:
+        await door.declare(SESSION, "a", "b")
+        await door.operate(source("s-1"), understanding("u-1", "s-1"))
+        documents: list[Any] = []
+
+        # Hypothesis is not asynchronous: it finds the documents, and they are posted afterwards.
+        @settings(max_examples=settings().max_examples * 3)
+        @given(st.one_of(ANY_JSON, _mutated(), _mutated()))
+        def collect(document: Any) -> None:
+            documents.append(document)
+
+        collect()
+        accepted = 0
+        for number, document in enumerate(documents):
+            if isinstance(document, dict) and "idempotency_key" in document:
+                document["idempotency_key"] = f"key-{number}"
+            length, receipts = log_length(door.ledger), len(rows(door.ledger, schema.receipts))
+            response = await door.post("envelopes", document)
+            if response.status_code == 200:
+                accepted += 1
+                assert log_length(door.ledger) == length + 1, document
+                continue
+            assert 400 <= response.status_code < 500, (document, response.text)
+            code = response.json()["error"]["code"]
+            error_of(response, response.status_code, code)
+            assert log_length(door.ledger) == length
+            refusals = len(rows(door.ledger, schema.receipts)) - receipts
+            assert refusals == (0 if code == "INVALID_REQUEST" else 1), document
+        with door.ledger.view() as view:
+            found = verify(view)
+        assert found.ok, found.findings
+        assert accepted
+        assert accepted < len(documents)

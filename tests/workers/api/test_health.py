@@ -1,0 +1,69 @@
+"""Alive is not ready, and ready names what is missing."""
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from kernel.ledger import schema
+from kernel.ledger.sqlite import SqliteStore
+from tests.actors.harness import ScriptedStore
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import SESSION, Door, error_of, running_door
+
+pytestmark = pytest.mark.anyio
+
+
+async def unready(door: Door) -> dict[str, Any]:
+    """What is missing; the process is alive all the same."""
+    assert (await door.http.get("/healthz")).json() == {"status": "alive"}
+    response = await door.http.get("/readyz")
+    assert response.status_code == 503
+    body = response.json()
+    assert body["status"] == "not ready"
+    return body["problems"]
+
+
+async def test_a_gateway_that_misses_nothing_is_ready(door: Door):
+    response = await door.http.get("/readyz")
+    assert (response.status_code, response.json()) == (200, {"status": "ready", "problems": {}})
+
+
+async def test_a_ledger_that_cannot_be_read_is_named():
+    store = ScriptedStore()
+    async with running_door(store, host=FakeHost().host) as door:
+        store.views_fail = True
+        assert await unready(door) == {"ledger": "LedgerUnavailable"}
+
+
+async def test_a_redis_that_does_not_answer_is_named():
+    redis = Redis.from_url("redis://127.0.0.1:1")
+    async with running_door(host=FakeHost().host, redis=redis) as door:
+        assert await unready(door) == {"redis": "ConnectionError"}
+        error_of(await door.http.get("/v1/queues"), 503, "queue_unavailable")
+        # What needs no queue works on.
+        assert (await door.declare(SESSION, "a")).status_code == 201
+
+
+@pytest.mark.spec("L3")
+async def test_a_session_that_does_not_verify_is_named_and_not_served(tmp_path):
+    path = tmp_path / "ledger.db"
+    store = SqliteStore(path)
+    async with running_door(store, host=FakeHost().host) as door:
+        await door.declare(SESSION, "a", "b")
+        with store.transaction() as tables:
+            head = {"head_event_hash": "0" * 64}
+            tables.update(schema.belief_sessions, (SESSION,), head)
+    async with running_door(store, host=FakeHost().host) as door:
+        assert (await door.http.get("/readyz")).status_code == 200
+        error_of(await door.http.get(f"/v1/sessions/{SESSION}"), 500, "session_corrupt")
+        assert await unready(door) == {f"session {SESSION}": "its record does not verify"}
+        error_of(await door.http.get(f"/v1/sessions/{SESSION}"), 500, "session_corrupt")
+        other = "00000000-0000-4000-8000-000000000002"
+        assert (await door.declare(other, "a")).status_code == 201
+    store.close()
+
+
+async def test_a_problem_of_the_process_makes_it_unready(door: Door):
+    door.services.problems["relay"] = "stopped"
+    assert await unready(door) == {"relay": "stopped"}

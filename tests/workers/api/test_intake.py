@@ -1,0 +1,185 @@
+"""Where workers hand in: only with the token, and each result has its own outcome."""
+
+import hmac
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernel.authority.graph import authority_of
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.ledger import schema
+from kernel.verify import verify
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import (
+    SESSION,
+    TOKEN,
+    Door,
+    claim,
+    error_of,
+    log_length,
+    rows,
+    running_door,
+    source,
+    understanding,
+)
+from workers.api import intake
+from workers.api.intake import RESULTS_MAX
+
+pytestmark = pytest.mark.anyio
+
+PATHS = [
+    ("recomputed", {"results": []}),
+    ("dead-letters", {"item_key": "u-1", "error_signature": "broken"}),
+]
+
+
+@pytest.fixture(autouse=True)
+async def _declared(door: Door) -> None:
+    await door.declare(SESSION, "a", "b")
+    await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
+
+
+def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]:
+    """What a worker that reads the ledger now would hand in."""
+    with door.ledger.view() as view:
+        node = view.node(node_id)
+        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        sequence = view.head().ec_sequence_number
+    intent = {
+        "intent_kind": "recalculate_authority",
+        "intent_key": f"{node_id}@{sequence}",
+        "target_cu_id": node_id,
+        "as_of_sequence": sequence,
+        "cu_authority": value,
+        "input_versions": [one.document() for one in inputs],
+        **changes,
+    }
+    return {"session_id": SESSION, "intent": intent}
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "tökén"])
+async def test_without_the_token_nothing_is_taken(door: Door, path, body, token):
+    requests = rows(door.ledger, schema.outbox)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}".encode("latin-1")}
+    response = await door.http.post(f"/internal/{path}", json=body, headers=headers)
+    error_of(response, 401, "unauthorized")
+    assert rows(door.ledger, schema.outbox) == requests
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+async def test_a_gateway_without_a_token_takes_nothing_from_anybody(path, body):
+    async with running_door(host=FakeHost().host, token=None) as door:
+        for token in (None, "", "None"):
+            error_of(await door.hand_in(path, body, token), 401, "unauthorized")
+
+
+async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(given: bytes, expected: bytes) -> bool:
+        compared.append((given, expected))
+        return hmac.compare_digest(given, expected)
+
+    monkeypatch.setattr(intake, "hmac", SimpleNamespace(compare_digest=compare))
+    await door.hand_in("recomputed", {"results": []}, "wrong")
+    assert compared == [(b"wrong", TOKEN.encode())]
+
+
+async def test_a_result_that_is_due_is_recorded_and_closes_its_requests(door: Door):
+    response = await door.hand_in("recomputed", {"results": [computed(door)]})
+    assert response.json() == {"outcomes": [{"outcome": "completed"}]}
+    node = (await door.http.get("/v1/nodes/u-1")).json()
+    # Beta(1, 1) and one supporting claim of 0.75 with weight 2.
+    assert node["payload"]["cu_authority"] == 2.5 / 4
+    assert [row["open"] for row in rows(door.ledger, schema.outbox)] == [0, 0]
+    outcomes = rows(door.ledger, schema.outbox_outcomes)
+    assert [row["outcome"] for row in outcomes] == ["completed", "completed"]
+    [*_, row] = rows(door.ledger, schema.kernel_event_log)
+    assert (row["semantic_intent"], row["session_id"]) == ("recalculate_authority", SESSION)
+
+
+async def test_a_result_that_nobody_asks_for_any_more_leaves_no_trace(door: Door):
+    late = computed(door)
+    await door.hand_in("recomputed", {"results": [computed(door)]})
+    length = log_length(door.ledger)
+    response = await door.hand_in("recomputed", {"results": [late]})
+    assert response.json() == {"outcomes": [{"outcome": "closed"}]}
+    assert log_length(door.ledger) == length
+
+
+@pytest.mark.spec("K12")
+async def test_a_result_whose_input_still_waits_is_told_so(door: Door):
+    link = {
+        "intent_kind": "link_input",
+        "intent_key": "link",
+        "source_node_id": "u-1",
+        "target_node_id": "u-2",
+        "essentiality": "core",
+    }
+    await door.operate(understanding("u-2", "s-1"), link)
+    response = await door.hand_in("recomputed", {"results": [computed(door, "u-2")]})
+    assert response.json() == {"outcomes": [{"outcome": "input_pending"}]}
+
+
+async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Door):
+    await door.operate(understanding("u-2", "s-1"))
+    results = [
+        computed(door, "nowhere"),
+        computed(door, "u-1", cu_authority=0.123),
+        computed(door, "u-2"),
+        computed(door, "u-2") | {"session_id": "system"},
+    ]
+    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    assert outcomes[0] == {"outcome": "closed"}
+    assert outcomes[1] == {"outcome": "rejected", "code": "cu_authority_mismatch"}
+    # Two sessions hand in the same: whoever comes first completes it, and only once.
+    assert sorted(one["outcome"] for one in outcomes[2:]) == ["closed", "completed"]
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_a_session_that_is_corrupt_fails_its_own_results_alone(door: Door):
+    door.services.sessions._corrupt["broken"] = "its record does not verify"
+    results = [computed(door) | {"session_id": "broken"}, computed(door)]
+    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    assert outcomes == [{"outcome": "failed", "code": "session_corrupt"}, {"outcome": "completed"}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"results": [{}]},
+        {"results": [{"intent": source("s-9")}]},
+        {"results": [{"intent": {"target_cu_id": "u-1"}, "extra": 1}]},
+    ],
+)
+async def test_a_body_that_is_no_result_is_refused_whole(door: Door, body):
+    length = log_length(door.ledger)
+    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+    assert log_length(door.ledger) == length
+
+
+async def test_more_results_than_one_request_may_hold_are_refused(door: Door):
+    body = {"results": [computed(door)] * (RESULTS_MAX + 1)}
+    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+
+
+async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door):
+    body = {"item_key": "u-1", "error_signature": "broken"}
+    closed = (await door.hand_in("dead-letters", body)).json()["closed"]
+    assert closed == [row["request_id"] for row in rows(door.ledger, schema.outbox)]
+    outcomes = rows(door.ledger, schema.outbox_outcomes)
+    assert [row["outcome"] for row in outcomes] == ["dead_letter"] * 2
+    kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
+    assert kinds.count("authority_recompute_dead_lettered") == 2
+    again = await door.hand_in("dead-letters", body)
+    assert again.json() == {"closed": []}
+
+
+async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(door: Door):
+    body = {"item_key": "nowhere", "error_signature": "broken"}
+    assert (await door.hand_in("dead-letters", body)).json() == {"closed": []}
+    assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}

@@ -1,0 +1,148 @@
+"""Reading the record: operations, nodes, the log in pages, the state of the queue."""
+
+import pytest
+
+from kernel.ledger import schema
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import (
+    SESSION,
+    Door,
+    claim,
+    error_of,
+    integers,
+    log_length,
+    rows,
+    running_door,
+    source,
+    understanding,
+)
+from workers.api.records import PAGE_MAX
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def _declared(door: Door) -> None:
+    await door.declare(SESSION, "a", "b")
+
+
+async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door: Door):
+    await door.operate(source("s-1"), understanding("u-1", "s-1"))
+    [result] = await door.operate(claim("c-1", "s-1", "u-1"))
+    path = f"/v1/operations/{result['operation_id']}"
+    found = (await door.http.get(path)).json()
+    assert set(found) == {"operation_id", "row", "envelope", "effects", "receipts"}
+    assert found["row"]["row_hash"] == result["row_hash"]
+    assert found["row"]["ec_sequence_number"] == result["ec_sequence_number"]
+    assert found["envelope"]["target_refs"] == ["c-1"]
+    effects = [one["effect_id"] for one in found["effects"]]
+    assert effects == [one["effect_id"] for one in result["applied_effects"]]
+    shown = {one["receipt_id"] for one in found["receipts"]}
+    durable = {
+        one["receipt_id"]
+        for one in result["emitted_receipts"]
+        if one["retention_class"] != "ephemeral"
+    }
+    assert shown == durable
+
+
+async def test_a_refused_operation_is_shown_with_its_receipt_alone(door: Door):
+    await door.post("envelopes", {"operation_id": "op-refused"})
+    found = (await door.http.get("/v1/operations/op-refused")).json()
+    assert set(found) == {"operation_id", "receipts"}
+    [receipt] = found["receipts"]
+    assert receipt["receipt_kind"] == "envelope_validation_failed"
+    assert receipt["reason_code"] == "envelope_schema_invalid"
+
+
+async def test_what_is_on_no_record_is_not_found(door: Door):
+    error_of(await door.http.get("/v1/operations/nothing"), 404, "not_found")
+    error_of(await door.http.get("/v1/nodes/nothing"), 404, "not_found")
+
+
+@pytest.mark.parametrize("node_id", ["s-1", "docket-entry:a/b#3", "ü 100 % ?"])
+async def test_a_node_is_found_by_whatever_its_id_is_made_of(door: Door, node_id):
+    await door.operate(source(node_id, visibility_class="sealed"))
+    quoted = node_id.replace("%", "%25").replace("#", "%23").replace("?", "%3F")
+    node = (await door.http.get(f"/v1/nodes/{quoted}")).json()
+    assert node["node_id"] == node_id
+    assert node["visibility_class"] == "sealed"
+
+
+async def test_the_log_comes_in_pages_without_gap_or_overlap(door: Door):
+    await door.operate(*(source(f"s-{number}") for number in range(10)))
+    seen: list[dict] = []
+    while True:
+        after = seen[-1]["ec_sequence_number"] if seen else 0
+        page = (await door.http.get("/v1/log", params={"after": after, "limit": 4})).json()["rows"]
+        seen += page
+        if len(page) < 4:
+            break
+    stored = [row["row_hash"] for row in rows(door.ledger, schema.kernel_event_log)]
+    assert [row["row_hash"] for row in seen] == stored
+    assert [row["prior_row_hash"] for row in seen[1:]] == stored[:-1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"after": -1},
+        {"after": "x"},
+        {"after": 2**63},
+        {"after": 10**40},
+        {"limit": 0},
+        {"limit": PAGE_MAX + 1},
+    ],
+)
+async def test_a_page_beyond_its_bounds_is_refused(door: Door, query):
+    error_of(await door.http.get("/v1/log", params=query), 422, "INVALID_REQUEST")
+
+
+async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door):
+    empty = (await door.http.get("/v1/queues")).json()
+    assert empty["requests"] == {
+        "recorded": 0,
+        "open": 0,
+        "outcomes": {"completed": 0, "dead_letter": 0, "cancelled": 0},
+    }
+    await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
+    found = (await door.http.get("/v1/queues")).json()
+    assert (found["requests"]["recorded"], found["requests"]["open"]) == (2, 2)
+    assert found["queues"]["authority-recompute"]["in_flight"] == 0
+    assert found["workers"] == []
+
+
+@pytest.mark.spec("K27")
+async def test_sequences_leave_the_process_as_text_past_what_javascript_can_count(tmp_path):
+    store = SqliteStore(tmp_path / "far.db")
+    far = 2**53 + 7
+    async with running_door(store, host=FakeHost().host) as door:
+        with store.transaction() as tables:
+            head = {"ec_sequence_number": far, "receipt_sequence": far}
+            tables.update(schema.chain_head, ("main",), head)
+        await door.declare(SESSION, "a")
+        [result] = await door.operate(source("s-1"))
+        assert result["ec_sequence_number"] == str(far + 2)
+        found = await door.http.get(f"/v1/operations/{result['operation_id']}")
+        assert found.json()["row"]["ec_sequence_number"] == str(far + 2)
+        log = (await door.http.get("/v1/log", params={"after": far})).json()["rows"]
+        assert [row["ec_sequence_number"] for row in log] == [str(far + 1), str(far + 2)]
+        refused = await door.post("envelopes", {"operation_id": "op-refused"})
+        assert max(map(abs, integers(refused.json())), default=0) < 2**53
+        [receipt] = (await door.http.get("/v1/operations/op-refused")).json()["receipts"]
+        assert receipt["receipt_sequence"] == str(far + 1)
+        queues = (await door.http.get("/v1/queues")).json()
+        assert max(integers(queues), default=0) < 2**53
+    store.close()
+
+
+async def test_reading_writes_nothing(door: Door):
+    await door.operate(source("s-1"))
+    with door.ledger.view() as view:
+        before = view.head()
+    for path in ("/v1/log", "/v1/nodes/s-1", "/v1/queues", f"/v1/sessions/{SESSION}", "/readyz"):
+        assert (await door.http.get(path)).status_code == 200, path
+    with door.ledger.view() as view:
+        assert view.head() == before
+    assert log_length(door.ledger) == 2

@@ -1,0 +1,27 @@
+"""A gateway in the test's process, on a ledger file, and a Redis server for those who need one."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from kernel.ledger.sqlite import SqliteStore
+from queues.embedded import EmbeddedRedis, find_server
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import Door, running_door
+
+
+@pytest.fixture
+async def door(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Door]:
+    store = SqliteStore(tmp_path / "ledger.db")
+    async with running_door(store, host=FakeHost().host) as door:
+        yield door
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = EmbeddedRedis(tmp_path_factory.mktemp("valkey"), find_server())
+    server.start()
+    yield server.url
+    server.stop()

@@ -1,0 +1,327 @@
+"""The command line: help for everything, JSON for programs, and errors on one line."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from kernel.ledger import schema
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
+from workers.cli import COMMANDS, main
+from workers.commands import ingest as ingest_module
+from workers.datafolder import DataFolder
+from workers.dockets.sample import sample_path
+from workers.gateway import serve_gateway
+from workers.gateway_client import GatewayClient
+from workers.settings import load_settings, settings_table
+
+COMMAND_PATHS = [
+    *([name] for name in COMMANDS),
+    *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    """A data folder with a small record, and nothing that runs on it."""
+    folder = DataFolder(tmp_path / "data")
+    folder.path.mkdir()
+
+    async def fill() -> None:
+        store = SqliteStore(folder.ledger_path)
+        async with running_door(store, host=FakeHost().host) as door:
+            await door.declare(SESSION, "a", "b", "c", metadata={"case_name": "A v. B"})
+            strike = {"source_id": "s", "observation_id": "o-1", "eliminated": ["a"]}
+            await door.post("eliminate", strike)
+            await door.operate(source("s-1"), understanding("u-1", "s-1"))
+        store.close()
+
+    anyio.run(fill)
+    return folder
+
+
+def rotulus(*arguments: str, **environment: str) -> Result:
+    """Run the command; what escapes it as an exception is a defect, whatever the test expects."""
+    result = CliRunner().invoke(main, arguments, env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def printed(*arguments: str) -> Any:
+    result = rotulus(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def one_line_error(result: Result, code: str) -> str:
+    """The error is for its reader: one line, with its code, and no traceback."""
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert re.match(rf"Error: {code}\b", line), line
+    assert "Traceback" not in result.output
+    return line
+
+
+@pytest.mark.parametrize("path", COMMAND_PATHS, ids=" ".join)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_says_what_it_does(path, option):
+    result = rotulus(*path, option)
+    assert result.exit_code == 0
+    text = result.output.split("\n\n")[1].strip()
+    assert re.match(r"[A-Z].+\.$", text, re.DOTALL), text
+
+
+@pytest.mark.parametrize("path", COMMAND_PATHS, ids=" ".join)
+def test_every_option_is_explained(path):
+    command: Any = main
+    for name in path:
+        command = command.get_command(click.Context(command), name)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_help_lists_every_command_and_imports_none_of_them():
+    result = rotulus("--help")
+    for name, text in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(text)}", result.output, re.MULTILINE), name
+    script = (
+        "import sys; from click.testing import CliRunner; from workers.cli import main;"
+        "CliRunner().invoke(main, ['--help']);"
+        "print(sorted({'fastapi', 'sqlalchemy', 'arq', 'redis'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, check=True, capture_output=True).stdout.strip() == b"[]"
+
+
+def test_without_a_command_help_is_shown():
+    result = CliRunner().invoke(main, [])
+    assert "Commands" in result.output
+    assert result.exit_code == 2
+
+
+def test_the_version_is_told():
+    assert re.search(r"\d+\.\d+\.\d+", rotulus("--version").output)
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["verify", "--nothing"], ["show", "nothing"]])
+def test_what_there_is_not_is_a_usage_error(arguments):
+    result = rotulus(*arguments)
+    assert result.exit_code == 2
+    assert "No such" in result.output
+
+
+def test_settings_lists_each_with_its_default_and_meaning():
+    table = settings_table()
+    text = rotulus("settings").output
+    for name, default, meaning in table:
+        assert f"{name}  [{default}]\n    {meaning}\n" in text
+    assert printed("settings", "--json") == [
+        {"name": name, "default": default, "meaning": meaning} for name, default, meaning in table
+    ]
+
+
+def test_verify_says_that_a_sound_record_verifies(folder: DataFolder):
+    found = printed("verify", "--json")
+    assert found["verifies"] is True
+    assert found["findings"] == []
+    assert (found["rows"], found["belief_sessions"], found["belief_events"]) == (4, 1, 2)
+    assert found["requests_open"] == 1
+    text = rotulus("verify").stdout
+    assert "verifies: true" in text
+    assert f"head_hash: {found['head_hash']}" in text
+
+
+def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    result = rotulus("verify", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["verifies"] is False
+    assert found["findings"][0]["table"] == "belief_sessions"
+    text = rotulus("verify")
+    assert text.exit_code == 1
+    assert "belief_sessions" in text.stdout
+
+
+def test_verify_takes_the_folder_it_is_told(folder: DataFolder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    folder.path.rename(elsewhere)
+    one_line_error(rotulus("verify"), "ledger_unavailable")
+    assert printed("verify", "--json", "--data-dir", str(elsewhere))["verifies"] is True
+
+
+def test_show_log_shows_the_newest_rows_first(folder: DataFolder):
+    documents = printed("show", "log", "--json")
+    sequences = [int(one["ec_sequence_number"]) for one in documents]
+    assert sequences == [4, 3, 2, 1]
+    assert all(len(one["row_hash"]) == 64 for one in documents)
+    assert len(printed("show", "log", "--json", "--limit", "2")) == 2
+    text = rotulus("show", "log").stdout.splitlines()
+    assert [line.split()[0] for line in text] == ["4", "3", "2", "1"]
+    assert documents[0]["operation_id"] in text[0]
+
+
+def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
+    [session] = printed("show", "session", "--json")
+    assert session == {
+        "session_id": SESSION,
+        "title": "A v. B",
+        "n_universe": 3,
+        "n_survivors": 2,
+        "survivors_shown": ["b", "c"],
+    }
+    assert f"{SESSION}  2/3  A v. B" in rotulus("show", "session").stdout
+    trail = printed("show", "session", SESSION, "--json")
+    assert [one["verb"] for one in trail] == ["DECLARE_SESSION", "ELIMINATE"]
+    lines = rotulus("show", "session", SESSION).stdout.splitlines()
+    assert lines[1].endswith("ELIMINATE  o-1  -a")
+    one_line_error(rotulus("show", "session", "nobody"), "SESSION_NOT_FOUND")
+
+
+def test_show_operation_and_node_print_json(folder: DataFolder):
+    [newest, *_] = printed("show", "log", "--json")
+    found = printed("show", "operation", newest["operation_id"])
+    assert found["row"] == newest
+    assert found["envelope"]["operation_id"] == newest["operation_id"]
+    assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
+    one_line_error(rotulus("show", "operation", "nothing"), "not_found")
+    one_line_error(rotulus("show", "node", "nothing"), "not_found")
+
+
+def test_show_requests_counts_them(folder: DataFolder):
+    counts = printed("show", "requests", "--json")
+    assert (counts["recorded"], counts["open"]) == (1, 1)
+    assert set(counts["outcomes"]) == {"completed", "dead_letter", "cancelled"}
+    text = rotulus("show", "requests").stdout
+    assert re.search(r"^open +1$", text, re.MULTILINE)
+    assert re.search(r"^completed +0$", text, re.MULTILINE)
+
+
+LEDGER_READERS = [
+    ["verify"],
+    ["show", "log"],
+    ["show", "session"],
+    ["show", "operation", "x"],
+    ["show", "node", "x"],
+    ["show", "requests"],
+]
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_without_a_ledger_there_is_one_line_to_read(arguments, tmp_path):
+    line = one_line_error(rotulus(*arguments), "ledger_unavailable")
+    assert str(tmp_path / "data" / "ledger.db") in line
+    assert not (tmp_path / "data").exists(), "looking creates nothing"
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_a_file_that_is_no_ledger_is_said_not_to_be_one(arguments, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "ledger.db").write_bytes(b"something else entirely" * 100)
+    one_line_error(rotulus(*arguments), "ledger_unavailable")
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_reading_leaves_the_ledger_as_it_is(arguments, folder: DataFolder):
+    before = folder.ledger_path.read_bytes()
+    rotulus(*arguments)
+    assert folder.ledger_path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*LEDGER_READERS, ["up"], ["demo"], ["gateway"], ["worker"], ["ingest", "-"]],
+    ids=" ".join,
+)
+def test_a_setting_that_cannot_be_used_is_named_without_its_value(arguments):
+    result = rotulus(*arguments, ROTULUS_PORT="sesame")
+    assert result.exit_code == 1
+    assert "ROTULUS_PORT" in result.stderr
+    assert "settings_invalid" in result.stderr
+    assert "sesame" not in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", ["gateway", "worker"])
+def test_a_process_that_needs_a_redis_says_so(command):
+    one_line_error(rotulus(command), "redis_unavailable")
+
+
+def test_ingest_waits_for_a_gateway_and_then_says_that_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        ingest_module, "GatewayClient", partial(GatewayClient, give_up_after_s=0.05)
+    )
+    docket = tmp_path / "one.jsonl"
+    docket.write_bytes(sample_path().read_bytes())
+    result = rotulus("ingest", str(docket), ROTULUS_GATEWAY_URL="http://127.0.0.1:1")
+    one_line_error(result, "gateway_unreachable")
+
+
+def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        environment = {"ROTULUS_PORT": port, "ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+        line = one_line_error(rotulus("gateway", **environment), "address_unusable")
+    assert port in line
+
+
+def test_a_gateway_makes_its_folder_and_founds_its_ledger(tmp_path):
+    """And it does so before there is a Redis."""
+    settings = load_settings(port=0)
+
+    async def until_founded() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+            await eventually((tmp_path / "data" / "ledger.db-wal").exists)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(until_founded)
+    assert printed("verify", "--json")["rows"] == 0
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0
+
+
+def test_a_gateway_whose_folder_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "data").write_text("a file stands here")
+    environment = {"ROTULUS_PORT": "0", "ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+    one_line_error(rotulus("gateway", **environment), "data_folder_unusable")
+
+
+def test_ingest_of_a_file_that_is_not_there_is_a_usage_error():
+    result = rotulus("ingest", "/nowhere/at/all.jsonl")
+    assert result.exit_code == 2
+    assert "No such file" in result.output
+
+
+def test_up_on_a_folder_that_is_in_use_says_by_whom(folder: DataFolder):
+    with folder.locked():
+        line = one_line_error(rotulus("up"), "data_folder_busy")
+    assert str(os.getpid()) in line

@@ -1,0 +1,306 @@
+"""A worker process on a real server: slots, leases, heartbeats, and what a stop leaves behind."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from redis.asyncio import Redis
+
+from queues.embedded import EmbeddedRedis, find_server
+from queues.heartbeats import Heartbeats
+from queues.items import Claim, NewItem
+from queues.leases import CapacityLeases
+from queues.queue import WorkQueue
+from tests.workers.api.door import eventually
+from workers import fleet
+from workers.fleet import FINISH_S, WorkerProcess, new_worker_id
+from workers.recompute import Tally
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    # A stop cancels arq's loop where it stands, which may be inside a pipeline of its own.
+    pytest.mark.filterwarnings(
+        "ignore:.*function Redis.__del__:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+QUEUE = "authority-recompute"
+
+
+class Drainer:
+    """Acknowledges what it is given, when the test lets it."""
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self._queue = queue
+        self.tally = Tally()
+        self.gateway_is_there = True
+        self.batches: list[list[str]] = []
+        self.at_once = self.most_at_once = 0
+        self.takes_s = 0.0
+        self.open: anyio.Event | None = None
+        """When set, a batch waits for it."""
+
+        self.acknowledged: list[bool] = []
+
+    async def ready(self) -> bool:
+        return self.gateway_is_there
+
+    async def drain(self, claims: Sequence[Claim]) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.batches.append([claim.key for claim in claims])
+        self.tally.in_flight += len(claims)
+        try:
+            await anyio.sleep(self.takes_s)
+            if self.open is not None:
+                await self.open.wait()
+            self.acknowledged += await self._queue.acknowledge(claims)
+            self.tally.completed += len(claims)
+        finally:
+            self.at_once -= 1
+            self.tally.in_flight -= len(claims)
+
+
+class Process:
+    """One worker process and what it works with."""
+
+    def __init__(self, redis: Redis, slots: int, lease_slots: int) -> None:
+        self.redis = redis
+        self.queue = WorkQueue(redis, QUEUE)
+        self.leases = CapacityLeases(redis)
+        self.heartbeats = Heartbeats(redis)
+        self.drainer = Drainer(self.queue)
+        self.returned = anyio.Event()
+        self.process = WorkerProcess(
+            redis=redis,
+            queue=self.queue,
+            leases=self.leases,
+            heartbeats=self.heartbeats,
+            drainer=self.drainer,  # type: ignore[arg-type]
+            slots=slots,
+            lease_slots=lease_slots,
+            worker_id=new_worker_id(),
+            pid=4321,
+        )
+
+    async def run(self) -> None:
+        await self.process.run()
+        self.returned.set()
+
+    async def enqueue(self, *keys: str) -> None:
+        items = [NewItem(key, "background_normal", f"cause-of-{key}", b"{}") for key in keys]
+        await self.queue.enqueue_many(items)
+
+    async def empty(self) -> bool:
+        depth = await self.queue.depth()
+        return not (sum(depth.ready.values()) or depth.delayed or depth.in_flight)
+
+    async def stop(self, within_s: float = FINISH_S + 1.5) -> float:
+        """Stop it and return how long it took."""
+        began_s = time.monotonic()
+        self.process.stop()
+        with anyio.fail_after(within_s):
+            await self.returned.wait()
+        return time.monotonic() - began_s
+
+
+@asynccontextmanager
+async def running(url: str, slots: int = 2, lease_slots: int = 4) -> AsyncIterator[Process]:
+    redis: Redis = Redis.from_url(url)
+    process = Process(redis, slots, lease_slots)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(process.run)
+        yield process
+        if not process.returned.is_set():
+            await process.stop()
+    await redis.aclose()
+
+
+@pytest.fixture
+async def url(valkey_url: str, anyio_backend: str) -> AsyncIterator[str]:
+    redis: Redis = Redis.from_url(valkey_url)
+    await redis.flushall()
+    yield valkey_url
+    await redis.aclose()
+
+
+def names(count: int, prefix: str = "u") -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+async def test_its_slots_drain_what_is_enqueued_and_what_comes_later(url: str):
+    async with running(url) as worker:
+        await worker.enqueue(*names(200))
+        await eventually(worker.empty)
+        await worker.enqueue(*names(20, "later"))
+        await eventually(worker.empty)
+        done = [key for batch in worker.drainer.batches for key in batch]
+        assert sorted(done) == sorted([*names(200), *names(20, "later")])
+        assert all(worker.drainer.acknowledged)
+
+
+async def test_an_idle_slot_picks_an_item_up_at_once(url: str):
+    async with running(url) as worker:
+        await worker.enqueue("warm-up")
+        await eventually(worker.empty)
+        began_s = time.monotonic()
+        await worker.enqueue("u-1")
+        await eventually(lambda: ["u-1"] in worker.drainer.batches)
+        # Generous: what it must not do is wait for a poll of seconds.
+        assert time.monotonic() - began_s < 1.0
+
+
+@pytest.mark.parametrize(("lease_slots", "most"), [(1, 1), (2, 2)])
+async def test_no_more_drains_run_at_once_than_there_are_leases(url: str, lease_slots, most):
+    async with running(url, slots=2, lease_slots=lease_slots) as worker:
+        worker.drainer.takes_s = 0.05
+        await worker.enqueue(*names(600))
+        await eventually(lambda: worker.drainer.most_at_once == most)
+        await eventually(worker.empty)
+        assert worker.drainer.most_at_once == most
+
+
+async def test_two_processes_share_the_leases(url: str):
+    async with running(url, lease_slots=1) as one, running(url, lease_slots=1) as other:
+        for worker in (one, other):
+            worker.drainer.takes_s = 0.02
+        together: list[int] = []
+        await one.enqueue(*names(600))
+
+        async def done() -> bool:
+            together.append(one.drainer.at_once + other.drainer.at_once)
+            return await one.empty()
+
+        await eventually(done)
+        assert max(together) == 1
+
+
+async def test_after_a_flush_its_slots_come_back_and_work_on(url: str):
+    async with running(url) as worker:
+        await worker.enqueue(*names(10))
+        await eventually(worker.empty)
+        await worker.redis.flushall()
+        await worker.enqueue(*names(10, "after"))
+        await eventually(worker.empty)
+        await eventually(lambda: worker.drainer.tally.completed == 20)
+        await worker.redis.flushall()
+        await eventually(worker.heartbeats.alive)
+
+
+async def test_a_flush_in_the_middle_of_a_batch_leaves_nobody_stuck(url: str):
+    async with running(url) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.batches)
+        await worker.redis.flushall()
+        worker.drainer.open.set()
+        await eventually(lambda: worker.drainer.acknowledged == [False])
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.acknowledged == [False, True])
+
+
+async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str):
+    async with running(url, slots=3) as worker:
+        await eventually(worker.heartbeats.alive)
+        [beat] = await worker.heartbeats.alive()
+        assert (beat.worker_id, beat.pid) == (worker.process.worker_id, 4321)
+        assert (beat.queues, beat.slots) == ((QUEUE,), 3)
+        assert beat.seen_at_ms >= beat.started_at_ms
+        await worker.stop()
+        assert await worker.heartbeats.alive() == []
+
+
+async def test_a_stop_of_an_idle_process_is_short_and_gives_its_leases_back(url: str):
+    async with running(url) as worker:
+
+        async def both_hold() -> bool:
+            return len(await worker.leases.held(QUEUE)) == 2
+
+        await eventually(both_hold)
+        assert await worker.stop() < FINISH_S
+        assert await worker.leases.held(QUEUE) == []
+
+
+async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
+    async with running(url, slots=1) as worker:
+        worker.drainer.takes_s = 0.3
+        await worker.enqueue(*names(3 * fleet.CLAIM_ITEMS))
+        await eventually(lambda: worker.drainer.at_once)
+        begun = len(worker.drainer.batches)
+        assert await worker.stop() < FINISH_S + 0.5
+        assert len(worker.drainer.batches) == begun
+        assert worker.drainer.tally.completed == begun * fleet.CLAIM_ITEMS
+        assert all(worker.drainer.acknowledged)
+
+
+async def test_a_stop_does_not_wait_for_a_batch_that_does_not_end(url: str):
+    async with running(url, slots=1) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+        took_s = await worker.stop()
+        assert FINISH_S <= took_s < FINISH_S + 1.5
+        # Its claim comes back to the others when it is no longer renewed.
+        assert (await worker.queue.depth()).in_flight == 1
+        worker.drainer.open.set()
+
+
+async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeypatch):
+    monkeypatch.setattr(fleet, "VISIBILITY_MS", 300)
+    monkeypatch.setattr(fleet, "RENEW_EVERY_S", 0.05)
+    async with running(url, slots=1) as worker:
+        worker.drainer.takes_s = 0.8
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+
+        async def reaped() -> bool:
+            return await worker.queue.reap() > 0 or bool(worker.drainer.acknowledged)
+
+        await eventually(reaped)
+        assert worker.drainer.acknowledged == [True]
+
+
+async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatch):
+    monkeypatch.setattr(fleet, "GATEWAY_RETRY_S", 0.02)
+    async with running(url) as worker:
+        worker.drainer.gateway_is_there = False
+        await eventually(worker.heartbeats.alive)
+        await anyio.sleep(0.1)
+        batches = len(worker.drainer.batches)
+        await worker.enqueue(*names(5))
+        await anyio.sleep(0.2)
+        claimed = [key for batch in worker.drainer.batches[batches:] for key in batch]
+        # A slot that was waiting when the gateway went may have woken once.
+        assert (await worker.queue.depth()).in_flight == 0
+        worker.drainer.gateway_is_there = True
+        await eventually(worker.empty)
+        assert len(claimed) in (0, 5)
+
+
+async def test_a_server_that_goes_away_is_waited_for(tmp_path: Any):
+    server = EmbeddedRedis(tmp_path, find_server())
+    server.start()
+    try:
+        async with running(server.url) as worker:
+            await worker.enqueue("u-1")
+            await eventually(worker.empty)
+            server.stop()
+            await anyio.sleep(0.2)
+            assert not worker.returned.is_set()
+            await anyio.to_thread.run_sync(server.start)
+            await eventually(lambda: _enqueued(worker, "u-2"))
+            await eventually(lambda: worker.drainer.tally.completed == 2)
+    finally:
+        server.stop()
+
+
+async def _enqueued(worker: Process, key: str) -> bool:
+    try:
+        await worker.enqueue(key)
+    except Exception:  # noqa: BLE001 - it has only just come back
+        return False
+    return True
