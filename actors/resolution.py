@@ -22,10 +22,10 @@ from actors.intents import (
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.authority.graph import CLAIM, UNDERSTANDING
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.belief_record import SESSION_NODE_KIND, session_node_id
+from kernel.belief_record import session_node_id
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.node_kinds import CLAIM, SESSION, UNDERSTANDING
 
 SESSION_CORPUS = "corpus:belief-sessions"
 AUTHORITY_INDEX = "authority_index"
@@ -185,7 +185,7 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
     node = view.node(intent.node_id)
     if node is None:
         raise IntentInvalid(f"no node {intent.node_id}", "node_id")
-    if node["node_kind"] == SESSION_NODE_KIND:
+    if node["node_kind"] == SESSION:
         raise IntentInvalid("a session's anchor follows its trail alone", "node_id")
     fields = {
         name: _isolated(value, node["payload"].get(name), source=intent.node_id, kind=name)
@@ -241,7 +241,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
     """A session's node carries the head of the session's own chain."""
     if intent.creates:
-        payload = {"node_kind": SESSION_NODE_KIND, **intent.anchor}
+        payload = {"node_kind": SESSION, **intent.anchor}
         return _create("create", intent.node_id, SESSION_CORPUS, payload)
     return ResolvedOperation(
         "annotate",
@@ -286,7 +286,7 @@ def _create(
     neighbour: str | None = None,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> ResolvedOperation:
-    if node_id.startswith(session_node_id("")) and payload["node_kind"] != SESSION_NODE_KIND:
+    if node_id.startswith(session_node_id("")) and payload["node_kind"] != SESSION:
         raise IntentInvalid("this id belongs to a session's anchor", "node_id")
     membership = {"corpus_id": corpus_id, "to_state": "candidate"}
     index = {"index_name": "nodes_by_kind", "entry": {"node_kind": payload["node_kind"]}}

@@ -128,6 +128,9 @@ class SessionRuntime:
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
                     await actor.handle(batch)
+                    if not actor.declared and not receive.statistics().current_buffer_used:
+                        # Asking for sessions that are not there must not fill the runtime.
+                        break
                 _log.debug("session_passivated")
             except (CorruptBeliefEvent, LedgerCorrupt) as found:
                 _log.critical("session_corrupt", error=str(found))

@@ -65,8 +65,14 @@ class SessionActor:
     ) -> None:
         self.session_id = session_id
         self._belief = belief
+        self._title = session_id if belief is None else _title_of(belief)
         self._committer = committer
         self._host = host
+
+    @property
+    def declared(self) -> bool:
+        """Whether there is a belief session; without one the actor holds nothing."""
+        return self._belief is not None
 
     async def handle(self, messages: list[Message]) -> None:
         """Run messages in order, commit what they came to, and answer each.
@@ -94,10 +100,9 @@ class SessionActor:
 
     def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
         belief = self._expect_belief()
-        metadata = belief.audit()[0].payload.get("metadata", {})
         return BeliefBatch(
             session_id=self.session_id,
-            title=str(metadata.get("case_name", self.session_id)),
+            title=self._title,
             first_index=belief.n_events - len(events),
             events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             n_universe=len(belief.universe.ids),
@@ -131,6 +136,7 @@ class SessionActor:
                 policy=message.policy,
                 **self._stamp(),
             )
+            self._title = _title_of(self._belief)
             batch.events.append(event)
         snapshot = self._belief.snapshot()
         batch.add(message, [], lambda _: snapshot)
@@ -180,6 +186,12 @@ class SessionActor:
 
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
+
+
+def _title_of(belief: BeliefSession) -> str:
+    """The name of the case, where the declaration gave one; reads the whole trail."""
+    metadata = belief.audit()[0].payload.get("metadata", {})
+    return str(metadata.get("case_name", belief.session_id))
 
 
 def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:

@@ -13,8 +13,8 @@ import orjson
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
+from kernel.model.node_kinds import SESSION_NODE_PREFIX
 
-SESSION_NODE_KIND = "BeliefSession"
 SURVIVORS_SHOWN_MAX = 12
 
 
@@ -57,7 +57,7 @@ class BeliefBatch:
 
 def session_node_id(session_id: str) -> str:
     """Return the node that stands for a belief session in the graph."""
-    return f"belief-session:{session_id}"
+    return f"{SESSION_NODE_PREFIX}{session_id}"
 
 
 def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:

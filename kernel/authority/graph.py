@@ -2,9 +2,7 @@
 
 from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
 from kernel.ledger.ledger import Document, LedgerView
-
-UNDERSTANDING = "ConsolidatedUnderstanding"
-CLAIM = "VersionedClaim"
+from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 
 _AUTHORITY_FIELD = {UNDERSTANDING: "cu_authority", CLAIM: "authority"}
 

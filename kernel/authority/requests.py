@@ -16,18 +16,13 @@ from enum import Enum
 import orjson
 
 from kernel.authority.cascade import CascadePlan, plan_cascade
-from kernel.authority.graph import (
-    CLAIM,
-    UNDERSTANDING,
-    dependents_of,
-    feeding_understandings,
-    is_understanding,
-)
+from kernel.authority.graph import dependents_of, feeding_understandings, is_understanding
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope, KernelEffect
+from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.model.receipt import Receipt
 from kernel.stores.record import Applied, Operation
 

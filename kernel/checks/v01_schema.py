@@ -6,11 +6,15 @@ from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES, Envelope
+from kernel.model.node_kinds import SESSION, SESSION_NODE_PREFIX
 
 _ALLOWED_ACTORS = {
     "orchestrator": frozenset({"user", "system", "agent", "migration"}),
     "caller": frozenset({"user"}),
 }
+
+
+_RUNTIME_VERBS = frozenset({"recalculate_authority"})
 
 
 def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
@@ -39,13 +43,26 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
 
 
 def check_actor(submission: Submission) -> Verdict:
-    """Refuse an actor whom this submitter may not speak for (INV-15.7.8, K18)."""
-    actor = submission.envelope.actor
-    if actor in _ALLOWED_ACTORS[submission.submitter]:
+    """Refuse an actor whom this submitter may not speak for (INV-15.7.8, K18).
+
+    What the runtime alone decides (an authority, a session's anchor) is not a caller's to write.
+    """
+    envelope, submitter = submission.envelope, submission.submitter
+    if envelope.actor not in _ALLOWED_ACTORS[submitter]:
+        message = f"a {submitter} may not act as {envelope.actor}"
+        return Refusal("envelope_actor_unauthorized", "actor", message)
+    if submitter == "orchestrator":
         return None
-    return Refusal(
-        "envelope_actor_unauthorized", "actor", f"a {submission.submitter} may not act as {actor}"
-    )
+    if envelope.semantic_intent in _RUNTIME_VERBS:
+        message = f"{envelope.semantic_intent} is the runtime's own"
+        return Refusal("envelope_actor_unauthorized", "semantic_intent", message)
+    for index, effect in enumerate(envelope.primitive_effects):
+        anchors = (effect.target_ref or "").startswith(SESSION_NODE_PREFIX)
+        if anchors or effect.payload.get("node_kind") == SESSION:
+            field = f"primitive_effects.{index}.target_ref"
+            message = "a session's anchor follows its trail alone"
+            return Refusal("envelope_actor_unauthorized", field, message)
+    return None
 
 
 def _depth_exceeds(value: object, limit: int) -> bool:

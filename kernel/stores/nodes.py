@@ -4,16 +4,18 @@ A create writes a node that was not there. Every other write merges its fields i
 that is there. A visibility class only ever rises (INV-PROV-TAINT-1).
 """
 
-from kernel.authority.graph import CLAIM, UNDERSTANDING
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
+from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
 
-_AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("cu_authority", "override_authority")}
+_AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("override_authority",)}
 """What feeds an authority, by node kind: a number from 0 to 1, or null."""
+
+_COMPUTED_FIELDS = ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
 
 
 def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
@@ -33,6 +35,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
                 f"node {node_id} exists", code="node_already_exists", field="target_ref"
             )
         record = _changed_record(effect, operation, before)
+    _check_computed(effect, operation)
     _check_authorities(record["node_kind"], effect.payload)
     return write_record(
         operation, schema.nodes, node_id, record, {"node_kind": record["node_kind"]}
@@ -84,6 +87,18 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
         record["state"] = "retracted"
         record["retracted_by_operation_id"] = operation.operation_id
     return record
+
+
+def _check_computed(effect: KernelEffect, operation: Operation) -> None:
+    if operation.semantic_intent == "recalculate_authority":
+        return
+    for name in _COMPUTED_FIELDS:
+        if name in effect.payload:
+            raise EffectInapplicable(
+                f"{name} is written by recalculate_authority alone",
+                code="computed_field_written",
+                field=f"payload.{name}",
+            )
 
 
 def _check_authorities(node_kind: str, fields: Document) -> None:

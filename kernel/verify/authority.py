@@ -8,12 +8,13 @@ beyond the depth cap: those have no recompute of their own (§8.4).
 import struct
 from dataclasses import dataclass
 
-from kernel.authority.graph import UNDERSTANDING, authority_of
+from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
+from kernel.model.node_kinds import UNDERSTANDING
 from kernel.verify.reading import Document, Reader, load_object, shown
 
 INDEX_NAME = "authority_index"

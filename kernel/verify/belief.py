@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SESSION_NODE_KIND, SURVIVORS_SHOWN_MAX, session_node_id
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, session_node_id
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
+from kernel.model.node_kinds import SESSION
 from kernel.verify.reading import Document, Reader, joined, load_object, shown
 
 EVENTS_PAGE_ROWS = 64
@@ -38,7 +39,7 @@ def check_belief(reader: Reader, counts: BeliefCounts) -> None:
             _check_session(reader, summary, counts)
     if reader.count(schema.belief_events) != counts.events:
         _name_orphans(reader)
-    for node in reader.pages(schema.nodes, {"node_kind": SESSION_NODE_KIND}):
+    for node in reader.pages(schema.nodes, {"node_kind": SESSION}):
         anchor = _anchor_of(node)
         session_id = str(node["node_id"]).removeprefix(session_node_id(""))
         if "head_event_hash" in anchor and not reader.get(schema.belief_sessions, session_id):

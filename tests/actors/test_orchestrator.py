@@ -136,7 +136,7 @@ CLASSES = st.lists(st.sampled_from(VISIBILITY_CLASSES), min_size=1, max_size=6)
 
 @pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
 @given(classes=CLASSES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 def test_an_output_is_as_restricted_as_its_most_restricted_source(classes):
     ledger = memory_ledger()
     names = [f"src-{number}" for number in range(len(classes))]
@@ -323,7 +323,6 @@ NAMES = st.sampled_from(["cl-1", "cl-2", "cu-1"])
     one=st.tuples(st.text(min_size=1, max_size=6), NAMES, st.sampled_from(["user", "system"])),
     other=st.tuples(st.text(min_size=1, max_size=6), NAMES, st.sampled_from(["user", "system"])),
 )
-@settings(deadline=None)
 def test_an_idempotency_key_is_shared_only_by_the_same_asking(one, other):
     ledger = _with_claims()
     keys = [

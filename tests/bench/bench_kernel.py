@@ -8,6 +8,7 @@ into the same tables, keys and indexes of a new file, with as many units to a tr
 run had callers. It neither checks, hashes nor reads, and writes nothing twice.
 """
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import structlog
 from sqlalchemy import Table
 
 from actors.committer import Committer
@@ -169,6 +171,7 @@ def bare_commits() -> int:
 
 
 def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     figure("bare commits of one row", rate_per_s(bare_commits, repeat=REPEAT), "/s")
     envelopes = (prepare_nothing, submit_envelope)
     eliminations = (declare_sessions, eliminate)

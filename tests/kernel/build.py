@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
-from kernel.authority.graph import UNDERSTANDING, authority_of
+from kernel.authority.graph import authority_of
 from kernel.authority.requests import ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
@@ -16,6 +16,7 @@ from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerView
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.schema import metadata
 from kernel.ledger.tables import Store
+from kernel.model.node_kinds import UNDERSTANDING
 
 START_US = 1_700_000_000_000_000
 HOUR_US = 3600 * 1_000_000

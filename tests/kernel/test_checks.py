@@ -151,10 +151,31 @@ V1 = [
     (note, {"actor": "agent"}, "envelope_actor_unauthorized", "actor"),
     (note, {"actor": "system"}, "envelope_actor_unauthorized", "actor"),
     (note, {"actor": "migration"}, "envelope_actor_unauthorized", "actor"),
+    (
+        envelope("recalculate_authority", [effect("node_write", "old")]),
+        {},
+        "envelope_actor_unauthorized",
+        "semantic_intent",
+    ),
+    (
+        note,
+        {f"{FIRST}.target_ref": "belief-session:s"},
+        "envelope_actor_unauthorized",
+        f"{FIRST}.target_ref",
+    ),
+    (
+        note,
+        {f"{FIRST}.payload.node_kind": "BeliefSession"},
+        "envelope_actor_unauthorized",
+        f"{FIRST}.target_ref",
+    ),
     (note, {"operation_id": "op:known"}, SCHEMA, "operation_id"),
 ]
 
 V2 = [(note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key")]
+
+RUNTIME_VERB = "recalculate_authority"
+"""Not a caller's to submit, so V1 speaks before V3; its composition has a test of its own."""
 
 MISSING = "envelope_verb_decomposition_missing_primitive"
 FORBIDDEN = "envelope_verb_decomposition_forbidden_primitive"
@@ -193,6 +214,7 @@ V3 = [
         )
         for verb in SEMANTIC_VERBS.values()
         for required in verb.requires
+        if verb.name != RUNTIME_VERB
     ),
 ]
 
@@ -410,6 +432,15 @@ def test_an_envelope_is_refused_by_the_check_that_finds_the_fault(
     assert not isinstance(result, SubmissionResult)
     rejection = result.rejection
     assert (rejection.check, rejection.reason_code, rejection.field) == (check, code, field)
+
+
+@pytest.mark.spec("§3.6")
+@pytest.mark.parametrize("missing", SEMANTIC_VERBS[RUNTIME_VERB].requires)
+def test_the_runtimes_own_verb_needs_its_primitives_too(ledger, missing):
+    kinds = [kind for kind in SEMANTIC_VERBS[RUNTIME_VERB].requires if kind != missing]
+    document = envelope(RUNTIME_VERB, [effect(kind) for kind in kinds])
+    result = submit(ledger, document, submitter="orchestrator")
+    assert (result.rejection.check, result.rejection.reason_code) == ("V3", MISSING)
 
 
 @pytest.mark.parametrize("document", [None, [], "envelope", 7, {}, {"operation_id": "o"}])

@@ -86,7 +86,14 @@ STORES = [
             ("authority", adapt("claim", authority=bad)),
             ("authority", create("new", CLAIM, authority=bad)),
             ("override_authority", adapt("cu", override_authority=bad)),
-            ("cu_authority", create("new", UNDERSTANDING, cu_authority=bad)),
+        )
+    ),
+    *(
+        ("computed_field_written", f"payload.{field}", document)
+        for field in ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
+        for document in (
+            adapt("cu", **{field: 0.5}),
+            create("new", UNDERSTANDING, **{field: 0.5}),
         )
     ),
     # edges

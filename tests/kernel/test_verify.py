@@ -129,7 +129,8 @@ class Believer:
             ts=self.ts(0),
             metadata={"case_name": "T"},
         )
-        accepted(submit(ledger, create(session_node_id(session_id), "BeliefSession")))
+        anchor = create(session_node_id(session_id), "BeliefSession")
+        accepted(submit(ledger, anchor, submitter="orchestrator"))
         self.record([event])
 
     @staticmethod
@@ -162,7 +163,7 @@ class Believer:
             record_belief(transaction, batch)
         node_id = session_node_id(self.session_id)
         note = effect("node_write", node_id, **batch.anchor())
-        accepted(submit(self.ledger, envelope("annotate", [note])))
+        accepted(submit(self.ledger, envelope("annotate", [note]), submitter="orchestrator"))
 
 
 def write_honestly(ledger, host):

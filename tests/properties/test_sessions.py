@@ -102,7 +102,7 @@ async def play(rounds, per_session):
 
 
 @given(rounds=ROUNDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 def test_whatever_happens_each_session_is_its_universe_without_what_was_struck(rounds):
     ends, askings = anyio.run(play, rounds, False)
 
@@ -122,7 +122,7 @@ def test_whatever_happens_each_session_is_its_universe_without_what_was_struck(r
 
 
 @given(rounds=ROUNDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 def test_the_order_across_sessions_makes_no_difference(rounds):
     quiet = [("", strikes) for _, strikes in rounds]
 

@@ -1,4 +1,4 @@
-"""A gateway in the test's process, on a ledger file, and a Redis server for those who need one."""
+"""A gateway in the test's process, in memory or on a file, and a Redis server for who needs one."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,7 +12,14 @@ from tests.workers.api.door import Door, running_door
 
 
 @pytest.fixture
-async def door(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Door]:
+async def door(anyio_backend: str) -> AsyncIterator[Door]:
+    async with running_door(host=FakeHost().host) as door:
+        yield door
+
+
+@pytest.fixture
+async def door_on_file(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Door]:
+    """For what a database may answer otherwise than memory does."""
     store = SqliteStore(tmp_path / "ledger.db")
     async with running_door(store, host=FakeHost().host) as door:
         yield door

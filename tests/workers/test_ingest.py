@@ -54,7 +54,8 @@ def plans() -> list[Any]:
     return [plan_docket(one) for one in read_dockets(sample()) if isinstance(one, Docket)]
 
 
-async def test_the_sample_goes_onto_the_record_as_it_was_planned(door: Door):
+async def test_the_sample_goes_onto_the_record_as_it_was_planned(door_on_file: Door):
+    door = door_on_file
     summary = await Ingest(door.client()).run(sample())
     planned = plans()
     assert summary.dockets == len(planned)
@@ -195,6 +196,25 @@ async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
     assert summary.accepted == sum(sizes) == 201
     assert max(sizes) == INTENTS_PER_POST
     assert not summary.refused
+
+
+async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
+    posted: dict[str, set[str]] = {}
+    strikes = 0
+
+    class Ordered(GatewayClient):
+        async def post(self, path: str, body: Any) -> Any:
+            nonlocal strikes
+            nodes = posted.setdefault(path.rpartition("/")[0], set())
+            if path.endswith("/operations"):
+                nodes.update(one["node_id"] for one in body["intents"])
+            if path.endswith("/eliminate"):
+                strikes += 1
+                assert body["justification"]["source_node_id"] in nodes
+            return await door.client().post(path, body)
+
+    await Ingest(Ordered(URL)).run(sample())
+    assert strikes
 
 
 async def test_the_same_docket_twice_in_one_file_is_recorded_once(door: Door):

@@ -1,5 +1,6 @@
 """What the commands share: options, settings, clean errors, printing."""
 
+import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,9 @@ def gateway_url(settings: Settings) -> str:
 
 def run(main_task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a command's coroutine and return what it returns."""
+    # What is imported stays. Looking through it once more at the exit would take half a second,
+    # which a child that is asked to stop does not have.
+    gc.freeze()
     with clean_errors():
         return anyio.run(main_task, backend="asyncio")
 

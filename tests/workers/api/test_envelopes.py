@@ -126,12 +126,18 @@ async def test_an_effect_that_does_not_apply_undoes_those_before_it(door: Door):
     assert (await door.http.get("/v1/nodes/n-2")).status_code == 404
 
 
-async def test_an_authority_that_a_caller_states_is_asked_to_be_computed_again(door: Door):
+async def test_an_authority_is_not_a_callers_to_write(door: Door):
     await door.operate(source("s-1"), understanding("u-1", "s-1"))
-    response = await door.post("envelopes", adapt("u-1", cu_authority=0.99))
-    requests = rows(door.ledger, schema.outbox)
-    assert requests[-1]["item_key"] == "u-1"
-    assert requests[-1]["cause_sequence"] == int(response.json()["ec_sequence_number"])
+    stated = adapt("u-1", cu_authority=0.99)
+    await refused(door, stated, "computed_field_written", "apply", "payload.cu_authority")
+
+
+@pytest.mark.spec("B6")
+async def test_a_sessions_anchor_is_not_a_callers_to_write(door: Door):
+    node_id = f"belief-session:{SESSION}"
+    forged = adapt(node_id, n_survivors=0)
+    field = "primitive_effects.0.target_ref"
+    await refused(door, forged, "envelope_actor_unauthorized", "V1", field)
 
 
 async def test_fields_that_nobody_knows_are_kept_as_they_came(door: Door):

@@ -22,9 +22,10 @@ from workers.api.records import PAGE_MAX
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-async def _declared(door: Door) -> None:
-    await door.declare(SESSION, "a", "b")
+@pytest.fixture
+async def door(door_on_file: Door) -> Door:
+    await door_on_file.declare(SESSION, "a", "b")
+    return door_on_file
 
 
 async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door: Door):
