@@ -1,6 +1,6 @@
 """A worker process: drain slots that arq keeps running (architecture, section 5).
 
-arq owns the life of the process's jobs and the crons of the fleet; this module is the only one
+arq owns the life of the process's jobs and its crons; this module is the only one
 that knows it. A job is a slot, not an item: it takes a capacity lease, claims batch after batch,
 and sleeps on the queue's wake key when there is nothing, so an item costs no arq job and is picked
 up in milliseconds. arq's own queue is private to the process and holds slots alone; it may be lost
@@ -155,7 +155,7 @@ class WorkerProcess:
             await anyio.sleep(BEAT_EVERY_S)
 
     async def _reap(self, _: dict[str, Any]) -> None:
-        """Return expired claims to the queue; once in the fleet, by arq's cron."""
+        """Return expired claims to the queue; every worker does, and twice does no harm."""
         returned = 0
         with contextlib.suppress(QueueError):  # it is `run` that waits for Redis
             returned = await self.queue.reap()

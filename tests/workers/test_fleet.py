@@ -1,11 +1,12 @@
 """A worker process on a real server: slots, leases, heartbeats, and what a stop leaves behind."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from redis.asyncio import Redis
 
@@ -278,21 +279,24 @@ async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatc
         assert worker.drainer.tally.completed == 5
 
 
-async def test_a_server_that_goes_away_is_waited_for(tmp_path: Any):
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
     server = EmbeddedRedis(tmp_path, find_server())
     server.start()
-    try:
-        async with running(server.url) as worker:
-            await worker.enqueue("u-1")
-            await eventually(worker.empty)
-            server.stop()
-            await anyio.sleep(0.2)
-            assert not worker.returned.is_set()
-            await anyio.to_thread.run_sync(server.start)
-            await eventually(lambda: _enqueued(worker, "u-2"))
-            await eventually(lambda: worker.drainer.tally.completed == 2)
-    finally:
-        server.stop()
+    yield server
+    server.stop()
+
+
+async def test_a_server_that_goes_away_is_waited_for(own_server: EmbeddedRedis):
+    async with running(own_server.url) as worker:
+        await worker.enqueue("u-1")
+        await eventually(worker.empty)
+        await anyio.to_thread.run_sync(own_server.stop)
+        await anyio.sleep(0.2)
+        assert not worker.returned.is_set()
+        await anyio.to_thread.run_sync(own_server.start)
+        await eventually(lambda: _enqueued(worker, "u-2"))
+        await eventually(lambda: worker.drainer.tally.completed == 2)
 
 
 async def _enqueued(worker: Process, key: str) -> bool:
