@@ -158,6 +158,7 @@ class SessionActor:
             "ignored_eliminated": result.ignored,
             "snapshot": belief.snapshot(),
             "audit_event_id": result.event_id,
+            "duplicate": result.event is None,
         }
         batch.add(message, [], lambda _: answer)
 

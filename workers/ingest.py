@@ -178,8 +178,9 @@ class Ingest:
             },
         }
         answer = await self._gateway.post(f"{session}/eliminate", body)
-        self.summary.eliminated += len(answer["applied_eliminated"])
-        self.summary.already_struck += len(answer["ignored_eliminated"])
+        applied, ignored = answer["applied_eliminated"], answer["ignored_eliminated"]
+        self.summary.eliminated += 0 if answer["duplicate"] else len(applied)
+        self.summary.already_struck += len(ignored) + (len(applied) if answer["duplicate"] else 0)
 
 
 def _declaration(plan: DocketPlan) -> dict[str, Any]:

@@ -21,8 +21,6 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
     """Read a document as an envelope; bytes are the canonical form that is stored."""
     if not isinstance(document, dict):
         return Refusal("envelope_schema_invalid", "", "an envelope is a JSON object")
-    if _depth_exceeds(document, MAX_DEPTH):
-        return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
     version = document.get("schema_version")
     if isinstance(version, bool) or version not in (None, 1):
         return Refusal(
@@ -30,6 +28,10 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         )
     try:
         content = canonicalize(document)
+        # Without so many brackets there cannot be so many levels.
+        brackets = content.count(b"{") + content.count(b"[")
+        if brackets > MAX_DEPTH and _depth_exceeds(document, MAX_DEPTH):
+            return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
         envelope = Envelope.model_validate_json(content)
     except CanonicalizationError as error:
         return Refusal("envelope_schema_invalid", "", str(error))

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ class SqliteTables:
         """Return the row of a primary key."""
         shape = ("get", table.name)
         sql = self._statements.get(shape) or self._build(shape, _get_sql(table))
-        row: Row | None = self._execute(sql, key).fetchone()
-        return row
+        row = self._execute(sql, key).fetchone()
+        return None if row is None else dict(zip(_column_names(table), row, strict=True))
 
     def select(
         self,
@@ -70,20 +71,21 @@ class SqliteTables:
             values.append(after)
         if limit is not None:
             values.append(limit)
-        return self._execute(sql, values).fetchall()
+        columns = _column_names(table)
+        found = self._execute(sql, values).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in found]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
         names = tuple(where or ())
         sql = f"SELECT count(*) AS n FROM {table.name}{_where(names)}"  # noqa: S608
-        row = self._execute(sql, list((where or {}).values())).fetchone()
-        return int(row["n"])
+        return int(self._execute(sql, list((where or {}).values())).fetchone()[0])
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """Return the number of rows for each combination of the columns' values."""
         names = ", ".join(columns)
         sql = f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"  # noqa: S608
-        return {tuple(row[name] for name in columns): row["n"] for row in self._execute(sql)}
+        return {tuple(row[:-1]): row[-1] for row in self._execute(sql)}
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -218,7 +220,6 @@ class SqliteStore:
             )
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self._path}: {error}") from error
-        connection.row_factory = _as_dict
         return connection
 
     def _connect_writer(self) -> sqlite3.Connection:
@@ -276,7 +277,7 @@ def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
 
 
 def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()["user_version"])
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _check_version(version: int, path: Path) -> None:
@@ -287,10 +288,12 @@ def _check_version(version: int, path: Path) -> None:
         )
 
 
-def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, values, strict=True)}
+@cache
+def _column_names(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
 
 
+@cache
 def _key_names(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.primary_key.columns)
 
@@ -299,8 +302,12 @@ def _where(names: tuple[str, ...]) -> str:
     return " WHERE " + " AND ".join(f"{name} IS ?" for name in names) if names else ""
 
 
+def _columns(table: Table) -> str:
+    return ", ".join(_column_names(table))
+
+
 def _get_sql(table: Table) -> str:
-    return f"SELECT * FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
+    return f"SELECT {_columns(table)} FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
 
 
 def _select_sql(
@@ -313,7 +320,7 @@ def _select_sql(
     limit: int | None,
 ) -> str:
     column = order_by or _key_names(table)[-1]
-    sql = f"SELECT * FROM {table.name}{_where(names)}"  # noqa: S608
+    sql = f"SELECT {_columns(table)} FROM {table.name}{_where(names)}"  # noqa: S608
     if after is not None:
         sql += f" {'AND' if names else 'WHERE'} {column} {'<' if descending else '>'} ?"
     sql += f" ORDER BY {column}{' DESC' if descending else ''}"

@@ -317,7 +317,7 @@ async def test_a_fatal_error_ends_the_committer_and_nobody_waits_for_ever(fault)
 async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_success(tmp_path):
     store = SqliteStore(tmp_path / "ledger.db")
     ledger = Ledger.create(store, FakeHost().host)
-    pages = store._writer.execute("PRAGMA page_count").fetchone()["page_count"]
+    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
     store._writer.execute(f"PRAGMA max_page_count = {pages + 30}")
     committer, answers = make_committer(ledger), {}
     units = [create(f"n-{number}", text="x" * 3000) for number in range(20)]

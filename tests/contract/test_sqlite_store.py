@@ -58,8 +58,8 @@ def raw(path, *statements):
 
 def test_a_commit_is_synced_to_a_write_ahead_log(store):
     with store.transaction() as tables:
-        assert tables._execute("PRAGMA journal_mode").fetchone() == {"journal_mode": "wal"}
-        assert tables._execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
+        assert tables._execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert tables._execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 @pytest.mark.slow

@@ -276,7 +276,7 @@ async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatc
         assert worker.drainer.batches == []
         worker.drainer.gateway_is_there = True
         await eventually(worker.empty)
-        assert worker.drainer.tally.completed == 5
+        await eventually(lambda: worker.drainer.tally.completed == 5)
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def _print_report(report: Report, *, as_json: bool) -> None:
         f"\n  dockets        {ingest['dockets']} with {ingest['entries']} entries"
         f"\n  operations     {ingest['operations_accepted']} recorded now, "
         f"{ingest['operations_already_on_record']} were on the record"
-        f"\n  eliminations   {ingest['hypotheses_eliminated']} hypotheses struck, "
+        f"\n  eliminations   {ingest['hypotheses_eliminated']} hypotheses struck now, "
         f"{record['belief_events']} audit entries in {record['belief_sessions']} sessions"
         f"\n  authorities    {record['authorities_equal']} equal a computation from scratch"
         f"\n  requests       {report.requests['recorded']} recorded, each with one outcome"
