@@ -1,0 +1,160 @@
+"""The page: whole without JavaScript, escaped, small, and under a strict policy."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import anyio
+import httpx
+import orjson
+import pytest
+from fastapi import FastAPI
+
+from tests.workers.dashboard.fake_source import NOON, make_snapshot
+from workers.dashboard.headers import CONTENT_SECURITY_POLICY
+from workers.dashboard.hub import SnapshotHub
+from workers.dashboard.routes import build_router
+from workers.dashboard.snapshot import Part, Snapshot
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = "<script>alert('x')</script>\"><img src=x>"
+
+
+class Fixed:
+    """A source that shows one picture, or fails with one error."""
+
+    def __init__(self, snapshot: Snapshot | Exception) -> None:
+        self.snapshot = snapshot
+
+    async def read(self) -> Snapshot:
+        if isinstance(self.snapshot, Exception):
+            raise self.snapshot
+        return self.snapshot
+
+
+async def page_of(
+    snapshot: Snapshot | Exception, path: str = "/", root_path: str = ""
+) -> httpx.Response:
+    hub = SnapshotHub(Fixed(snapshot), clock=lambda: NOON)
+    app = FastAPI()
+    app.include_router(build_router(hub))
+    transport = httpx.ASGITransport(app, root_path=root_path)
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(hub.run)
+        await hub.fresh()
+        response = await client.get(path)
+        hub.stop()
+    return response
+
+
+async def test_the_first_answer_holds_every_table_and_what_is_in_it():
+    snapshot = make_snapshot()
+    text = unescape((await page_of(snapshot)).text)
+    tables = re.findall(r"<table.*?</table>", text, re.DOTALL)
+    assert len(tables) >= 6
+    for table in tables:
+        assert "<caption" in table
+        assert 'scope="col"' in table
+    shown = [
+        *(queue.name for queue in snapshot.queues.value),
+        *(priority.name for queue in snapshot.queues.value for priority in queue.priorities),
+        *(worker.worker_id for worker in snapshot.workers.value.workers),
+        *(session.title for session in snapshot.sessions.value.newest),
+        *(name for session in snapshot.sessions.value.newest for name in session.survivors[:3]),
+        *(row.operation_id for row in snapshot.ledger.value.tail),
+        *(count.name for count in snapshot.rejections.value),
+        *(count.name for count in snapshot.requests.value.by_outcome),
+        snapshot.ledger.value.head_hash,
+    ]
+    assert [name for name in shown if name not in text] == []
+
+
+async def test_hostile_text_is_text():
+    snapshot = make_snapshot()
+    sessions = snapshot.sessions.value
+    first = replace(sessions.newest[0], title=HOSTILE, survivors=(HOSTILE,))
+    hostile = replace(
+        snapshot,
+        sessions=Part.of("ledger", NOON, replace(sessions, newest=(first, *sessions.newest[1:]))),
+        queues=Part.failed("Redis", NOON, HOSTILE),
+    )
+    text = (await page_of(hostile)).text
+    assert HOSTILE not in text
+    assert "<img" not in text
+    assert "&lt;script&gt;" in text
+
+
+async def test_the_policy_is_strict_and_the_page_keeps_it():
+    response = await page_of(make_snapshot())
+    assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert " style=" not in response.text
+    assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", response.text) == []
+    assert re.findall(r"\son\w+=", response.text) == []
+    assert re.findall(r"(?:src|href)=\"(?:https?:)?//", response.text) == []
+
+
+async def test_a_first_load_is_small():
+    page = await page_of(make_snapshot())
+    names = set(re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", page.text))
+    script = next(name for name in names if name.endswith("app.js"))
+    names |= {script.replace("app.js", name) for name in ("stream.js", "hub.js")}
+    files = [await page_of(make_snapshot(), name) for name in sorted(names)]
+    assert all(file.status_code == 200 for file in files)
+    assert len(files) + 2 <= 8
+    assert sum(len(one.content) for one in (page, *files)) <= 80_000
+
+
+async def test_files_are_kept_for_ever_under_their_version_and_nothing_else_is_served():
+    page = await page_of(make_snapshot())
+    (version,) = set(re.findall(r"/static/(\w+)/", page.text))
+    kept = await page_of(make_snapshot(), f"/static/{version}/app.js")
+    assert "immutable" in kept.headers["cache-control"]
+    assert kept.headers["content-type"].startswith("text/javascript")
+    other = await page_of(make_snapshot(), "/static/another/app.js")
+    assert "immutable" not in other.headers["cache-control"]
+    for name in ("overview.html", "..%2froutes.py", "none.js"):
+        assert (await page_of(make_snapshot(), f"/static/{version}/{name}")).status_code == 404
+
+
+async def test_every_url_is_built_from_the_root_path():
+    page = await page_of(make_snapshot(), "/rotulus/", root_path="/rotulus")
+    urls = re.findall(r"(?:src|href)=\"(/[^\"]*)\"", page.text)
+    assert urls
+    assert [url for url in urls if not url.startswith("/rotulus/")] == []
+
+
+async def test_a_part_that_failed_says_so_and_the_rest_is_shown():
+    snapshot = replace(make_snapshot(), leases=Part.failed("Redis", NOON, "queue_unavailable"))
+    text = unescape((await page_of(snapshot)).text)
+    assert "queue_unavailable" in text
+    assert snapshot.ledger.value.head_hash in text
+
+
+async def test_a_source_that_fails_leaves_a_page_that_says_so():
+    response = await page_of(RuntimeError("gone"))
+    assert response.status_code == 200
+    assert "RuntimeError" in response.text
+
+
+@pytest.mark.spec("K27")
+async def test_no_number_in_the_json_is_too_large_for_a_browser():
+    snapshot = make_snapshot()
+    sessions = snapshot.sessions.value
+    large = replace(snapshot, sessions=Part.of("ledger", NOON, replace(sessions, total=2**60)))
+    document = orjson.loads((await page_of(large, "/snapshot.json")).content)
+    assert document["sessions"]["value"]["total"] == str(2**60)
+    assert numbers_beyond(document, 2**53) == []
+
+
+def numbers_beyond(value, bound):
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in numbers_beyond(item, bound)]
+    if isinstance(value, list):
+        return [found for item in value for found in numbers_beyond(item, bound)]
+    return [value] if isinstance(value, int) and abs(value) >= bound else []
