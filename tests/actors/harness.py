@@ -164,5 +164,5 @@ def anchor_of(ledger: Ledger, session_id: str) -> dict[str, Any]:
 async def settle(done: Callable[[], bool]) -> None:
     """Wait until something outside the test's control has happened."""
     with anyio.fail_after(10):
-        while not done():  # noqa: ASYNC110 - nothing tells when
+        while not done():
             await anyio.sleep(0.005)

@@ -17,7 +17,7 @@ def item(key: str, cause: str = "c1") -> NewItem:
 async def asleep(redis, queue) -> None:
     """Return once somebody said that they will block."""
     with anyio.fail_after(10):
-        while not await redis.exists(f"{queue.prefix}sleeping"):  # noqa: ASYNC110  # Redis has no event for it
+        while not await redis.exists(f"{queue.prefix}sleeping"):  # Redis has no event for it
             await anyio.sleep(0.005)
 
 

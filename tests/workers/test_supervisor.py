@@ -49,7 +49,7 @@ class Lines(list):
 
 async def until(condition, timeout_s: float = 10.0) -> None:
     with anyio.fail_after(timeout_s):
-        while not condition():  # noqa: ASYNC110 - processes tell nobody
+        while not condition():
             await anyio.sleep(0.01)
 
 
