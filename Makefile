@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml uv.lock deploy/requirements.txt
 	@if command -v uv >/dev/null 2>&1; then \
 		uv sync --quiet --locked; \
 	else \
-		test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
+		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); \
 		$(BIN)/python -m pip install --quiet --require-hashes -r deploy/requirements.txt; \
 		$(BIN)/python -m pip install --quiet --no-deps -e .; \
 	fi
