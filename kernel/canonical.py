@@ -3,8 +3,8 @@
 The same value gives the same bytes everywhere, so a hash over those bytes means something.
 orjson writes almost exactly these bytes; it differs from RFC 8785 in three places only:
 
-1. numbers: whole floats ("1.0") and exponents are printed differently, and integers past 2^53 - 1
-   are not refused; every other float has the same shortest digits in both;
+1. whole floats ("1.0") and exponents are printed differently; every other float has the same
+   shortest digits in both, and integers past 2^53 - 1 are refused;
 2. NaN and the infinities become ``null`` instead of being refused;
 3. keys are sorted by code point, RFC 8785 sorts by UTF-16 code unit: the two orders part only
    where a key holds a character outside the basic multilingual plane.
@@ -25,17 +25,18 @@ MAX_SAFE_INTEGER = 2**53 - 1
 
 _OPTIONS = (
     orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
-# A number whose notation differs: an exponent, the fraction ".0", or sixteen digits and more.
-# orjson writes no blanks, so in an object or an array a number directly follows one of these
-# prefixes. A literal prefix lets the regular expression engine skip; one alternation would not.
-_NUMBER = rb"(?:-?\d+(?:\.\d+)?[eE]|-?\d+\.0[,}\]]|-?\d{16})"
-_AFTER_KEY, _AFTER_BRACKET, _AFTER_COMMA = (
-    re.compile(prefix + _NUMBER).search for prefix in (rb'":', rb"\[", rb",")
+# A whole float, or an exponent. orjson writes no blanks, so in an object or an array a number
+# directly follows one of three prefixes and precedes one of three ends. Each pattern begins with a
+# literal and has no alternatives: so the regular expression engine skips instead of trying.
+_WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
+_EXPONENT_AFTER_KEY, _EXPONENT_AFTER_COMMA, _EXPONENT_AFTER_BRACKET = (
+    re.compile(prefix + rb"[-\d][\d.]*e").search for prefix in (rb'":', rb",", rb"\[")
 )
 _FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
 
@@ -74,9 +75,10 @@ def _suspect(value: Any, fast: bytes) -> bool:
     return (
         not isinstance(value, dict | list | tuple)
         or b"null" in fast
-        or _AFTER_KEY(fast) is not None
-        or _AFTER_COMMA(fast) is not None
-        or _AFTER_BRACKET(fast) is not None
+        or _WHOLE_FLOAT(fast) is not None
+        or _EXPONENT_AFTER_KEY(fast) is not None
+        or _EXPONENT_AFTER_COMMA(fast) is not None
+        or _EXPONENT_AFTER_BRACKET(fast) is not None
         or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
     )
 
