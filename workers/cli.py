@@ -15,6 +15,8 @@ COMMANDS = {
     "ingest": "Post the dockets of a file to a running gateway.",
     "verify": "Recompute the record and name the first bad row.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
+    "audit": "Ask what was done, why, and what undoing it would take.",
+    "export": "Write the log as JSON lines that verify by themselves.",
     "settings": "List the settings, their defaults and what they mean.",
 }
 """Each subcommand is the attribute of its name in the module of its name."""

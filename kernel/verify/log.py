@@ -77,7 +77,7 @@ class LogCheck:
             return
         self._check_once(row)
         self._check_order(sequence, document)
-        if effects.sound and document.get("applied_effects_hash") != _hash_of(effects.contents):
+        if effects.sound and document.get("applied_effects_hash") != effects_hash(effects.contents):
             self._reader.findings.add(
                 schema.applied_effects,
                 sequence,
@@ -146,8 +146,8 @@ class LogCheck:
     def _check_fields(
         self, sequence: int, document: Document, envelope: Document, effects: Effects
     ) -> None:
-        expected = _expected_row(document, envelope)
-        expected |= _expected_kinds(effects.documents if effects.sound else None, document)
+        expected = expected_row(document, envelope)
+        expected |= expected_kinds(effects.documents if effects.sound else None, document)
         for name in sorted(expected.keys() | document.keys()):
             if name not in expected or name not in document or expected[name] != document[name]:
                 message = (
@@ -209,11 +209,13 @@ def keeps_commitment(blob: Row) -> bool:
     return bool(sha256_hex(framed) == blob["blob_ref"])
 
 
-def _hash_of(effects: list[bytes]) -> str:
+def effects_hash(effects: list[bytes]) -> str:
+    """Return the hash by which a row commits to the stored bytes of its effects."""
     return sha256_hex(b"[" + b",".join(effects) + b"]")
 
 
-def _expected_row(document: Document, envelope: Document) -> Document:
+def expected_row(document: Document, envelope: Document) -> Document:
+    """Return what a row says by its envelope, taking over what a chain or a hash decides."""
     scope = envelope.get("affected_subgraph_descriptor") or {}
     expected = {name: document[name] for name in _JUDGED_ELSEWHERE if name in document}
     expected |= {name: envelope.get(name) for name in _FROM_ENVELOPE}
@@ -227,7 +229,8 @@ def _expected_row(document: Document, envelope: Document) -> Document:
     return expected
 
 
-def _expected_kinds(effects: list[Document] | None, document: Document) -> Document:
+def expected_kinds(effects: list[Document] | None, document: Document) -> Document:
+    """Return the kinds that a row says by its effects; its own where these are not known."""
     kinds = {"effect_kind_set": "effect_kind", "canonical_effect_kind_set": "canonical_kind"}
     if effects is None:
         return {name: document.get(name) for name in kinds}

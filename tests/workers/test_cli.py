@@ -31,6 +31,7 @@ from workers.settings import load_settings, settings_table
 COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
+    *(["audit", name] for name in ("operations", "ancestors", "preview", "authority")),
 ]
 
 
@@ -224,6 +225,95 @@ def test_show_requests_counts_them(folder: DataFolder):
     assert re.search(r"^completed +0$", text, re.MULTILINE)
 
 
+def test_audit_operations_filters_and_pages(folder: DataFolder):
+    whole = printed("audit", "operations", "--json")
+    assert [one["ec_sequence_number"] for one in whole["operations"]] == ["1", "2", "3", "4"]
+    assert whole["next_after"] is None
+    creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
+    assert {one["semantic_intent"] for one in creates["operations"]} == {"create"}
+    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    assert one["ec_sequence_number"] == "4"
+    text = rotulus("audit", "operations", "--limit", "2").stdout.splitlines()
+    assert text[0].split() == ["sequence", "committed", "intent", "actor", "effects", "operation"]
+    assert [line.split()[0] for line in text[1:3]] == ["1", "2"]
+    assert text[3] == "more: --after 2"
+    rest = rotulus("audit", "operations", "--after", "2").stdout.splitlines()
+    assert [line.split()[0] for line in rest[1:]] == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "count"),
+    [
+        ("--since", "2000-01-01T00:00:00Z", 4),
+        ("--until", "2000-01-01T00:00:00Z", 0),
+        ("--until", "1m", 4),
+        ("--since", "1m", 0),
+        ("--from", "3", 2),
+        ("--to", "3", 3),
+        ("--session", SESSION, 4),
+        ("--effect", "membership_write", 3),
+        ("--reversibility", "irreversible_external_effect", 0),
+    ],
+)
+def test_audit_operations_takes_each_condition(folder: DataFolder, option, value, count):
+    found = printed("audit", "operations", option, value, "--json")
+    assert len(found["operations"]) == count
+
+
+def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
+    result = rotulus("audit", "operations", "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "24h" in result.output
+
+
+def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
+    [*_, newest] = printed("audit", "operations", "--json")["operations"]
+    name = newest["operation_id"]
+    found = printed("audit", "ancestors", name, "--json")
+    assert found["operations"][-1] == newest
+    assert found["complete"] is True
+    assert "roots: " in rotulus("audit", "ancestors", name).stdout
+    preview = printed("audit", "preview", name, "--json")
+    assert (preview["executable"], preview["lowest_tier"]) == (False, 1)
+    assert preview["effects"][-1]["undone_by"] == "node_retract"
+    assert "lowest tier: 1" in rotulus("audit", "preview", name).stdout
+    grounds = printed("audit", "authority", "u-1", "--json")
+    assert (grounds["node_id"], grounds["inputs"]) == ("u-1", [])
+    assert rotulus("audit", "authority", "u-1").stdout.startswith("authority: ")
+    for command in ("ancestors", "preview", "authority"):
+        one_line_error(rotulus("audit", command, "nothing"), "not_found")
+
+
+def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder, tmp_path):
+    head = printed("verify", "--json")["head_hash"]
+    target = tmp_path / "log.jsonl"
+    result = rotulus("export", "--output", str(target))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "4 of 4 rows" in result.stderr
+    assert rotulus("export").stdout_bytes == target.read_bytes()
+    assert [one.name for one in tmp_path.glob("*.part")] == []
+    folder.ledger_path.unlink()
+    found = printed("verify", "--export", str(target), "--json")
+    assert (found["verifies"], found["rows"], found["head_hash"]) == (True, 4, head)
+    assert found["findings"] == []
+
+
+def test_the_verification_of_an_export_names_the_first_bad_line(folder: DataFolder, tmp_path):
+    lines = rotulus("export").stdout_bytes.splitlines(keepends=True)
+    target = tmp_path / "log.jsonl"
+    target.write_bytes(b"".join(lines[:2] + lines[3:]))
+    result = rotulus("verify", "--export", str(target), "--json")
+    assert result.exit_code == 1
+    [finding] = json.loads(result.stdout)["findings"]
+    assert (finding["line"], finding["rule"]) == (3, "gap")
+
+
+def test_an_export_that_cannot_be_written_says_so_and_leaves_nothing(folder: DataFolder, tmp_path):
+    target = tmp_path / "nowhere" / "log.jsonl"
+    one_line_error(rotulus("export", "--output", str(target)), "output_unusable")
+    assert not target.parent.exists()
+
+
 LEDGER_READERS = [
     ["verify"],
     ["show", "log"],
@@ -231,6 +321,11 @@ LEDGER_READERS = [
     ["show", "operation", "x"],
     ["show", "node", "x"],
     ["show", "requests"],
+    ["audit", "operations"],
+    ["audit", "ancestors", "x"],
+    ["audit", "preview", "x"],
+    ["audit", "authority", "x"],
+    ["export"],
 ]
 
 

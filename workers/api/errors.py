@@ -34,6 +34,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "queue_unavailable": 503,
         "unauthorized": 401,
         "not_found": 404,
+        "envelope_erased": 410,
     }
 )
 """A code without a status here is a defect of ours: 500."""

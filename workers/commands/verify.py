@@ -2,9 +2,11 @@
 
 import sys
 from pathlib import Path
+from typing import BinaryIO, NoReturn
 
 import click
 
+from kernel.verify.export import verify_export
 from workers.commands.common import as_json, clean_errors, data_dir, print_document, read_settings
 from workers.datafolder import DataFolder
 from workers.progress import Progress
@@ -12,13 +14,20 @@ from workers.record import verify_file
 
 
 @click.command()
+@click.option(
+    "--export",
+    type=click.File("rb"),
+    help="Verify a file of `rotulus export` by itself, without a ledger; - is the standard input.",
+)
 @as_json
 @data_dir
-def verify(data_dir: Path | None, *, as_json: bool) -> None:
+def verify(data_dir: Path | None, export: BinaryIO | None, *, as_json: bool) -> None:
     """Recompute the whole record from its stored bytes and name the first bad row.
 
     Reads the ledger file of the data folder; nothing needs to run. Ends with 1 on any finding.
     """
+    if export is not None:
+        _verify_lines(export, as_json=as_json)
     path = DataFolder(read_settings(data_dir).data_dir).ledger_path
     with clean_errors(), Progress("verify") as progress:
         found = verify_file(path, lambda done, total: progress.show(f"{done} of {total} rows"))
@@ -39,6 +48,24 @@ def verify(data_dir: Path | None, *, as_json: bool) -> None:
             {"table": one.table, "key": one.key, "rule": one.rule, "message": one.message}
             for one in found.findings
         ],
+    }
+    print_document(document, as_json=as_json)
+    sys.exit(0 if found.ok else 1)
+
+
+def _verify_lines(export: BinaryIO, *, as_json: bool) -> NoReturn:
+    with Progress("verify") as progress:
+        found = verify_export(export, progress=lambda rows: progress.show(f"{rows} rows"))
+    bad = found.finding
+    document = {
+        "verifies": found.ok,
+        "lines": found.lines,
+        "rows": found.rows,
+        "receipts": found.receipts,
+        "head_hash": found.head_hash,
+        "findings": []
+        if bad is None
+        else [{"line": bad.line, "rule": bad.rule, "message": bad.message}],
     }
     print_document(document, as_json=as_json)
     sys.exit(0 if found.ok else 1)

@@ -1,0 +1,1 @@
+"""Asking the record what happened and why, and taking it elsewhere; nothing here writes."""

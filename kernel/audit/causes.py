@@ -1,0 +1,122 @@
+"""Why: the operations that caused one (§3.7, Q4), and what informed an authority (§8.5)."""
+
+from dataclasses import dataclass
+
+from kernel.audit.operations import AuditEntry, Page
+from kernel.authority.strategy import WEIGHTS
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.node_kinds import UNDERSTANDING
+
+ANCESTORS_MAX = 10_000
+REWRITES_MAX = 1000
+"""Newest writes of a node among which its recompute is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """An operation and everything that it names, directly or not, as its cause."""
+
+    page: Page
+    """In sequence, the operation itself last."""
+
+    roots: tuple[str, ...]
+    """The ancestors that name no cause: where the chain begins."""
+
+    missing: tuple[str, ...]
+    """Named as causes, and not on the log."""
+
+    complete: bool
+    """False where the walk ended at its bound; what it left out is not in `missing`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityGrounds:
+    """What an understanding's stored authority was computed from."""
+
+    node_id: str
+    cu_authority: float | None
+    computed_at: str | None
+    inputs: tuple[Document, ...]
+    """Parent, its version and its authority then; core before supporting before tangential."""
+
+    operation: AuditEntry | None
+    """The recompute that wrote it; None before the first one."""
+
+
+def causal_ancestors(
+    view: LedgerView,
+    operation_id: str,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    ancestors_max: int = ANCESTORS_MAX,
+) -> Ancestry | None:
+    """Walk from an operation back through its causal parents; None for one not on the log.
+
+    Every page walks again, at most `ancestors_max` operations, breadth first.
+    """
+    found: dict[str, AuditEntry] = {}
+    missing: set[str] = set()
+    waiting = [operation_id]
+    while waiting and len(found) < ancestors_max:
+        level, waiting = waiting, []
+        for one in level:
+            if one in found or one in missing or len(found) == ancestors_max:
+                continue
+            row = view.log_row_of(one)
+            if row is None:
+                missing.add(one)
+                continue
+            found[one] = AuditEntry.of_row(row)
+            waiting.extend(found[one].causal_parent_operation_ids)
+    if operation_id in missing:
+        return None
+    entries = sorted(found.values(), key=lambda entry: entry.ec_sequence_number)
+    named = {parent for one in entries for parent in one.causal_parent_operation_ids}
+    later = [one for one in entries if one.ec_sequence_number > after]
+    shown = tuple(later[:limit])
+    more = len(later) > len(shown)
+    return Ancestry(
+        Page(shown, shown[-1].ec_sequence_number if more else None),
+        tuple(one.operation_id for one in entries if not one.causal_parent_operation_ids),
+        tuple(sorted(missing)),
+        complete=named <= found.keys() | missing,
+    )
+
+
+def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None:
+    """Return what informed an understanding's authority; None for what is no understanding.
+
+    What informed an earlier value is in the envelope of the recompute that wrote that one.
+    """
+    node = view.node(node_id)
+    if node is None or node["node_kind"] != UNDERSTANDING:
+        return None
+    payload = node["payload"]
+    inputs = sorted(
+        payload.get("cu_authority_input_versions") or (),
+        key=lambda one: (-WEIGHTS[one["edge_essentiality"]], one["parent_node_id"]),
+    )
+    return AuthorityGrounds(
+        node_id,
+        payload.get("cu_authority"),
+        payload.get("cu_authority_computed_at"),
+        tuple(inputs),
+        _newest_recompute(view, node_id),
+    )
+
+
+def _newest_recompute(view: LedgerView, node_id: str) -> AuditEntry | None:
+    rows = view.tables.select(
+        schema.applied_effects,
+        {"store": schema.nodes.name, "record_key": node_id},
+        order_by="ec_sequence_number",
+        descending=True,
+        limit=REWRITES_MAX,
+    )
+    for effect in rows:
+        row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
+        if row is not None and row["semantic_intent"] == "recalculate_authority":
+            return AuditEntry.of_row(row)
+    return None

@@ -1,0 +1,112 @@
+"""The log as a file that proves itself: JSON lines, each in canonical form.
+
+    {"format": "rotulus-export/1", "kind": "header"}
+    {"kind": "receipt", "after_row", "receipt", "receipt_hash"}
+    {"kind": "row", "effects", "envelope", "receipts", "row", "row_hash", "salt"}
+    {"kind": "head", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash"}
+
+What was hashed is embedded byte for byte as it is stored, so a reader finds both layers of an
+operation by plain JSON, and a verifier finds the bytes again by writing what it read canonically.
+A row's `receipts` are those that its operation emitted, each with its hash. Receipts of refusals
+and of work that was given up have lines of their own before the row that seals them, which say
+behind which row they stand. In the order of the file the receipts are their chain. An erased
+envelope is null, and so is its salt.
+
+Left out: ephemeral receipts, the typed records (the log folds into them), requests, and the trails
+of belief sessions, of which the rows hold the anchors only.
+"""
+
+from collections.abc import Iterator
+
+from kernel.audit.operations import stored_document
+from kernel.canonical import canonicalize
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+
+EXPORT_FORMAT = "rotulus-export/1"
+PAGE_ROWS = 200
+
+
+def export_lines(view: LedgerView) -> Iterator[bytes]:
+    """Yield the lines of a snapshot's export, each with its line feed; holds one page of rows.
+
+    Raises:
+        LedgerCorrupt: when a row of the log cannot be read; what was yielded is no whole export.
+    """
+    head = view.head()
+    yield _line({"format": EXPORT_FORMAT, "kind": "header"})
+    sealed = sequence = 0
+    while sequence < head.ec_sequence_number:
+        rows = view.log_rows(after=sequence, limit=PAGE_ROWS)
+        if not rows:
+            break
+        for row in rows:
+            upto = _sealed_by(view, row)
+            own: list[bytes] = []
+            for receipt in _receipts(view, sealed, upto):
+                if receipt["receipt_id"].startswith(f"receipt:{row['operation_id']}:"):
+                    own.append(_receipt_members(receipt))
+                else:
+                    yield _receipt_line(receipt, row["ec_sequence_number"] - 1)
+            yield _row_line(view, row, own)
+            sealed = max(sealed, upto)
+        sequence = rows[-1]["ec_sequence_number"]
+    for receipt in _receipts(view, sealed, head.receipt_sequence):
+        yield _receipt_line(receipt, sequence)
+    yield _line(
+        {
+            "kind": "head",
+            "ec_sequence_number": str(head.ec_sequence_number),
+            "row_hash": head.row_hash,
+            "receipt_sequence": str(head.receipt_sequence),
+            "receipt_hash": head.receipt_hash,
+        }
+    )
+
+
+def _line(document: Document) -> bytes:
+    return canonicalize(document) + b"\n"
+
+
+def _row_line(view: LedgerView, row: Row, receipts: list[bytes]) -> bytes:
+    where = {"ec_sequence_number": row["ec_sequence_number"]}
+    effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
+    blob = view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])
+    members = (
+        b'{"effects":[' + b",".join(one["effect_bytes"] for one in effects) + b"]",
+        b'"envelope":' + (b"null" if blob is None else blob["content"]),
+        b'"kind":"row"',
+        b'"receipts":[' + b",".join(b"{" + one + b"}" for one in receipts) + b"]",
+        b'"row":' + row["row_bytes"],
+        b'"row_hash":' + canonicalize(row["row_hash"]),
+        b'"salt":' + canonicalize(None if blob is None else blob["salt"].hex()) + b"}\n",
+    )
+    return b",".join(members)
+
+
+def _receipt_line(receipt: Row, after_row: int) -> bytes:
+    place = b'{"after_row":"%d","kind":"receipt",' % after_row
+    return place + _receipt_members(receipt) + b"}\n"
+
+
+def _receipt_members(receipt: Row) -> bytes:
+    content: bytes = receipt["receipt_bytes"]
+    return b'"receipt":' + content + b',"receipt_hash":' + canonicalize(receipt["receipt_hash"])
+
+
+def _sealed_by(view: LedgerView, row: Row) -> int:
+    """Return the sequence of the newest receipt that a row seals; 0 where it seals none."""
+    document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
+    where = {"receipt_hash": document.get("receipt_chain_head")}
+    found = view.tables.select(schema.receipts, where, limit=1)
+    return int(found[0]["receipt_sequence"]) if found else 0
+
+
+def _receipts(view: LedgerView, after: int, upto: int) -> Iterator[Row]:
+    while after < upto:
+        rows = view.tables.select(schema.receipts, after=after, limit=min(PAGE_ROWS, upto - after))
+        if not rows:
+            return
+        yield from rows
+        after = rows[-1]["receipt_sequence"]

@@ -1,0 +1,304 @@
+"""Which operations did what: the log, filtered by either layer, in pages (§3.7, Q1 to Q3).
+
+A page costs a bounded number of rows. It may hold fewer entries than asked for, none even, and
+still name where to go on: only `next_after = None` means that there is nothing more.
+
+The narrowest index that the filter admits leads: the record that was written, else the session and
+the intent. A time needs no index, because commit times rise with the sequence: its bounds are
+found by halving. Everything else is read off the rows that are left.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import orjson
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.errors import KernelError, LedgerCorrupt
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+
+SCANNED_ROWS_MAX = 20_000
+"""Rows that one page looks at."""
+
+PAGE_ROWS = 200
+
+WRITTEN_STORES = (*(str(table.name) for table in schema.STATE_TABLES), str(schema.receipts.name))
+"""The stores in which an applied effect may have written a record."""
+
+
+class AuditError(KernelError):
+    """The record cannot answer; `code` says why."""
+
+    code = "audit_unanswerable"
+
+
+def stored_document(content: bytes, name: str) -> Document:
+    """Return the JSON object that stored bytes hold.
+
+    Raises:
+        LedgerCorrupt: when they hold anything else; verification says more.
+    """
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        raise LedgerCorrupt(f"{name} is not a JSON object")
+    return document
+
+
+def envelope_of(view: LedgerView, row: Row) -> Document | None:
+    """Return the envelope to which a row of the log commits, None where it was erased."""
+    content = view.blob(row["envelope_payload_blob_ref"])
+    name = f"the envelope of row {row['ec_sequence_number']}"
+    return None if content is None else stored_document(content, name)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which operations are meant; what is None does not matter."""
+
+    entity: str | None = None
+    """Key of a record that the operation wrote, in any store; found through an index."""
+
+    declared: bool = False
+    """An operation also counts whose scope names `entity` without writing it. A scope is kept in
+    the envelope alone and no index knows it: every envelope of the range is read."""
+
+    semantic_intent: str | None = None
+    effect_kind: str | None = None
+    """As the envelope gave it, or the canonical kind that it stands for."""
+
+    reversibility: str | None = None
+    """Of one effect at least. An envelope that was erased cannot say it: where an effect's kind
+    leaves it open, the operation counts."""
+
+    actor: str | None = None
+    session_id: str | None = None
+    from_us: int | None = None
+    """Committed at this time or later, in microseconds since 1970."""
+
+    before_us: int | None = None
+    """Committed earlier than this."""
+
+    from_sequence: int | None = None
+    to_sequence: int | None = None
+    """The last one that is meant, itself included."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One operation, both layers of it, as its row of the log tells it."""
+
+    ec_sequence_number: int
+    operation_id: str
+    semantic_intent: str
+    operation_kind: str
+    actor: str
+    session_id: str | None
+    committed_at: str
+    effect_kinds: tuple[str, ...]
+    canonical_effect_kinds: tuple[str, ...]
+    causal_parent_operation_ids: tuple[str, ...]
+    row_hash: str
+
+    @classmethod
+    def of_row(cls, row: Row) -> "AuditEntry":
+        """Read a row of the log."""
+        document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
+        return cls(
+            row["ec_sequence_number"],
+            document["operation_id"],
+            document["semantic_intent"],
+            document["operation_kind"],
+            document["actor"],
+            document.get("session_id"),
+            document["committed_at"],
+            tuple(document["effect_kind_set"]),
+            tuple(document["canonical_effect_kind_set"]),
+            tuple(document["causal_parent_operation_ids"]),
+            row["row_hash"],
+        )
+
+    def document(self) -> Document:
+        """Return the entry as JSON has it; a sequence is a string."""
+        fields = {name: getattr(self, name) for name in AuditEntry.__slots__}
+        return fields | {"ec_sequence_number": str(self.ec_sequence_number)}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the answer, in sequence."""
+
+    entries: tuple[AuditEntry, ...]
+    next_after: int | None
+    """Ask again after this sequence; None where there is nothing more."""
+
+
+def find_operations(
+    view: LedgerView,
+    wanted: AuditFilter,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    scanned_rows_max: int = SCANNED_ROWS_MAX,
+) -> Page:
+    """Return the operations that a filter means, in sequence, after one.
+
+    Raises:
+        LedgerCorrupt: when a row of the log is not there.
+    """
+    first, last = _bounds(view, wanted)
+    last_seen = max(after, first - 1)
+    found: list[AuditEntry] = []
+    for row in islice(_candidates(view, wanted, last_seen), scanned_rows_max):
+        if row["ec_sequence_number"] > last:
+            return Page(tuple(found), None)
+        last_seen = row["ec_sequence_number"]
+        entry = AuditEntry.of_row(row)
+        if _matches(view, wanted, entry, row):
+            found.append(entry)
+            if len(found) == limit:
+                break
+    else:
+        # Either the candidates ended, or the bound did; one more look tells which.
+        if next(_candidates(view, wanted, last_seen), None) is None:
+            return Page(tuple(found), None)
+    return Page(tuple(found), last_seen if last_seen < last else None)
+
+
+def first_sequence_from(view: LedgerView, time_us: int) -> int:
+    """Return the sequence of the first row committed at a time or later, else the next one's.
+
+    Raises:
+        LedgerCorrupt: when a row of the log is not there.
+    """
+    low, high = 1, view.head().ec_sequence_number + 1
+    committed_at = iso_time(max(0, time_us))
+    while low < high:
+        middle = (low + high) // 2
+        row = view.tables.get(schema.kernel_event_log, middle)
+        if row is None:
+            raise LedgerCorrupt(f"row {middle} of the log is missing")
+        if row["committed_at"] < committed_at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def sequences_that_wrote(view: LedgerView, store: str, key: str, after: int) -> Iterator[int]:
+    """Yield the sequences of the operations that wrote a record, through the index of effects."""
+    while True:
+        rows = view.tables.select(
+            schema.applied_effects,
+            {"store": store, "record_key": key},
+            order_by="ec_sequence_number",
+            after=after,
+            limit=PAGE_ROWS,
+        )
+        for row in rows:
+            # An operation may write a record more than once.
+            if row["ec_sequence_number"] > after:
+                after = row["ec_sequence_number"]
+                yield after
+        if len(rows) < PAGE_ROWS:
+            return
+
+
+def _bounds(view: LedgerView, wanted: AuditFilter) -> tuple[int, int]:
+    first, last = wanted.from_sequence or 1, view.head().ec_sequence_number
+    if wanted.to_sequence is not None:
+        last = min(last, wanted.to_sequence)
+    if wanted.from_us is not None:
+        first = max(first, first_sequence_from(view, wanted.from_us))
+    if wanted.before_us is not None:
+        last = min(last, first_sequence_from(view, wanted.before_us) - 1)
+    return first, last
+
+
+def _candidates(view: LedgerView, wanted: AuditFilter, after: int) -> Iterator[Row]:
+    if wanted.entity is not None and not wanted.declared:
+        yield from _written(view, wanted.entity, after)
+        return
+    columns = {"session_id": wanted.session_id, "semantic_intent": wanted.semantic_intent}
+    where = {name: value for name, value in columns.items() if value is not None}
+    while True:
+        rows = view.tables.select(
+            schema.kernel_event_log,
+            where,
+            order_by="ec_sequence_number",
+            after=after,
+            limit=PAGE_ROWS,
+        )
+        yield from rows
+        if len(rows) < PAGE_ROWS:
+            return
+        after = rows[-1]["ec_sequence_number"]
+
+
+def _written(view: LedgerView, key: str, after: int) -> Iterator[Row]:
+    before = 0
+    stores = [sequences_that_wrote(view, store, key, after) for store in WRITTEN_STORES]
+    for sequence in heapq.merge(*stores):
+        if sequence == before:
+            continue
+        before = sequence
+        row = view.tables.get(schema.kernel_event_log, sequence)
+        if row is None:
+            raise LedgerCorrupt(f"row {sequence} of the log is missing")
+        yield row
+
+
+def _matches(view: LedgerView, wanted: AuditFilter, entry: AuditEntry, row: Row) -> bool:
+    fields = {
+        "semantic_intent": wanted.semantic_intent,
+        "actor": wanted.actor,
+        "session_id": wanted.session_id,
+    }
+    if any(value not in (None, getattr(entry, name)) for name, value in fields.items()):
+        return False
+    kinds = (None, *entry.effect_kinds, *entry.canonical_effect_kinds)
+    return (
+        wanted.effect_kind in kinds
+        and _has_reversibility(view, wanted.reversibility, entry, row)
+        and (not wanted.declared or _touches(view, wanted.entity, row))
+    )
+
+
+def _has_reversibility(
+    view: LedgerView, reversibility: str | None, entry: AuditEntry, row: Row
+) -> bool:
+    """Whether an effect is classified so; envelopes are read only where the kinds leave it open."""
+    if reversibility is None:
+        return True
+    possible = set()
+    for name in entry.effect_kinds:
+        kind = EFFECT_KINDS.get(name)
+        if kind is None:
+            possible.add(reversibility)
+        else:
+            possible |= {kind.reversibility, *kind.overrides.values()}
+    if reversibility not in possible or len(possible) == 1:
+        return reversibility in possible
+    envelope = envelope_of(view, row)
+    if envelope is None:
+        return True
+    return any(one["reversibility"] == reversibility for one in envelope["primitive_effects"])
+
+
+def _touches(view: LedgerView, entity: str | None, row: Row) -> bool:
+    """Whether an operation wrote a record, or its declared scope names it."""
+    if entity is None:
+        return True
+    scope = (envelope_of(view, row) or {}).get("affected_subgraph_descriptor") or {}
+    if any(entity in scope.get(name, ()) for name in ("affected_node_refs", "affected_edge_refs")):
+        return True
+    where = {"ec_sequence_number": row["ec_sequence_number"]}
+    effects = view.tables.select(schema.applied_effects, where)
+    return any(one["record_key"] == entity for one in effects)

@@ -1,0 +1,103 @@
+"""Auditing over HTTP, on a ledger file: filters, pages, causes, previews, grounds."""
+
+import pytest
+
+from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
+from workers.api.records import PAGE_MAX, SEQUENCE_MAX
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def door(door_on_file: Door) -> Door:
+    await door_on_file.declare(SESSION, "a", "b")
+    await door_on_file.operate(source("s-1"), understanding("u/1", "s-1"))
+    await door_on_file.operate(claim("c-1", "s-1", "u/1"))
+    return door_on_file
+
+
+async def found(door: Door, path, **params):
+    response = await door.http.get(f"/v1/audit/{path}", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def numbers(door: Door, **params):
+    page = await found(door, "operations", **params)
+    assert page["next_after"] is None
+    return [one["ec_sequence_number"] for one in page["operations"]]
+
+
+async def test_operations_are_filtered_by_either_layer(door: Door):
+    everything = await numbers(door)
+    assert len(everything) >= 4
+    assert await numbers(door, entity="c-1") == [everything[-1]]
+    assert set(await numbers(door, entity="u/1", declared=True)) >= set(
+        await numbers(door, entity="u/1")
+    )
+    assert await numbers(door, semantic_intent="create", session_id=SESSION)
+    assert everything[-1] in await numbers(door, effect_kind="edge_write")
+    assert await numbers(door, actor="migration") == []
+    assert await numbers(door, reversibility="irreversible_external_effect") == []
+    assert await numbers(door, from_sequence=2, to_sequence=3) == ["2", "3"]
+    assert await numbers(door, since="2000-01-01T00:00:00Z") == everything
+    assert await numbers(door, until="2000-01-01T00:00:00+02:00") == []
+
+
+async def test_pages_go_on_while_there_is_a_next(door: Door):
+    whole, joined, after = await numbers(door), [], "0"
+    while after is not None:
+        page = await found(door, "operations", after=after, limit=2)
+        joined += [one["ec_sequence_number"] for one in page["operations"]]
+        after = page["next_after"]
+    assert joined == whole
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"limit": PAGE_MAX + 1},
+        {"limit": 0},
+        {"after": -1},
+        {"after": SEQUENCE_MAX + 1},
+        {"since": "2000-01-01T00:00:00"},
+        {"since": "yesterday"},
+        {"entity": ""},
+        {"colour": "blue"},
+    ],
+    ids=str,
+)
+async def test_a_filter_that_is_none_is_refused(door: Door, params):
+    response = await door.http.get("/v1/audit/operations", params=params)
+    error_of(response, 422, "INVALID_REQUEST")
+
+
+async def test_the_ancestors_of_an_operation_end_with_it(door: Door):
+    page = await found(door, "operations", entity="c-1")
+    [operation] = page["operations"]
+    ancestry = await found(door, f"ancestors/{operation['operation_id']}")
+    assert ancestry["operations"][-1] == operation
+    assert ancestry["missing"] == []
+    assert ancestry["complete"] is True
+    assert len(ancestry["operations"]) > 1
+
+
+async def test_a_preview_undoes_nothing_and_says_so(door: Door):
+    [operation] = (await found(door, "operations", entity="c-1"))["operations"]
+    before = await numbers(door)
+    preview = await found(door, f"rollback-preview/{operation['operation_id']}")
+    assert preview["executable"] is False
+    assert preview["lowest_tier"] == 1
+    assert {one["store"] for one in preview["effects"]} >= {"nodes", "edges"}
+    assert await numbers(door) == before
+
+
+async def test_the_grounds_of_an_authority_are_told_before_there_are_any(door: Door):
+    grounds = await found(door, "authority/u/1")
+    assert grounds["node_id"] == "u/1"
+    assert (grounds["inputs"], grounds["operation"]) == ([], None)
+
+
+@pytest.mark.parametrize("path", ["ancestors/x", "rollback-preview/x", "authority/c-1"])
+async def test_what_is_on_no_record_is_not_found(door: Door, path):
+    error_of(await door.http.get(f"/v1/audit/{path}"), 404, "not_found")

@@ -1,0 +1,103 @@
+"""Auditing over HTTP: which operations, what caused them, what undoing them would take."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.operations import AuditError, AuditFilter, find_operations
+from kernel.audit.preview import preview_rollback
+from kernel.host import parse_time_us
+from workers.api.audit_documents import (
+    ancestry_document,
+    grounds_document,
+    page_document,
+    preview_document,
+)
+from workers.api.errors import ApiError
+from workers.api.records import PAGE_MAX, SEQUENCE_MAX
+from workers.api.services import Given
+
+TEXT_MAX = 512
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+Text = Annotated[str | None, Field(min_length=1, max_length=TEXT_MAX)]
+Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
+After = Annotated[int, Query(ge=0, le=SEQUENCE_MAX)]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+
+
+class Filters(BaseModel):
+    """Which operations are meant; see `AuditFilter`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    entity: Text = None
+    declared: bool = False
+    semantic_intent: Text = None
+    effect_kind: Text = None
+    reversibility: Text = None
+    actor: Text = None
+    session_id: Text = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    from_sequence: Sequence | None = None
+    to_sequence: Sequence | None = None
+    after: Sequence = 0
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
+
+    def wanted(self) -> AuditFilter:
+        """Return the filter that the parameters give."""
+        given = self.model_dump(exclude={"since", "until", "after", "limit"})
+        return AuditFilter(**given, from_us=_us(self.since), before_us=_us(self.until))
+
+
+def _us(moment: datetime | None) -> int | None:
+    return None if moment is None else parse_time_us(moment.isoformat())
+
+
+@router.get("/operations")
+async def operations(filters: Annotated[Filters, Query()], services: Given) -> dict[str, Any]:
+    """Return a page of the operations that a filter means; go on while `next_after` is given."""
+    wanted = filters.wanted()
+    page = await services.read(
+        lambda view: find_operations(view, wanted, after=filters.after, limit=filters.limit)
+    )
+    return page_document(page)
+
+
+@router.get("/ancestors/{operation_id:path}")
+async def ancestors(
+    operation_id: str, services: Given, after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return what caused an operation, back to where the chain begins."""
+    found = await services.read(
+        lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
+    )
+    if found is None:
+        raise ApiError("not_found", "no such operation is on the log")
+    return ancestry_document(found)
+
+
+@router.get("/rollback-preview/{operation_id:path}")
+async def rollback_preview(operation_id: str, services: Given) -> dict[str, Any]:
+    """Return what undoing an operation would take; nothing is undone."""
+    try:
+        found = await services.read(lambda view: preview_rollback(view, operation_id))
+    except AuditError as error:
+        raise ApiError(error.code, str(error)) from None
+    if found is None:
+        raise ApiError("not_found", "no such operation is on the log")
+    return preview_document(found)
+
+
+@router.get("/authority/{node_id:path}")
+async def authority(node_id: str, services: Given) -> dict[str, Any]:
+    """Return what informed an understanding's authority."""
+    found = await services.read(lambda view: authority_grounds(view, node_id))
+    if found is None:
+        raise ApiError("not_found", "no such understanding")
+    return grounds_document(found)

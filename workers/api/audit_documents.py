@@ -1,0 +1,63 @@
+"""The answers of an audit as JSON documents, the same for both doors."""
+
+from typing import Any
+
+from kernel.audit.causes import Ancestry, AuthorityGrounds
+from kernel.audit.operations import Page
+from kernel.audit.preview import RollbackPreview
+
+
+def page_document(page: Page) -> dict[str, Any]:
+    """Return a page; sequences are strings."""
+    return {
+        "operations": [one.document() for one in page.entries],
+        "next_after": None if page.next_after is None else str(page.next_after),
+    }
+
+
+def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
+    """Return the ancestors of an operation."""
+    return page_document(ancestry.page) | {
+        "roots": list(ancestry.roots),
+        "missing": list(ancestry.missing),
+        "complete": ancestry.complete,
+    }
+
+
+def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
+    """Return what informed an authority."""
+    return {
+        "node_id": grounds.node_id,
+        "cu_authority": grounds.cu_authority,
+        "computed_at": grounds.computed_at,
+        "inputs": list(grounds.inputs),
+        "operation": None if grounds.operation is None else grounds.operation.document(),
+    }
+
+
+def preview_document(preview: RollbackPreview) -> dict[str, Any]:
+    """Return what undoing would take; `executable` is false, the kernel has no rollback."""
+    return {
+        "operation": preview.operation.document(),
+        "executable": False,
+        "lowest_tier": preview.lowest_tier,
+        "needs_user_confirmation": preview.needs_user_confirmation,
+        "counts": preview.counts,
+        "superseded": preview.superseded,
+        "effects": [
+            {
+                "effect_id": one.effect_id,
+                "effect_kind": one.effect_kind,
+                "canonical_kind": one.canonical_kind,
+                "reversibility": one.reversibility,
+                "undone_by": one.undone_by,
+                "persists": one.persists,
+                "store": one.store,
+                "record_key": one.record_key,
+                "restores": one.restores,
+                "superseded_by": list(one.superseded_by),
+            }
+            for one in preview.effects
+        ],
+        "not_automatic": [one.effect_id for one in preview.not_automatic],
+    }

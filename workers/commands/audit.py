@@ -1,0 +1,230 @@
+"""`rotulus audit`: what happened and why; reads the ledger file, so nothing needs to run."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.operations import AuditFilter, Page, find_operations
+from kernel.audit.preview import preview_rollback
+from kernel.host import parse_time_us
+from kernel.ledger.ledger import LedgerView
+from workers.api.audit_documents import (
+    ancestry_document,
+    grounds_document,
+    page_document,
+    preview_document,
+)
+from workers.commands.common import as_json, clean_errors, print_document, read_settings
+from workers.datafolder import DataFolder
+from workers.host import system_host
+from workers.record import open_record
+
+T = TypeVar("T")
+
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
+
+_OPERATION_COLUMNS = ("sequence", "committed", "intent", "actor", "effects", "operation")
+
+
+class Moment(click.ParamType[int]):
+    """A time with its offset, or how long ago it was."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return microseconds since 1970."""
+        if isinstance(value, int):
+            return value
+        ago = re.fullmatch(r"(\d{1,5})([mhd])", value)
+        if ago:
+            return system_host().now_us() - int(ago[1]) * _UNITS_S[ago[2]] * 1_000_000
+        try:
+            return parse_time_us(value)
+        except ValueError:
+            message = f"{value} is neither like 90m, 24h, 7d nor like 2026-02-09T10:00:00Z"
+            self.fail(message, param, ctx)
+
+
+after = click.option(
+    "--after",
+    type=click.IntRange(0),
+    default=0,
+    help="Go on after this sequence.",
+)
+limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
+
+
+@click.group()
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+)
+@click.pass_context
+def audit(context: click.Context, data_dir: Path | None) -> None:
+    """Ask which operations did what, what caused them, what undoing would take."""
+    context.obj = data_dir
+
+
+@audit.command()
+@click.option("--entity", help="Operations that wrote this record: a node, an edge, any key.")
+@click.option("--declared", is_flag=True, help="Also those whose scope names it; reads envelopes.")
+@click.option("--intent", "semantic_intent", help="Semantic verb, such as create.")
+@click.option("--effect", "effect_kind", help="Effect kind, as given or canonical.")
+@click.option("--reversibility", help="Of one effect, such as irreversible_external_effect.")
+@click.option("--actor", help="One of user, system, agent, migration.")
+@click.option("--session", "session_id", help="Operations of this session.")
+@click.option("--since", "from_us", type=Moment(), help="From this time on: 24h, 7d or ISO 8601.")
+@click.option("--until", "before_us", type=Moment(), help="Before this time.")
+@click.option("--from", "from_sequence", type=click.IntRange(1), help="First sequence.")
+@click.option("--to", "to_sequence", type=click.IntRange(1), help="Last sequence.")
+@after
+@limit
+@as_json
+@click.pass_obj
+def operations(
+    data_dir: Path | None, /, after: int, limit: int, *, as_json: bool, **wanted: Any
+) -> None:
+    """Operations by either layer, in sequence; conditions add up."""
+    chosen = AuditFilter(**wanted)
+    page = _read(data_dir, lambda view: _filled(view, chosen, after, limit))
+    if as_json:
+        print_document(page_document(page), as_json=True)
+        return
+    _print_page(page)
+
+
+@audit.command()
+@click.argument("operation_id")
+@after
+@limit
+@as_json
+@click.pass_obj
+def ancestors(
+    data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
+) -> None:
+    """What caused an operation, back to where the chain begins, in sequence."""
+    found = _read(
+        data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
+    )
+    known = _known(found, operation_id)
+    if as_json:
+        print_document(ancestry_document(known), as_json=True)
+        return
+    _print_page(known.page)
+    click.echo(f"roots: {' '.join(known.roots) or '-'}")
+    if known.missing:
+        click.echo(f"not on the log: {' '.join(known.missing)}")
+    if not known.complete:
+        click.echo("there are more ancestors than one walk visits")
+
+
+@audit.command()
+@click.argument("operation_id")
+@as_json
+@click.pass_obj
+def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
+    """What undoing an operation would take. Nothing is undone: there is no rollback yet."""
+    found = _read(data_dir, lambda view: preview_rollback(view, operation_id))
+    known = _known(found, operation_id)
+    if as_json:
+        print_document(preview_document(known), as_json=True)
+        return
+    _print_table(
+        ("effect", "store", "record", "reversibility", "undone by", "superseded by"),
+        [
+            (
+                one.effect_kind,
+                one.store,
+                one.record_key,
+                one.reversibility,
+                one.undone_by or "-",
+                " ".join(one.superseded_by) or "-",
+            )
+            for one in known.effects
+        ],
+    )
+    click.echo(f"lowest tier: {known.lowest_tier}")
+    for one in known.not_automatic:
+        click.echo(f"not undone by itself: {one.effect_id} {one.persists or ''}".rstrip())
+    if known.superseded:
+        click.echo("later operations wrote the same records")
+
+
+@audit.command()
+@click.argument("node_id")
+@as_json
+@click.pass_obj
+def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
+    """What informed an understanding's authority, the core inputs first."""
+    known = _known(_read(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
+    document = grounds_document(known)
+    if as_json:
+        print_document(document, as_json=True)
+        return
+    click.echo(f"authority: {known.cu_authority}  computed: {known.computed_at or '-'}")
+    columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
+    _print_table(
+        ("essentiality", "authority", "version", "parent"),
+        [tuple(str(one[name]) for name in columns) for one in known.inputs],
+    )
+    if known.operation is not None:
+        click.echo(f"recorded by: {known.operation.operation_id}")
+
+
+def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Page:
+    """Join pages until there are enough entries: at a terminal, an empty page says nothing."""
+    page = find_operations(view, wanted, after=after, limit=limit)
+    entries = page.entries
+    while page.next_after is not None and len(entries) < limit:
+        page = find_operations(view, wanted, after=page.next_after, limit=limit - len(entries))
+        entries += page.entries
+    return Page(entries, page.next_after)
+
+
+def _read(data_dir: Path | None, question: Callable[[LedgerView], T]) -> T:
+    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
+    with clean_errors(), open_record(path) as view:
+        return question(view)
+
+
+def _known(found: T | None, name: str) -> T:
+    if found is None:
+        raise click.ClickException(f"not_found: {name}")
+    return found
+
+
+def _print_page(page: Page) -> None:
+    rows = [
+        (
+            str(one.ec_sequence_number),
+            one.committed_at,
+            one.semantic_intent,
+            one.actor,
+            ",".join(one.effect_kinds),
+            one.operation_id,
+        )
+        for one in page.entries
+    ]
+    _print_table(_OPERATION_COLUMNS, rows)
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+def _print_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in (names, *rows)) for column in range(len(names))]
+    for row in (names, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
