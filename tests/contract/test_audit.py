@@ -188,6 +188,31 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
     assert joined == whole
 
 
+class Watched:
+    """A snapshot that counts what is read of it."""
+
+    def __init__(self, tables):
+        self.tables, self.selected, self.got = tables, [], 0
+
+    def get(self, table, *key):
+        self.got += 1
+        return self.tables.get(table, *key)
+
+    def select(self, table, where=None, **options):
+        self.selected.append((table.name, tuple(where or ())))
+        return self.tables.select(table, where, **options)
+
+
+def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(ledger):
+    submit(ledger, *(create(f"n-{number}", "Document") for number in range(100)))
+    with ledger.view() as view:
+        watched = Watched(view.tables)
+        page = find_operations(LedgerView(watched), AuditFilter(entity="c-1", from_us=START_US))
+    assert len(page.entries) == 3
+    assert set(watched.selected) == {("applied_effects", ("store", "record_key"))}
+    assert watched.got < 20
+
+
 def test_an_entry_tells_both_layers_and_its_sequence_as_text(ledger):
     with ledger.view() as view:
         [entry] = find_operations(view, AuditFilter(entity="e-1")).entries

@@ -25,6 +25,8 @@ from workers.record import open_record
 
 T = TypeVar("T")
 
+NAMES_SHOWN_MAX = 5
+
 _UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 
 _OPERATION_COLUMNS = ("sequence", "committed", "intent", "actor", "effects", "operation")
@@ -124,9 +126,8 @@ def ancestors(
         print_document(ancestry_document(known), as_json=True)
         return
     _print_page(known.page)
-    click.echo(f"roots: {' '.join(known.roots) or '-'}")
-    if known.missing:
-        click.echo(f"not on the log: {' '.join(known.missing)}")
+    _print_some("roots", known.roots)
+    _print_some("not on the log", known.missing)
     if not known.complete:
         click.echo("there are more ancestors than one walk visits")
 
@@ -221,6 +222,13 @@ def _print_page(page: Page) -> None:
     _print_table(_OPERATION_COLUMNS, rows)
     if page.next_after is not None:
         click.echo(f"more: --after {page.next_after}")
+
+
+def _print_some(title: str, names: Sequence[str]) -> None:
+    if not names:
+        return
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{more}")
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
