@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import anyio
+import structlog
 
 from actors.intents import Intent, RecalculateAuthority
 from kernel.belief.terms import OntologyBundle, SessionPolicy
@@ -38,11 +39,18 @@ class Reply(Generic[Answer]):
         return self._answer  # type: ignore[return-value]
 
 
+def _request_id() -> str | None:
+    found = structlog.contextvars.get_contextvars().get("request_id")
+    return None if found is None else str(found)
+
+
 @dataclass(slots=True)
 class Message:
     """Base of all messages."""
 
     reply: Reply[Any] = field(default_factory=Reply, init=False)
+    request_id: str | None = field(default_factory=_request_id, init=False)
+    """The request in whose context the message was made, for the log."""
 
 
 @dataclass(slots=True)

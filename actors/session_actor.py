@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from actors.committer import Committer
 from actors.errors import ActorFailed
+from actors.journal import log_result
 from actors.messages import (
     Audit,
     Declare,
@@ -93,6 +94,8 @@ class SessionActor:
         if batch.events and not isinstance(results[-1], SubmissionResult):
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
         for message, start, end, finish in batch.answers:
+            for result in results[start:end]:
+                log_result(result, message.request_id)
             try:
                 message.reply.set(finish(results[start:end]))
             except BeliefError as error:
