@@ -1,15 +1,20 @@
 """The registry of effect kinds: the one table that checks, stores and rollback read (ruling K1).
 
-Every kind that an envelope may name has a row: primitive verbs, effect kinds and the inverse
-operations that they name. `canonical` is the kind whose rules it follows. An inverse is an entry
-like any other and has the kind it undoes as its own inverse (K2, K3).
+Every kind that an envelope may name has a row: the effect kinds of §4.2, the primitive verbs of
+§3.2, and the inverse and compensating operations that they name. `canonical` is the kind whose
+rules it follows. An inverse is an entry like any other and has the kind it undoes among its own
+inverses (K2, K3).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
+
+from kernel.algebra.transitions import STEPS_OF_KIND, TRANSITIONS, compensations_of
 
 REVERSIBLE = "fully_reversible"
+COMPENSATING = "compensating_operation_only"
 RECEIPT = "receipt_only"
 IRREVERSIBLE = "irreversible_external_effect"
 
@@ -27,62 +32,159 @@ class EffectKind:
     inverses: tuple[str, ...] = ()
     """Operations that undo it, the default first; one at least where it is fully reversible."""
 
+    compensations: tuple[str, ...] = ()
+    """Operations that make up for it, the default first, where nothing undoes it."""
+
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Node kinds for which this reversibility holds instead (§4.3.1)."""
+
+    companion: str | None = None
+    """A kind that an envelope with this one has too."""
 
 
 _NODE_OVERRIDES = MappingProxyType(
     {"ShareTokenPolicy": IRREVERSIBLE, "MaterializedArtifactRef": IRREVERSIBLE}
 )
 
-_ROWS = (
+
+def _pair(kind: str, store: str, inverse: str, companion: str | None = None) -> list[EffectKind]:
+    """A fully reversible kind and the inverse that belongs to it alone."""
+    return [
+        EffectKind(kind, kind, store, REVERSIBLE, (inverse,), companion=companion),
+        EffectKind(inverse, kind, store, REVERSIBLE, (kind,), companion=companion),
+    ]
+
+
+def _under(canonical: str, store: str, inverses: Mapping[str, tuple[str, ...]]) -> list[EffectKind]:
+    """Fully reversible kinds that follow the rules of one."""
+    return [
+        EffectKind(name, canonical, store, REVERSIBLE, names) for name, names in inverses.items()
+    ]
+
+
+def _compensated(canonical: str, store: str, one: str, other: str) -> list[EffectKind]:
+    """Two kinds that make up for each other and undo nothing."""
+    return [
+        EffectKind(one, canonical, store, COMPENSATING, compensations=(other,)),
+        EffectKind(other, canonical, store, COMPENSATING, compensations=(one,)),
+    ]
+
+
+_NODES = [
     EffectKind(
         "node_write",
         "node_write",
         "nodes",
         REVERSIBLE,
         ("node_retract", "node_revert_to_prior_authority"),
-        _NODE_OVERRIDES,
+        overrides=_NODE_OVERRIDES,
     ),
-    EffectKind("node_retract", "node_write", "nodes", REVERSIBLE, ("node_write",)),
+    *_under(
+        "node_write",
+        "nodes",
+        {
+            "node_retract": ("node_write",),
+            "node_revert_to_prior_authority": ("node_write",),
+            # Each of these goes back by going again, to what was there before.
+            "rescope": ("rescope",),
+            "visibility_change": ("visibility_change",),
+            "review_disposition": ("review_disposition",),
+        },
+    ),
+    *_compensated("node_write", "nodes", "quarantine", "unquarantine"),
+    *_compensated("node_write", "nodes", "authorize_access", "revoke_access"),
+]
+
+_EDGES = _under(
+    "edge_write",
+    "edges",
+    {
+        "edge_write": ("edge_remove",),
+        "edge_create": ("edge_remove",),
+        "edge_remove": ("edge_create", "edge_write"),
+        "edge_reclassify": ("edge_reclassify",),
+        "attach_source_binding": ("detach_source_binding",),
+        "detach_source_binding": ("attach_source_binding",),
+    },
+)
+
+_MEMBERSHIPS = [
+    *_pair("membership_write", "corpus_membership_records", "membership_revoke"),
+    *(
+        EffectKind(
+            name,
+            "membership_state_transition",
+            "corpus_membership_records",
+            COMPENSATING,
+            compensations=compensations_of(name),
+        )
+        for name in STEPS_OF_KIND
+    ),
+]
+
+_POLICIES = _under(
+    "policy_snapshot_advance",
+    "policy_snapshots",
+    {
+        "policy_snapshot_advance": ("policy_snapshot_revert",),
+        "policy_reclassify": ("policy_snapshot_revert",),
+        "policy_snapshot_revert": ("policy_snapshot_advance", "policy_reclassify"),
+    },
+)
+
+_EXTERNAL = [
     EffectKind(
-        "node_revert_to_prior_authority", "node_write", "nodes", REVERSIBLE, ("node_write",)
+        "document_artifact_write", "document_artifact_write", "document_artifacts", IRREVERSIBLE
     ),
-    EffectKind("edge_write", "edge_write", "edges", REVERSIBLE, ("edge_remove",)),
-    EffectKind("edge_create", "edge_write", "edges", REVERSIBLE, ("edge_remove",)),
-    EffectKind("edge_remove", "edge_write", "edges", REVERSIBLE, ("edge_create", "edge_write")),
-    EffectKind("edge_reclassify", "edge_write", "edges", REVERSIBLE, ("edge_reclassify",)),
+    EffectKind("materialization_emit", "materialization_emit", "materializations", IRREVERSIBLE),
+    EffectKind("materialize", "materialization_emit", "materializations", IRREVERSIBLE),
+    EffectKind("share_link_grant", "share_link_grant", "share_links", IRREVERSIBLE),
     EffectKind(
-        "membership_write",
-        "membership_write",
-        "corpus_membership_records",
-        REVERSIBLE,
-        ("membership_revoke",),
+        "share_link_revoke",
+        "share_link_revoke",
+        "share_links",
+        COMPENSATING,
+        compensations=("share_link_grant",),
     ),
-    EffectKind(
-        "membership_revoke",
-        "membership_write",
-        "corpus_membership_records",
-        REVERSIBLE,
-        ("membership_write",),
-    ),
-    EffectKind("index_update", "index_update", "derived_indexes", REVERSIBLE, ("index_revert",)),
-    EffectKind("index_revert", "index_update", "derived_indexes", REVERSIBLE, ("index_update",)),
-    EffectKind(
-        "materialized_view_invalidation",
-        "materialized_view_invalidation",
-        "materialized_views",
-        REVERSIBLE,
-        ("materialized_view_recompute",),
-    ),
-    EffectKind(
-        "materialized_view_recompute",
-        "materialized_view_invalidation",
-        "materialized_views",
-        REVERSIBLE,
-        ("materialized_view_invalidation",),
-    ),
+]
+
+_ROWS = (
+    *_NODES,
+    *_EDGES,
+    *_MEMBERSHIPS,
+    *_pair("index_update", "derived_indexes", "index_revert"),
+    *_pair("materialized_view_invalidation", "materialized_views", "materialized_view_recompute"),
     EffectKind("receipt_only", "receipt_only", "receipts", RECEIPT),
+    EffectKind(
+        "extraction_state_transition",
+        "extraction_state_transition",
+        "extraction_attempts",
+        RECEIPT,
+    ),
+    *_pair("filing_unit_write", "filing_units", "filing_unit_retract"),
+    *_pair("filing_unit_version_write", "filing_unit_versions", "filing_unit_version_retract"),
+    *_pair(
+        "filing_unit_text_version_write",
+        "filing_unit_text_versions",
+        "filing_unit_text_version_retract",
+    ),
+    *_EXTERNAL,
+    *_pair(
+        "court_disposition_observation_write",
+        "court_disposition_observations",
+        "court_disposition_observation_retract",
+    ),
+    *_pair("filing_relationship_write", "filing_relationships", "filing_relationship_retract"),
+    *_pair("topic_assignment_write", "topic_assignments", "topic_unassign", "index_update"),
+    *_pair("anchor_node_promotion", "nodes", "anchor_node_demotion"),
+    *_POLICIES,
+    *_pair("ruling_disposition_write", "ruling_dispositions", "ruling_disposition_retract"),
+    *_pair(
+        "binding_generation_advance", "binding_generation_snapshots", "binding_generation_revert"
+    ),
+    *_pair(
+        "case_resolution_event_write", "case_resolution_events", "case_resolution_event_retract"
+    ),
 )
 
 EFFECT_KINDS: Mapping[str, EffectKind] = MappingProxyType({row.name: row for row in _ROWS})
@@ -97,3 +199,12 @@ def expected_reversibility(name: str, node_kind: str | None) -> str:
     """Return the classification of a registered kind, its node kind considered (§4.3.1)."""
     kind = EFFECT_KINDS[name]
     return kind.overrides.get(node_kind or "", kind.reversibility)
+
+
+def expected_compensations(name: str, payload: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what makes up for an effect; for a transition, what leads back from it (§4.3.19)."""
+    if canonical_kind(name) == "membership_state_transition":
+        step = (str(payload.get("from_state")), str(payload.get("to_state")))
+        if step in TRANSITIONS:
+            return (TRANSITIONS[step].compensated_by,)
+    return EFFECT_KINDS[name].compensations

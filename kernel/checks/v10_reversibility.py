@@ -1,6 +1,6 @@
 """V10: each effect says how it can be undone, as the registry does (§4.2, §4.4)."""
 
-from kernel.algebra.effects import EFFECT_KINDS, expected_reversibility
+from kernel.algebra.effects import EFFECT_KINDS, expected_compensations, expected_reversibility
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.model.envelope import KernelEffect
 
@@ -38,6 +38,13 @@ def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> R
     inverses = EFFECT_KINDS[effect.effect_kind].inverses
     if expected == "fully_reversible" and effect.inverse_operation_kind not in inverses:
         return Refusal(_REASON, f"{field}.inverse_operation_kind", f"one of {', '.join(inverses)}")
+    named = expected_compensations(effect.effect_kind, effect.payload)
+    if expected == "compensating_operation_only" and (
+        effect.compensating_operation_kind not in named
+    ):
+        return Refusal(
+            _REASON, f"{field}.compensating_operation_kind", f"one of {', '.join(named)}"
+        )
     return None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kernel.algebra.effects import canonical_kind
+from kernel.errors import EffectInapplicable
 from kernel.model.envelope import KernelEffect
 from kernel.stores.derived import (
     apply_index_update,
@@ -33,4 +34,11 @@ def apply_effect(effect: KernelEffect, operation: Operation) -> Applied:
     Raises:
         EffectInapplicable: when the state does not admit it; nothing was written.
     """
-    return APPLIERS[canonical_kind(effect.effect_kind)](effect, operation)
+    applier = APPLIERS.get(canonical_kind(effect.effect_kind))
+    if applier is None:
+        raise EffectInapplicable(
+            f"no store takes {effect.effect_kind}",
+            code="effect_store_missing",
+            field="effect_kind",
+        )
+    return applier(effect, operation)

@@ -9,6 +9,9 @@ from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.stores.record import Applied, Operation, write_record
 
+_CREATING = ("edge_write", "edge_create", "attach_source_binding")
+_REMOVING = ("edge_remove", "detach_source_binding")
+
 ESSENTIALITIES = ("core", "supporting", "tangential")
 
 
@@ -20,14 +23,14 @@ def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:
             "an edge effect names its edge", code="effect_target_missing", field="target_ref"
         )
     before = operation.transaction.record(schema.edges, edge_id)
-    if effect.effect_kind in ("edge_write", "edge_create"):
+    if effect.effect_kind in _CREATING:
         record = _created(effect, operation, edge_id, before)
     else:
         if before is None or before["state"] == "removed":
             raise EffectInapplicable(
                 f"no edge {edge_id}", code="edge_not_found", field="target_ref"
             )
-        change = _removed if effect.effect_kind == "edge_remove" else _reclassified
+        change = _removed if effect.effect_kind in _REMOVING else _reclassified
         record = change(effect, operation, before)
     source = operation.transaction.node(record["source_node_id"])
     feeds = record["state"] == "active" and "essentiality" in record["edge_metadata"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
+from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import ready_items
 from kernel.authority.strategy import BetaPosteriorMean
@@ -48,30 +49,22 @@ def ledger_on(store: Store) -> tuple[Ledger, FakeHost]:
 
 
 def effect(kind: str, target: str | None = None, **payload: Any) -> dict[str, Any]:
-    inverse = {
-        "node_write": "node_retract",
-        "edge_create": "edge_remove",
-        "edge_write": "edge_remove",
-        "edge_remove": "edge_create",
-        "edge_reclassify": "edge_reclassify",
-        "membership_write": "membership_revoke",
-        "membership_revoke": "membership_write",
-        "index_update": "index_revert",
-        "materialized_view_invalidation": "materialized_view_recompute",
-        "materialized_view_recompute": "materialized_view_invalidation",
-        "node_retract": "node_write",
-    }
+    row = EFFECT_KINDS[kind]
     document: dict[str, Any] = {
         "effect_id": f"{kind}:{target}",
         "effect_kind": kind,
-        "reversibility": "receipt_only" if kind == "receipt_only" else "fully_reversible",
+        "reversibility": row.reversibility,
         "payload": payload,
         "schema_version": 1,
     }
     if target is not None:
         document["target_ref"] = target
-    if kind in inverse:
-        document["inverse_operation_kind"] = inverse[kind]
+    if row.reversibility == "fully_reversible":
+        document["inverse_operation_kind"] = row.inverses[0]
+    elif row.reversibility == "compensating_operation_only":
+        document["compensating_operation_kind"] = expected_compensations(kind, payload)[0]
+    elif row.reversibility == "irreversible_external_effect":
+        document["external_effect_descriptor"] = f"{kind} at {target}"
     return document
 
 

@@ -58,6 +58,11 @@ def reclassified(**payload):
 
 
 STORES = [
+    (
+        "effect_store_missing",
+        "effect_kind",
+        create("new", "Note", effect("filing_unit_write", "u")),
+    ),
     # nodes
     ("node_not_found", TARGET, adapt("nobody")),
     ("node_not_found", TARGET, envelope("annotate", [effect("node_write", "nobody")])),

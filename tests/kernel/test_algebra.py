@@ -1,0 +1,136 @@
+"""The registry of effect kinds holds what the specification names, and is closed."""
+
+import itertools
+
+import pytest
+
+from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
+from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
+
+KINDS_OF_4_2 = {
+    "node_write",
+    "edge_write",
+    "membership_write",
+    "document_artifact_write",
+    "index_update",
+    "materialized_view_invalidation",
+    "receipt_only",
+    "filing_unit_write",
+    "filing_unit_version_write",
+    "filing_unit_text_version_write",
+    "share_link_grant",
+    "share_link_revoke",
+    "materialization_emit",
+    "extraction_state_transition",
+    "court_disposition_observation_write",
+    "filing_relationship_write",
+    "topic_assignment_write",
+    "anchor_node_promotion",
+    "policy_snapshot_advance",
+    "ruling_disposition_write",
+    "membership_state_transition",
+    "binding_generation_advance",
+    "case_resolution_event_write",
+}
+
+PRIMITIVES_OF_3_2 = {
+    "node_write": "node_write",
+    "edge_create": "edge_write",
+    "edge_remove": "edge_write",
+    "edge_reclassify": "edge_write",
+    "membership_write": "membership_write",
+    "document_artifact_write": "document_artifact_write",
+    "index_update": "index_update",
+    "materialized_view_invalidation": "materialized_view_invalidation",
+    "receipt_only": "receipt_only",
+    "rescope": "node_write",
+    "visibility_change": "node_write",
+    "policy_reclassify": "policy_snapshot_advance",
+    "quarantine": "node_write",
+    "materialize": "materialization_emit",
+    "attach_source_binding": "edge_write",
+    "detach_source_binding": "edge_write",
+    "authorize_access": "node_write",
+    "review_disposition": "node_write",
+}
+
+INVERSES_NAMED = {
+    "node_retract",
+    "edge_remove",
+    "membership_revoke",
+    "index_revert",
+    "filing_unit_retract",
+    "filing_unit_version_retract",
+    "filing_unit_text_version_retract",
+    "share_link_revoke",
+    "court_disposition_observation_retract",
+    "filing_relationship_retract",
+    "topic_unassign",
+    "anchor_node_demotion",
+    "policy_snapshot_revert",
+    "ruling_disposition_retract",
+    "binding_generation_revert",
+    "case_resolution_event_retract",
+    "unquarantine",
+    "revoke_access",
+    "materialized_view_recompute",
+    "node_revert_to_prior_authority",
+    "membership_state_transition_reject_and_re_propose",
+}
+
+
+@pytest.mark.spec("K1", "§4.2")
+def test_the_canonical_kinds_are_the_twenty_three():
+    assert len(KINDS_OF_4_2) == 23
+    assert {kind.canonical for kind in EFFECT_KINDS.values()} == KINDS_OF_4_2
+
+
+@pytest.mark.spec("K1", "§3.2")
+def test_the_eighteen_primitive_verbs_have_their_canonical_kinds():
+    assert len(PRIMITIVES_OF_3_2) == 18
+    for name, canonical in PRIMITIVES_OF_3_2.items():
+        assert EFFECT_KINDS[name].canonical == canonical
+
+
+@pytest.mark.spec("K2")
+@pytest.mark.parametrize("name", sorted(INVERSES_NAMED))
+def test_an_inverse_or_compensating_operation_that_is_named_is_an_entry(name):
+    assert name in EFFECT_KINDS
+
+
+@pytest.mark.spec("K3", "§4.4")
+@pytest.mark.parametrize("kind", EFFECT_KINDS.values(), ids=EFFECT_KINDS)
+def test_what_leads_back_is_there_as_the_reversibility_says(kind):
+    assert bool(kind.inverses) == (kind.reversibility == "fully_reversible")
+    assert bool(kind.compensations) == (kind.reversibility == "compensating_operation_only")
+    for inverse in kind.inverses:
+        assert kind.name in EFFECT_KINDS[inverse].inverses
+    for name in kind.compensations:
+        assert EFFECT_KINDS[name].store == kind.store
+    if kind.companion is not None:
+        assert kind.companion in EFFECT_KINDS
+
+
+@pytest.mark.spec("§4.3.19")
+@pytest.mark.parametrize("step", list(itertools.product(STATES, STATES)))
+def test_a_transition_is_made_up_for_by_a_kind_that_starts_where_it_ends(step):
+    payload = {"from_state": step[0], "to_state": step[1]}
+    named = expected_compensations(PREFIX, payload)
+    if step not in TRANSITIONS:
+        assert named == EFFECT_KINDS[PREFIX].compensations
+        return
+    [back] = named
+    starts = {start for start, _ in STEPS_OF_KIND[back]}
+    # What was deleted while it was blocked comes back as it was before, not as blocked.
+    assert step[1] in starts
+    assert set(STEPS_OF_KIND[back]) <= set(TRANSITIONS)
+
+
+@pytest.mark.spec("§4.3.3", "§4.3.19")
+def test_the_disallowed_transitions_are_not_in_the_table():
+    for step in (
+        ("confirmed", "candidate"),
+        ("rejected", "confirmed"),
+        ("soft_deleted", "candidate"),
+    ):
+        assert step not in TRANSITIONS
