@@ -1,52 +1,178 @@
 """Semantic verbs, what each decomposes into, and the operation kinds that speak them (§3.3, K29).
 
-A verb requires effect kinds, may carry more, and forbids those that contradict it: a receipt-only
-verb admits receipts and nothing else.
+A verb requires effect kinds, may carry more, and forbids those that contradict it:
+
+1. A verb that records an observation admits kinds that only observe.
+2. What leaves the process (an artifact, a file, a token) and what moves the policy happens only
+   under a verb that asks for it.
+3. A verb that adds does not take away what it adds, and the other way round.
+
+A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
+(K28).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.effects import EFFECT_KINDS, RECEIPT
+
+NOT_SIMULATABLE = "not_simulatable_v1_6"
+
+_RESERVED = frozenset(
+    {
+        "document_artifact_write",
+        "materialization_emit",
+        "share_link_grant",
+        "share_link_revoke",
+        "policy_snapshot_advance",
+    }
+)
+"""Canonical kinds that are never in passing (rule 2)."""
+
+_OBSERVING = frozenset(name for name, kind in EFFECT_KINDS.items() if kind.reversibility == RECEIPT)
 
 
 @dataclass(frozen=True, slots=True)
 class SemanticVerb:
-    """One verb: the kinds it must have, and whether it may change state at all."""
+    """One verb: the kinds it must have and the kinds it may not."""
 
     name: str
     requires: tuple[str, ...]
-    receipts_only: bool = False
+    forbids: frozenset[str] = frozenset()
+    exact: bool = False
+    """Whether a required kind has to be named by its own name, and not by its canonical one."""
 
     def satisfied_by(self, required: str, declared: frozenset[str]) -> bool:
         """Tell whether a required kind is declared by its own or by its canonical name (K1)."""
-        return required in declared or EFFECT_KINDS[required].canonical in declared
+        return required in declared or (
+            not self.exact and EFFECT_KINDS[required].canonical in declared
+        )
 
-    @property
-    def forbids(self) -> frozenset[str]:
-        """The kinds that an envelope of this verb may not name."""
-        if not self.receipts_only:
-            return frozenset()
-        return frozenset(kind for kind in EFFECT_KINDS if kind != "receipt_only")
+
+@dataclass(frozen=True, slots=True)
+class OperationKind:
+    """One operation kind: the verb it speaks, and how far it can be simulated (§11.4)."""
+
+    name: str
+    verb: str
+    simulation_support_level: str = NOT_SIMULATABLE
+
+
+_DECOMPOSITIONS: Mapping[str, tuple[str, ...]] = {
+    "create": ("node_write", "membership_write"),
+    "merge": ("node_write", "edge_create", "materialized_view_invalidation"),
+    "split": ("node_write", "edge_remove", "materialize"),
+    "supersede": ("node_write", "edge_create"),
+    "mark_contested": ("node_write", "edge_create"),
+    "collapse": ("node_retract",),
+    "retract": ("node_write",),
+    "restore": ("node_write",),
+    "field_lock": ("node_write",),
+    "field_adapt": ("node_write",),
+    "annotate": ("node_write",),
+    "recalculate_authority": ("node_write", "index_update"),
+    "soft_delete": ("node_write",),
+    "mark_chain_complete": ("edge_create", "node_write"),
+    "corpus_membership_add": ("membership_write",),
+    "corpus_membership_confirm": ("membership_write",),
+    "corpus_membership_reject": ("membership_write",),
+    "source_binding_create": ("node_write", "edge_create"),
+    "source_binding_update": ("node_write",),
+    "source_binding_disable": ("node_write",),
+    "binding_fire_record": ("receipt_only",),
+    "profile_assign": ("node_write", "receipt_only"),
+    "metadata_field_set": ("node_write",),
+    "metadata_field_override": ("node_write", "receipt_only"),
+    "document_relationship_create": ("edge_create",),
+    "document_relationship_update": ("edge_reclassify",),
+    "topic_assign": ("membership_write", "index_update"),
+    "document_materialize": ("materialize", "index_update"),
+    "search_run_record": ("receipt_only",),
+    "simulate": ("receipt_only",),
+    "extraction_state_change": ("extraction_state_transition",),
+}
+"""The verbs of §3.3."""
+
+_OBSERVERS: Mapping[str, frozenset[str]] = {
+    "search_run_record": frozenset({"receipt_only"}),
+    "binding_fire_record": frozenset({"receipt_only"}),
+    "simulate": frozenset({"receipt_only"}),
+    "extraction_state_change": _OBSERVING,
+    "extraction_state_transition": _OBSERVING,
+}
+"""What a verb that only observes admits (rule 1)."""
+
+_CONTRADICTIONS: Mapping[str, frozenset[str]] = {
+    "create": frozenset({"node_retract", "membership_revoke", "quarantine"}),
+    "restore": frozenset({"node_retract", "membership_revoke", "quarantine"}),
+    "corpus_membership_add": frozenset({"membership_revoke", "node_retract"}),
+    "corpus_membership_confirm": frozenset({"membership_revoke", "node_retract"}),
+    "source_binding_create": frozenset({"binding_generation_revert", "detach_source_binding"}),
+    # A binding that is disabled keeps its generation (§15.3).
+    "source_binding_disable": frozenset(
+        {"binding_generation_advance", "binding_generation_revert", "attach_source_binding"}
+    ),
+    "topic_assign": frozenset({"topic_unassign", "membership_revoke"}),
+    "document_relationship_create": frozenset({"edge_remove", "detach_source_binding"}),
+    # What else a recompute writes into the graph is refused when it is applied.
+    "recalculate_authority": frozenset(
+        name
+        for name, kind in EFFECT_KINDS.items()
+        if kind.canonical
+        not in {
+            "node_write",
+            "edge_write",
+            "index_update",
+            "materialized_view_invalidation",
+            "receipt_only",
+        }
+    ),
+}
+"""What a verb forbids beside the rules (rule 3)."""
+
+
+def _forbidden(name: str, requires: Iterable[str]) -> frozenset[str]:
+    if name in _OBSERVERS:
+        return frozenset(EFFECT_KINDS) - _OBSERVERS[name]
+    asked_for = {EFFECT_KINDS[one].canonical for one in requires}
+    reserved = _RESERVED - asked_for
+    passing = frozenset(kind for kind, row in EFFECT_KINDS.items() if row.canonical in reserved)
+    return passing | _CONTRADICTIONS.get(name, frozenset())
+
+
+def _own_verbs() -> Iterable[SemanticVerb]:
+    reached = {kind for kinds in _DECOMPOSITIONS.values() for kind in kinds}
+    for name, kind in EFFECT_KINDS.items():
+        if name not in reached:
+            companion = (kind.companion,) if kind.companion else ()
+            requires = (name, *companion)
+            yield SemanticVerb(name, requires, _forbidden(name, requires), exact=True)
 
 
 _VERBS = (
-    SemanticVerb("create", ("node_write", "membership_write")),
-    SemanticVerb("annotate", ("node_write",)),
-    SemanticVerb("field_adapt", ("node_write",)),
-    SemanticVerb("recalculate_authority", ("node_write", "index_update")),
-    SemanticVerb("corpus_membership_add", ("membership_write",)),
-    SemanticVerb("corpus_membership_confirm", ("membership_write",)),
-    SemanticVerb("corpus_membership_reject", ("membership_write",)),
-    SemanticVerb("document_relationship_create", ("edge_create",)),
-    SemanticVerb("document_relationship_update", ("edge_reclassify",)),
-    SemanticVerb("search_run_record", ("receipt_only",), receipts_only=True),
+    *(
+        SemanticVerb(name, requires, _forbidden(name, requires))
+        for name, requires in _DECOMPOSITIONS.items()
+    ),
+    *_own_verbs(),
 )
 
 SEMANTIC_VERBS: Mapping[str, SemanticVerb] = MappingProxyType({verb.name: verb for verb in _VERBS})
 
-OPERATION_KINDS: Mapping[str, str] = MappingProxyType(
-    {verb.name: verb.name for verb in _VERBS} | {"synthesize_consolidated_understanding": "create"}
+_KINDS = (
+    OperationKind("synthesize_consolidated_understanding", "create"),
+    OperationKind("binding_evaluation_manifest_emit", "binding_fire_record"),
+    OperationKind(
+        "corpus_membership_add",
+        "corpus_membership_add",
+        "llm_invocation_permitted_for_simulation",
+    ),
 )
-"""Every operation kind and the verb it speaks."""
+"""Operation kinds that are not the verb's own, or can be simulated."""
+
+OPERATION_KINDS: Mapping[str, OperationKind] = MappingProxyType(
+    {verb.name: OperationKind(verb.name, verb.name) for verb in _VERBS}
+    | {kind.name: kind for kind in _KINDS}
+)
+"""Every operation kind; what is not said to be simulatable is not."""

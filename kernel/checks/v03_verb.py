@@ -15,7 +15,8 @@ def check(submission: Submission) -> Verdict:
             "semantic_intent",
             f"no verb {envelope.semantic_intent}",
         )
-    if OPERATION_KINDS.get(envelope.operation_kind) != verb.name:
+    operation_kind = OPERATION_KINDS.get(envelope.operation_kind)
+    if operation_kind is None or operation_kind.verb != verb.name:
         return Refusal(
             "envelope_verb_composition_invalid",
             "operation_kind",
@@ -34,11 +35,13 @@ def check(submission: Submission) -> Verdict:
                 f"{verb.name} forbids {effect.effect_kind}",
             )
     declared = frozenset(effect.effect_kind for effect in envelope.primitive_effects)
-    for required in verb.requires:
-        if not verb.satisfied_by(required, declared):
-            return Refusal(
-                "envelope_verb_decomposition_missing_primitive",
-                "primitive_effects",
-                f"{verb.name} requires {required}",
-            )
+    missing = [one for one in verb.requires if not verb.satisfied_by(one, declared)]
+    companions = (EFFECT_KINDS[name].companion for name in sorted(declared))
+    missing += [one for one in companions if one is not None and one not in declared]
+    if missing:
+        return Refusal(
+            "envelope_verb_decomposition_missing_primitive",
+            "primitive_effects",
+            f"{verb.name} requires {missing[0]}",
+        )
     return None

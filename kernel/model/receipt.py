@@ -20,9 +20,28 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "cu_authority_cycle_detected": "durable",
     "cascade_depth_exceeded": "durable",
     "search_run_record": "durable",
+    "binding_fire_record": "durable",
+    "binding_evaluation_manifest": "durable",
+    "profile_assign": "durable",
+    "metadata_field_override": "durable",
+    "simulation_preview_emit": "ephemeral",
+    "simulation_external_effect_policy_check": "ephemeral",
+    "visibility_taint_warning_record": "durable",
 }
 
-STATED_BY_ENVELOPES = frozenset({"source_span_unavailable", "search_run_record"})
+STATED_BY_ENVELOPES = frozenset(
+    {
+        "source_span_unavailable",
+        "search_run_record",
+        "binding_fire_record",
+        "binding_evaluation_manifest",
+        "profile_assign",
+        "metadata_field_override",
+        "simulation_preview_emit",
+        "simulation_external_effect_policy_check",
+        "visibility_taint_warning_record",
+    }
+)
 """What a receipt_only effect may emit; every other kind is the kernel's own word."""
 
 

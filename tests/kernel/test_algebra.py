@@ -6,6 +6,7 @@ import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
+from kernel.algebra.verbs import NOT_SIMULATABLE, OPERATION_KINDS, SEMANTIC_VERBS
 
 KINDS_OF_4_2 = {
     "node_write",
@@ -134,3 +135,81 @@ def test_the_disallowed_transitions_are_not_in_the_table():
         ("soft_deleted", "candidate"),
     ):
         assert step not in TRANSITIONS
+
+
+# Verbs
+
+VERBS_OF_3_3 = {
+    "create": {"node_write", "membership_write"},
+    "merge": {"node_write", "edge_create", "materialized_view_invalidation"},
+    "split": {"node_write", "edge_remove", "materialize"},
+    "supersede": {"node_write", "edge_create"},
+    "mark_contested": {"node_write", "edge_create"},
+    "collapse": {"node_retract"},
+    "retract": {"node_write"},
+    "restore": {"node_write"},
+    "field_lock": {"node_write"},
+    "field_adapt": {"node_write"},
+    "annotate": {"node_write"},
+    "recalculate_authority": {"node_write", "index_update"},
+    "soft_delete": {"node_write"},
+    "mark_chain_complete": {"edge_create", "node_write"},
+    "corpus_membership_add": {"membership_write"},
+    "corpus_membership_confirm": {"membership_write"},
+    "corpus_membership_reject": {"membership_write"},
+    "source_binding_create": {"node_write", "edge_create"},
+    "source_binding_update": {"node_write"},
+    "source_binding_disable": {"node_write"},
+    "binding_fire_record": {"receipt_only"},
+    "profile_assign": {"node_write", "receipt_only"},
+    "metadata_field_set": {"node_write"},
+    "metadata_field_override": {"node_write", "receipt_only"},
+    "document_relationship_create": {"edge_create"},
+    "document_relationship_update": {"edge_reclassify"},
+    "topic_assign": {"membership_write", "index_update"},
+    "document_materialize": {"materialize", "index_update"},
+    "search_run_record": {"receipt_only"},
+    "simulate": {"receipt_only"},
+    "extraction_state_change": {"extraction_state_transition"},
+}
+
+FORBIDDEN_EXCERPT = {
+    "simulate": """node_write edge_create edge_remove membership_write document_artifact_write
+        materialize materialization_emit share_link_grant share_link_revoke filing_unit_write
+        filing_unit_version_write ruling_disposition_write court_disposition_observation_write
+        binding_generation_advance policy_snapshot_advance""",
+    "search_run_record": "node_write edge_create membership_write materialize",
+    "binding_fire_record": "node_write",
+    "extraction_state_change": "node_write",
+}
+
+
+@pytest.mark.spec("§3.3")
+def test_the_thirty_one_verbs_decompose_as_the_specification_says():
+    assert len(VERBS_OF_3_3) == 31
+    for name, kinds in VERBS_OF_3_3.items():
+        assert set(SEMANTIC_VERBS[name].requires) == kinds
+
+
+@pytest.mark.spec("K28")
+def test_every_kind_is_reached_by_a_verb_and_what_none_reached_has_one_of_its_name():
+    assert {kind for verb in SEMANTIC_VERBS.values() for kind in verb.requires} == {*EFFECT_KINDS}
+    own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys()
+    assert own == EFFECT_KINDS.keys() - set().union(*VERBS_OF_3_3.values())
+    assert {"share_link_grant", "share_link_revoke", "visibility_change"} <= own
+
+
+@pytest.mark.spec("§3.6")
+@pytest.mark.parametrize("name", FORBIDDEN_EXCERPT)
+def test_the_forbidden_kinds_that_the_specification_names_are_forbidden(name):
+    assert set(FORBIDDEN_EXCERPT[name].split()) <= SEMANTIC_VERBS[name].forbids
+
+
+@pytest.mark.spec("K29")
+def test_what_is_not_said_to_be_simulatable_is_not():
+    levels = {kind.name: kind.simulation_support_level for kind in OPERATION_KINDS.values()}
+    allowed = {name for name, level in levels.items() if level != NOT_SIMULATABLE}
+    assert allowed == {"corpus_membership_add"}
+    assert {"synthesize_consolidated_understanding", "binding_evaluation_manifest_emit"} <= {
+        *levels
+    }

@@ -530,19 +530,51 @@ def test_without_sources_no_resolution_is_asked_for(ledger):
 
 
 @pytest.mark.spec("K29")
-@pytest.mark.parametrize(("operation_kind", "verb"), OPERATION_KINDS.items())
-def test_every_operation_kind_speaks_one_verb(operation_kind, verb):
-    assert operation_kind in {verb, "synthesize_consolidated_understanding"}
-    assert SEMANTIC_VERBS[verb].name == verb
+@pytest.mark.parametrize("kind", OPERATION_KINDS.values(), ids=OPERATION_KINDS)
+def test_every_operation_kind_speaks_one_verb(kind):
+    assert OPERATION_KINDS[kind.name] is kind
+    assert SEMANTIC_VERBS[kind.verb].name == kind.verb
 
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("verb", SEMANTIC_VERBS)
 def test_a_verb_is_satisfied_by_its_kinds_or_by_their_canonical_kinds(ledger, verb):
     for name in (str, lambda kind: EFFECT_KINDS[kind].canonical):
-        effects = [effect(name(kind), f"x-{kind}") for kind in SEMANTIC_VERBS[verb].requires]
+        kinds = [name(kind) for kind in SEMANTIC_VERBS[verb].requires]
+        if SEMANTIC_VERBS[verb].exact and kinds != list(SEMANTIC_VERBS[verb].requires):
+            continue
+        effects = [effect(kind, f"x-{kind}") for kind in kinds]
         result = submit(ledger, envelope(verb, effects), submitter="orchestrator")
         assert getattr(result, "rejection", None) is None or result.rejection.check == "apply"
+
+
+@pytest.mark.spec("K28")
+@pytest.mark.parametrize("verb", [one for one in SEMANTIC_VERBS.values() if one.exact])
+def test_a_verb_of_a_kinds_own_name_is_not_spoken_by_its_canonical_kind(ledger, verb):
+    canonical = EFFECT_KINDS[verb.name].canonical
+    if canonical == verb.name:
+        return
+    kinds = [canonical, *verb.requires[1:]]
+    result = submit(ledger, envelope(verb.name, [effect(kind, kind) for kind in kinds]))
+    assert (result.rejection.check, result.rejection.reason_code) == ("V3", MISSING)
+
+
+@pytest.mark.spec("§3.6")
+@pytest.mark.parametrize("verb", SEMANTIC_VERBS.values(), ids=SEMANTIC_VERBS)
+def test_every_kind_that_a_verb_forbids_is_refused(ledger, verb):
+    assert not verb.forbids & set(verb.requires)
+    composed = [effect(kind, kind) for kind in verb.requires]
+    for kind in sorted(verb.forbids):
+        document = envelope(verb.name, [*composed, effect(kind, f"x-{kind}")])
+        result = submit(ledger, document, submitter="orchestrator")
+        assert (result.rejection.check, result.rejection.reason_code) == ("V3", FORBIDDEN)
+
+
+@pytest.mark.spec("§4.3.15")
+def test_a_topic_is_assigned_with_its_index_entry(ledger):
+    lonely = envelope("annotate", [effect("node_write", "old"), effect("topic_assignment_write")])
+    result = submit(ledger, lonely)
+    assert (result.rejection.check, result.rejection.reason_code) == ("V3", MISSING)
 
 
 # The registry

@@ -9,7 +9,7 @@ import pytest
 import kernel.authority
 import kernel.stores
 from kernel.authority.recompute import _REFUSALS
-from kernel.model.receipt import RECEIPT_KINDS
+from kernel.model.receipt import RECEIPT_KINDS, STATED_BY_ENVELOPES
 from tests.kernel.build import (
     ABSENT,
     adapt,
@@ -167,9 +167,7 @@ STORES = [
             "receipt_subkind",
             create("new", "Note", effect("receipt_only") | {"receipt_subkind": kernels_own}),
         )
-        for kernels_own in sorted(
-            set(RECEIPT_KINDS) - {"source_span_unavailable", "search_run_record"}
-        )
+        for kernels_own in sorted(set(RECEIPT_KINDS) - STATED_BY_ENVELOPES)
     ),
 ]
 
