@@ -58,6 +58,7 @@ def apply_operation(
         envelope.operation_id,
         envelope.semantic_intent,
         iso_time(transaction.head_now.committed_at_us),
+        sequence,
         emit,
     )
     recalculates = envelope.semantic_intent == "recalculate_authority"

@@ -16,7 +16,7 @@ import anyio.to_thread
 import orjson
 import structlog
 
-from kernel.authority.requests import ready_items
+from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.canonical import sha256_hex
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from queues.errors import QueueError
@@ -123,7 +123,9 @@ class OutboxRelay:
 
 
 def _open_requests(view: LedgerView, after: int) -> Iterable[Request]:
-    while page := view.open_requests(after=after, limit=PAGE_REQUESTS):
+    while page := view.open_requests(
+        queue=AUTHORITY_QUEUE, after=after, limit=PAGE_REQUESTS
+    ):
         yield from page
         after = page[-1].request_sequence
 

@@ -99,7 +99,6 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     "binding_fire_record": frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
-    "extraction_state_transition": _OBSERVING,
 }
 """What a verb that only observes admits (rule 1)."""
 

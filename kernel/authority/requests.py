@@ -76,6 +76,8 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
     keys: dict[str, bool] = {}
     ready = []
     for request in requests:
+        if request.queue != AUTHORITY_QUEUE:
+            continue
         key = request.item_key
         if key not in keys:
             keys[key] = not any(

@@ -10,10 +10,12 @@ _WITH_SPANS = "synthesis_with_spans"
 def check(submission: Submission) -> Verdict:
     """Refuse a create of an understanding without spans, and a display kind that contradicts."""
     envelope = submission.envelope
-    if envelope.semantic_intent != "create":
-        return None
+    creates = envelope.semantic_intent == "create"
     for index, effect in enumerate(envelope.primitive_effects):
-        if effect.payload.get("node_kind") == "ConsolidatedUnderstanding":
+        if effect.payload.get("node_kind") != "ConsolidatedUnderstanding":
+            continue
+        # Verbs that merge, split or supersede write new understandings too.
+        if creates or submission.transaction.node(effect.target_ref or "") is None:
             refusal = _check_understanding(envelope, effect, f"primitive_effects.{index}.payload")
             if refusal is not None:
                 return refusal

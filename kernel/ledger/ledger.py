@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 from sqlalchemy import Table
 
+from kernel.canonical import canonicalize
 from kernel.errors import LedgerCorrupt
-from kernel.host import Host, iso_time
+from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 
@@ -25,6 +26,15 @@ _BLOB_DOMAIN = b"rotulus/payload/v1\x00"
 SALT_BYTES = 32
 
 Document = dict[str, Any]
+
+_GENESIS_RECORD: Document = {
+    "policy_generation_id": GENESIS_POLICY,
+    "generation": 1,
+    "state": "effective",
+    "version": 1,
+    "payload": {},
+}
+"""The same in every ledger, so that the fold of the log begins with it."""
 
 
 @dataclass(slots=True)
@@ -95,7 +105,11 @@ class LedgerView:
     def policy_generation_id(self) -> str:
         """Return the policy generation in force."""
         rows = self.tables.select(
-            schema.policy_snapshots, order_by="generation", descending=True, limit=1
+            schema.policy_snapshots,
+            {"in_force": 1},
+            order_by="generation",
+            descending=True,
+            limit=1,
         )
         return str(rows[0]["policy_generation_id"])
 
@@ -169,10 +183,13 @@ class LedgerView:
         rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
         return [Request.of_row(row) for row in rows]
 
-    def open_requests(self, *, after: int = 0, limit: int = 1000) -> list[Request]:
-        """Return requests without an outcome, in the order in which they were recorded."""
+    def open_requests(
+        self, *, queue: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[Request]:
+        """Return requests without an outcome, of one queue or of all, as they were recorded."""
+        where: Document = {"open": 1} if queue is None else {"open": 1, "queue": queue}
         rows = self.tables.select(
-            schema.outbox, {"open": 1}, order_by="request_sequence", after=after, limit=limit
+            schema.outbox, where, order_by="request_sequence", after=after, limit=limit
         )
         return [Request.of_row(row) for row in rows]
 
@@ -208,10 +225,14 @@ class LedgerTransaction(LedgerView):
         self._policy: str | None = None
 
     def policy_generation_id(self) -> str:
-        """Return the policy generation in force; read once in a transaction that changes none."""
+        """Return the policy generation in force; read once until it changes."""
         if self._policy is None:
             self._policy = super().policy_generation_id()
         return self._policy
+
+    def forget_policy(self) -> None:
+        """Read the policy generation again the next time: it may be another."""
+        self._policy = None
 
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
@@ -226,6 +247,7 @@ class LedgerTransaction(LedgerView):
                 yield
         except BaseException:
             self.head_now = before
+            self.forget_policy()
             raise
 
     def next_commit_time_us(self) -> int:
@@ -260,7 +282,7 @@ class Ledger:
         """Open the ledger of a store, founding it with its genesis rows when it is new."""
         with store.transaction() as tables:
             if tables.get(schema.chain_head, LEDGER_ID) is None:
-                _found(tables, host)
+                _found(tables)
         return cls(store, host)
 
     @contextmanager
@@ -287,7 +309,7 @@ class Ledger:
         self.store.close()
 
 
-def _found(tables: Tables, host: Host) -> None:
+def _found(tables: Tables) -> None:
     head = Head()
     tables.insert(
         schema.chain_head,
@@ -302,6 +324,8 @@ def _found(tables: Tables, host: Host) -> None:
         {
             "policy_generation_id": GENESIS_POLICY,
             "generation": 1,
-            "recorded_at": iso_time(host.now_us()),
+            "in_force": 1,
+            "updated_by_operation_id": "",
+            "record": canonicalize(_GENESIS_RECORD),
         },
     )

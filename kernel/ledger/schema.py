@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -42,7 +42,12 @@ policy_snapshots = Table(
     metadata,
     Column("policy_generation_id", String, primary_key=True),
     Column("generation", Integer, nullable=False, unique=True),
-    Column("recorded_at", String, nullable=False),
+    # 0 once the generation was reverted.
+    Column("in_force", Integer, nullable=False),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Index("policy_snapshots_in_force", "in_force", "generation"),
+    info={"state": True},
 )
 
 kernel_event_log = Table(
@@ -183,6 +188,139 @@ materialized_views = Table(
     "materialized_views",
     metadata,
     Column("view_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+membership_state_transitions = Table(
+    "membership_state_transitions",
+    metadata,
+    Column("transition_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+filing_units = Table(
+    "filing_units",
+    metadata,
+    Column("filing_unit_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+filing_unit_versions = Table(
+    "filing_unit_versions",
+    metadata,
+    Column("filing_unit_version_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+filing_unit_text_versions = Table(
+    "filing_unit_text_versions",
+    metadata,
+    Column("filing_unit_text_version_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+filing_relationships = Table(
+    "filing_relationships",
+    metadata,
+    Column("filing_relationship_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+ruling_dispositions = Table(
+    "ruling_dispositions",
+    metadata,
+    Column("ruling_disposition_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+court_disposition_observations = Table(
+    "court_disposition_observations",
+    metadata,
+    Column("observation_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+case_resolution_events = Table(
+    "case_resolution_events",
+    metadata,
+    Column("case_resolution_event_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+topic_assignments = Table(
+    "topic_assignments",
+    metadata,
+    Column("topic_assignment_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+binding_generation_snapshots = Table(
+    "binding_generation_snapshots",
+    metadata,
+    Column("snapshot_id", String, primary_key=True),
+    Column("binding_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("in_force", Integer, nullable=False),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    UniqueConstraint("binding_id", "generation"),
+    info={"state": True},
+)
+
+extraction_attempts = Table(
+    "extraction_attempts",
+    metadata,
+    Column("attempt_id", String, primary_key=True),
+    Column("extraction_run_id", String, nullable=False),
+    Column("attempt_number", Integer, nullable=False),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    UniqueConstraint("extraction_run_id", "attempt_number"),
+    info={"state": True},
+)
+
+document_artifacts = Table(
+    "document_artifacts",
+    metadata,
+    Column("document_artifact_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+materializations = Table(
+    "materializations",
+    metadata,
+    Column("materialization_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+share_links = Table(
+    "share_links",
+    metadata,
+    Column("share_link_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"state": True},

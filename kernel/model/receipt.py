@@ -11,6 +11,18 @@ Retention = Literal["durable", "ephemeral"]
 
 RECEIPT_KINDS: dict[str, Retention] = {
     "envelope_validation_failed": "durable",
+    "audit_replay": "ephemeral",
+    "binding_fire_capacity_rejected": "durable",
+    "tier_1_rollback": "durable",
+    "tier_2_rollback": "durable",
+    "tier_3_rebuild": "durable",
+    "rollback_partial_external_effect_persists": "durable",
+    "simulation_external_effect_blocked": "durable",
+    "recorded_model_output": "durable",
+    "binding_generation_snapshot": "durable",
+    "extraction_attempt": "durable",
+    "membership_state_transition": "durable",
+    "policy_generation_advance": "durable",
     "envelope_commit_rolled_back": "durable",
     "taint_propagation": "durable",
     "source_span_unavailable": "durable",

@@ -4,26 +4,54 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kernel.algebra.effects import canonical_kind
-from kernel.errors import EffectInapplicable
 from kernel.model.envelope import KernelEffect
+from kernel.stores.bindings import apply_binding_generation
+from kernel.stores.case_events import CASE_EVENTS
+from kernel.stores.court_dispositions import apply_court_disposition
 from kernel.stores.derived import (
     apply_index_update,
     apply_receipt_only,
     apply_view_invalidation,
 )
 from kernel.stores.edges import apply_edge_write
+from kernel.stores.extraction import apply_extraction_transition
+from kernel.stores.filing_relationships import RELATIONSHIPS
+from kernel.stores.filings import TEXT_VERSIONS, UNITS, VERSIONS
+from kernel.stores.materializations import apply_document_artifact, apply_materialization
+from kernel.stores.membership_transitions import apply_membership_transition
 from kernel.stores.memberships import apply_membership_write
 from kernel.stores.nodes import apply_node_write
+from kernel.stores.policies import apply_policy_snapshot
 from kernel.stores.record import Applied, Operation
+from kernel.stores.rulings import RULINGS
+from kernel.stores.share_links import apply_share_link_grant, apply_share_link_revoke
+from kernel.stores.topics import apply_anchor, apply_topic_assignment
 
 APPLIERS: Mapping[str, Callable[[KernelEffect, Operation], Applied]] = MappingProxyType(
     {
         "node_write": apply_node_write,
         "edge_write": apply_edge_write,
         "membership_write": apply_membership_write,
+        "membership_state_transition": apply_membership_transition,
         "index_update": apply_index_update,
         "materialized_view_invalidation": apply_view_invalidation,
         "receipt_only": apply_receipt_only,
+        "filing_unit_write": UNITS.apply,
+        "filing_unit_version_write": VERSIONS.apply,
+        "filing_unit_text_version_write": TEXT_VERSIONS.apply,
+        "filing_relationship_write": RELATIONSHIPS.apply,
+        "ruling_disposition_write": RULINGS.apply,
+        "court_disposition_observation_write": apply_court_disposition,
+        "case_resolution_event_write": CASE_EVENTS.apply,
+        "topic_assignment_write": apply_topic_assignment,
+        "anchor_node_promotion": apply_anchor,
+        "policy_snapshot_advance": apply_policy_snapshot,
+        "binding_generation_advance": apply_binding_generation,
+        "extraction_state_transition": apply_extraction_transition,
+        "document_artifact_write": apply_document_artifact,
+        "materialization_emit": apply_materialization,
+        "share_link_grant": apply_share_link_grant,
+        "share_link_revoke": apply_share_link_revoke,
     }
 )
 
@@ -34,11 +62,4 @@ def apply_effect(effect: KernelEffect, operation: Operation) -> Applied:
     Raises:
         EffectInapplicable: when the state does not admit it; nothing was written.
     """
-    applier = APPLIERS.get(canonical_kind(effect.effect_kind))
-    if applier is None:
-        raise EffectInapplicable(
-            f"no store takes {effect.effect_kind}",
-            code="effect_store_missing",
-            field="effect_kind",
-        )
-    return applier(effect, operation)
+    return APPLIERS[canonical_kind(effect.effect_kind)](effect, operation)

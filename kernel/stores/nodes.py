@@ -4,16 +4,32 @@ A create writes a node that was not there. Every other write merges its fields i
 that is there. A visibility class only ever rises (INV-PROV-TAINT-1).
 """
 
+from collections.abc import Callable
+
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
+from kernel.stores.node_dispositions import DISPOSITIONS
 from kernel.stores.record import Applied, Operation, write_record
+from kernel.stores.typed import stamp
 from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
 
 _AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("override_authority",)}
 """What feeds an authority, by node kind: a number from 0 to 1, or null."""
+
+_MAY_CREATE = frozenset({"merge", "split", "supersede", "source_binding_create"})
+"""Verbs that write a node that is there, or one that is new."""
+
+_STATE_OF_VERB = {
+    "retract": "retracted",
+    "collapse": "retracted",
+    "soft_delete": "soft_deleted",
+    "restore": "active",
+    "source_binding_disable": "disabled",
+}
+"""The state that a node_write of a verb may state (§3.3); under other verbs it is a field."""
 
 _COMPUTED_FIELDS = ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
 
@@ -23,8 +39,13 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     node_id = _target(effect)
     before = operation.transaction.node(node_id)
     creates = operation.semantic_intent == "create"
+    dispose = DISPOSITIONS.get(effect.effect_kind)
+    if dispose is not None:
+        record = _disposed(dispose, effect, operation, before)
+        columns = {"node_kind": record["node_kind"]}
+        return write_record(operation, schema.nodes, node_id, record, columns)
     if before is None:
-        if not creates:
+        if not creates and operation.semantic_intent not in _MAY_CREATE:
             raise EffectInapplicable(
                 f"no node {node_id}", code="node_not_found", field="target_ref"
             )
@@ -40,6 +61,20 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     return write_record(
         operation, schema.nodes, node_id, record, {"node_kind": record["node_kind"]}
     )
+
+
+def _disposed(
+    dispose: Callable[[Document, Document], Document],
+    effect: KernelEffect,
+    operation: Operation,
+    before: Document | None,
+) -> Document:
+    if before is None:
+        raise EffectInapplicable(
+            f"no node {effect.target_ref}", code="node_not_found", field="target_ref"
+        )
+    after = dispose(before, effect.payload)
+    return {**after, "version": before["version"] + 1, **stamp(operation)}
 
 
 def _new_record(effect: KernelEffect, operation: Operation, node_id: str) -> Document:
@@ -75,8 +110,18 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
             code="visibility_class_lowered",
             field="payload.visibility_class",
         )
+    state = fields.pop("state", before["state"]) if _moves_state(operation) else before["state"]
+    if state != before["state"] and state != _STATE_OF_VERB.get(operation.semantic_intent):
+        raise EffectInapplicable(
+            f"{operation.semantic_intent} does not make a node {state}",
+            code="node_state_disallowed",
+            field="payload.state",
+        )
+    if operation.semantic_intent == "metadata_field_set":
+        _check_unlocked(before, fields)
     record = {
         **before,
+        "state": state,
         "visibility_class": visibility,
         "version": before["version"] + 1,
         "payload": {**before["payload"], **fields},
@@ -87,6 +132,19 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
         record["state"] = "retracted"
         record["retracted_by_operation_id"] = operation.operation_id
     return record
+
+
+def _moves_state(operation: Operation) -> bool:
+    return operation.semantic_intent in _STATE_OF_VERB
+
+
+def _check_unlocked(before: Document, fields: Document) -> None:
+    locked = before["payload"].get("field_lock")
+    for name in fields:
+        if isinstance(locked, list) and (name in locked or name == "field_lock"):
+            raise EffectInapplicable(
+                f"{name} is locked", code="metadata_field_locked", field=f"payload.{name}"
+            )
 
 
 def _check_computed(effect: KernelEffect, operation: Operation) -> None:

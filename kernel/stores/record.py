@@ -24,6 +24,9 @@ class Operation:
     operation_id: str
     semantic_intent: str
     applied_at: str
+    sequence: int
+    """The operation's place in the log."""
+
     emit: Callable[[Receipt], str]
     """Emits a receipt of this operation and returns its id."""
 

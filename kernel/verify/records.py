@@ -14,7 +14,6 @@ from kernel.verify.log import emitted_receipts, keeps_commitment, read_effects
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
-_GENESIS_POLICY = "PG-1"
 
 
 def check_head(reader: Reader, log_us: int) -> None:
@@ -26,29 +25,11 @@ def check_head(reader: Reader, log_us: int) -> None:
             continue
         with reader.findings.guard(schema.chain_head, "main"):
             if row["schema_version"] != schema.SCHEMA_VERSION:
-                _differs(reader, schema.chain_head, "main", "schema_version", row, 1)
+                expected = schema.SCHEMA_VERSION
+                _differs(reader, schema.chain_head, "main", "schema_version", row, expected)
             if row["committed_at_us"] < log_us:
                 message = "committed_at_us is before the newest row"
                 reader.findings.add(schema.chain_head, "main", "column_differs", message)
-
-
-def check_policies(reader: Reader) -> None:
-    """Check that the genesis generation is there, and no other, since no row makes another."""
-    table, found = schema.policy_snapshots, False
-    for row in reader.pages(table, order_by="generation"):
-        policy_id = row["policy_generation_id"]
-        if policy_id != _GENESIS_POLICY:
-            reader.findings.add(table, policy_id, "extra", "no row of the log makes it")
-            continue
-        found = True
-        if row["generation"] != 1:
-            _differs(reader, table, policy_id, "generation", row, 1)
-        if time_us(row["recorded_at"]) is None:
-            message = "recorded_at is not a time"
-            reader.findings.add(table, policy_id, "column_differs", message)
-    if not found:
-        message = "the first policy generation is not there"
-        reader.findings.add(table, _GENESIS_POLICY, "missing", message)
 
 
 def check_answers(reader: Reader, head: Row | None) -> None:

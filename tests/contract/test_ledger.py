@@ -54,7 +54,10 @@ def test_a_new_ledger_has_a_head_before_everything_and_a_policy_in_force(ledger)
         assert view.tables.get(schema.policy_snapshots, GENESIS_POLICY) == {
             "policy_generation_id": GENESIS_POLICY,
             "generation": 1,
-            "recorded_at": iso_time(START_US),
+            "in_force": 1,
+            "updated_by_operation_id": "",
+            "record": b'{"generation":1,"payload":{},"policy_generation_id":"PG-1",'
+            b'"state":"effective","version":1}',
         }
     rows = everything(ledger)
     assert {name for name, found in rows.items() if found} == {"chain_head", "policy_snapshots"}
@@ -181,7 +184,7 @@ def test_a_receipt_goes_where_its_retention_class_says(ledger, kind):
     with ledger.transaction() as transaction:
         append(transaction, "r", kind, "op", note="n")
     rows = everything(ledger)
-    durable = kind != "authority_recompute_request"
+    durable = RECEIPT_KINDS[kind] == "durable"
     assert len(rows["receipts"]) == durable
     assert len(rows["ephemeral_receipts"]) == (not durable)
     assert head_of(ledger).receipt_sequence == durable
@@ -273,8 +276,14 @@ def test_an_envelope_is_read_as_it_was_submitted(ledger):
 
 def test_the_policy_in_force_is_the_newest_generation(ledger):
     with ledger.transaction() as transaction:
-        for number, name in ((10, "PG-10"), (9, "PG-9")):
-            row = {"policy_generation_id": name, "generation": number, "recorded_at": "t"}
+        for number, name, in_force in ((11, "PG-11", 0), (10, "PG-10", 1), (9, "PG-9", 1)):
+            row = {
+                "policy_generation_id": name,
+                "generation": number,
+                "in_force": in_force,
+                "updated_by_operation_id": "o",
+                "record": b"{}",
+            }
             transaction.tables.insert(schema.policy_snapshots, row)
         assert transaction.policy_generation_id() == "PG-10"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.graph import authority_of
-from kernel.authority.requests import ready_items
+from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
@@ -199,6 +199,7 @@ def recompute(
             effect("index_update", node_id, index_name="authority", entry={"cu_authority": value}),
         ],
         actor="system",
+        policy_generation_id=view.policy_generation_id(),
         recompute_as_of_sequence=view.head().ec_sequence_number if as_of is None else as_of,
         **changes,
     )
@@ -219,7 +220,8 @@ def drain(ledger: Ledger, names: str | None = None) -> list[str]:
         with ledger.view() as view:
             ready = ready_items(view, view.open_requests())
             if not ready:
-                assert not view.open_requests(), "open requests, and none of them is ready"
+                waiting = view.open_requests(queue=AUTHORITY_QUEUE)
+                assert not waiting, "open requests, and none of them is ready"
                 return order
             named = f"{names}:{len(order)}"
             own = {"operation_id": named, "idempotency_key": named} if names else {}

@@ -24,6 +24,7 @@ from tests.kernel.build import (
     relink,
     submit,
 )
+from tests.kernel.every import HASH, attempt, binding, dated, move, own
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 FIRST = "primitive_effects.0"
@@ -57,11 +58,102 @@ def reclassified(**payload):
     return envelope("document_relationship_update", [effect("edge_reclassify", "edge", **payload)])
 
 
+def unmatched(**payload):
+    return own(
+        "filing_relationship_write",
+        "r",
+        relationship_type="amends",
+        source_filing_unit_id="x",
+        **payload,
+    )
+
+
+def move_in(corpus_id):
+    [one] = move("note", "candidate", "confirmed", "user_reject_event")["primitive_effects"]
+    return [changed(one, {"payload.corpus_id": corpus_id})]
+
+
 STORES = [
+    # typed records
+    ("effect_target_missing", TARGET, own("filing_unit_write", "a|b", **dated("filing_date"))),
+    ("effect_payload_invalid", "payload.filing_date_utc", own("filing_unit_write", "u")),
+    ("effect_payload_invalid", "payload", unmatched()),
+    ("effect_payload_invalid", "payload", unmatched(target_filing_unit_id="x")),
     (
-        "effect_store_missing",
-        "effect_kind",
-        create("new", "Note", effect("filing_unit_write", "u")),
+        "effect_payload_invalid",
+        "payload.materialized_path",
+        own("materialization_emit", "m", materialized_path="../x", content_hash=HASH),
+    ),
+    ("record_not_found", TARGET, own("filing_unit_retract", "u")),
+    ("record_not_found", TARGET, own("share_link_revoke", "l", revocation_reason="r")),
+    ("record_not_found", TARGET, own("binding_generation_revert", "b")),
+    ("record_not_found", TARGET, own("policy_snapshot_revert", "PG-1")),
+    (
+        "record_reference_missing",
+        "payload.filing_unit_id",
+        own("filing_unit_text_version_write", "t", filing_unit_id="u", text_hash=HASH),
+    ),
+    ("record_reference_missing", TARGET, own("anchor_node_promotion", "note")),
+    (
+        "record_already_exists",
+        TARGET,
+        own("policy_snapshot_advance", "PG-1", prior_policy_generation_id="PG-1"),
+    ),
+    (
+        "policy_generation_stale",
+        "payload.prior_policy_generation_id",
+        own("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-0"),
+    ),
+    (
+        "binding_generation_not_next",
+        "payload.binding_generation_id",
+        envelope("binding_generation_advance", [binding(2)]),
+    ),
+    (
+        "extraction_state_transition_invalid",
+        "payload.current_state",
+        envelope("extraction_state_change", [attempt(1, "pending", "succeeded")]),
+    ),
+    (
+        "extraction_attempt_invalid",
+        "payload.attempt_number",
+        envelope("extraction_state_change", [attempt(2, "pending", "running")]),
+    ),
+    (
+        "court_disposition_transition_disallowed",
+        "payload.lifecycle_state",
+        own(
+            "court_disposition_observation_write",
+            "o",
+            disposition="d",
+            lifecycle_state="confirmed",
+            **dated("docket_entry_date"),
+        ),
+    ),
+    ("anchor_state_unchanged", TARGET, own("anchor_node_demotion", "topic")),
+    (
+        "membership_trigger_invalid",
+        "payload.triggered_by",
+        move("note", "candidate", "confirmed", "user_reject_event")
+        | {"primitive_effects": move_in("corpus:test")},
+    ),
+    ("node_not_found", TARGET, own("quarantine", "nobody", quarantine_reason="r")),
+    ("node_access_unchanged", "payload.grantee", own("revoke_access", "note", grantee="g")),
+    ("node_state_disallowed", TARGET, own("unquarantine", "note", quarantine_reason="r")),
+    (
+        "node_state_disallowed",
+        "payload.state",
+        envelope("retract", [effect("node_write", "note", state="soft_deleted")]),
+    ),
+    (
+        "visibility_class_lowered",
+        "payload.visibility_class",
+        own("visibility_change", "secret", visibility_class="firewalled"),
+    ),
+    (
+        "metadata_field_locked",
+        "payload.title",
+        envelope("metadata_field_set", [effect("node_write", "locked", title="t")]),
     ),
     # nodes
     ("node_not_found", TARGET, adapt("nobody")),
@@ -179,6 +271,8 @@ def ledger():
         ledger,
         create("note", "Note"),
         create("free", "Note"),
+        create("topic", "Topic"),
+        create("locked", "Note", field_lock=["title"]),
         create("5", "Note"),
         create("secret", "Note", visibility_class="sealed"),
         create("claim", CLAIM, authority=0.75),
@@ -187,7 +281,7 @@ def ledger():
         link("edge", "claim", "cu"),
         link("edge2", "cu", "below"),
     )
-    assert [code_of(result) for result in results] == [None] * 9
+    assert [code_of(result) for result in results] == [None] * 11
     return ledger
 
 
@@ -224,7 +318,7 @@ RECOMPUTES = [
     (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": None}),
     (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": "vital"}),
     (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": ["core"]}),
-    ("recompute_request_closed", "target_refs.0", "cu", {"recompute_as_of_sequence": 5}),
+    ("recompute_request_closed", "target_refs.0", "cu", {"recompute_as_of_sequence": 7}),
     ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["note"]}),
     ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["nobody"]}),
     ("recompute_input_pending", "target_refs.0", "below", {}),
@@ -236,7 +330,7 @@ RECOMPUTES = [
         "recompute_as_of_ahead",
         "recompute_as_of_sequence",
         "cu",
-        {"recompute_as_of_sequence": 10},
+        {"recompute_as_of_sequence": 12},
     ),
     (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.payload.override_authority": 0.9}),
     (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.effect_kind": "node_retract"}),

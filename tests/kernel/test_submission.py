@@ -6,7 +6,6 @@ import pytest
 
 from kernel.host import iso_time
 from kernel.kernel import DEFAULT_IDEMPOTENCY_WINDOW_HOURS, Kernel
-from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from tests.kernel.build import (
@@ -259,9 +258,8 @@ def test_other_content_under_the_same_key_is_a_conflict_and_the_first_answer_sta
 def test_a_repetition_is_answered_even_where_it_would_now_be_refused(ledger):
     document = create("n", "Note")
     first = submit(ledger, document)
-    with ledger.transaction() as transaction:
-        row = {"policy_generation_id": "PG-2", "generation": 2, "recorded_at": "t"}
-        transaction.tables.insert(schema.policy_snapshots, row)
+    advance = effect("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
+    assert code_of(submit(ledger, envelope("policy_snapshot_advance", [advance]))) is None
     assert submit(ledger, document) == first
     assert code_of(submit(ledger, create("m", "Note"))) == "envelope_policy_generation_stale"
 

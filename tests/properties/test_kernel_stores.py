@@ -30,6 +30,7 @@ from tests.kernel.build import (
     relink,
     unlink,
 )
+from tests.kernel.every import every_kind
 
 FURNISHED = {
     "a": "VersionedClaim",
@@ -116,7 +117,13 @@ MIXED = st.builds(
     IDS,
     st.sampled_from(["materialized_view_invalidation", "materialized_view_recompute"]),
 )
-DOCUMENTS = st.one_of(CREATES, CREATES, ADAPTS, LINKS, LINKS, UNLINKS, MOVES, MEMBERS, MIXED)
+STEPS = every_kind()
+COURSE = st.sampled_from(range(len(STEPS))).map(lambda place: STEPS[place])
+"""Any step of the course that names every kind, wherever the ledger stands."""
+
+DOCUMENTS = st.one_of(
+    CREATES, CREATES, ADAPTS, LINKS, LINKS, UNLINKS, MOVES, MEMBERS, MIXED, COURSE
+)
 
 
 def places(value, path=""):
@@ -197,6 +204,12 @@ class Twins(RuleBasedStateMachine):
                 for one in batch:
                     self.kernel.submit(transaction, *one)
             assert everything(ledger) == before
+
+    @rule(start=st.sampled_from(range(len(STEPS))), steps=st.integers(1, 5))
+    def walk_the_course(self, start, steps):
+        """Take steps of the course in their order, so that some find what they need."""
+        course = STEPS[start : start + steps]
+        self.submit_a_group([(document, "orchestrator") for document in course], repeat=False)
 
     @rule(hours=st.sampled_from([-1, 0, 1, 25]))
     def let_time_pass(self, hours):

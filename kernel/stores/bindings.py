@@ -1,0 +1,73 @@
+"""Generations of a source binding; the newest that was not reverted is effective (§4.3.20, §15.3).
+
+A snapshot never changes. Which one supersedes it follows from the numbers, so it is not stored.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import Receipt
+from kernel.stores.dates import Instant
+from kernel.stores.record import Applied, Operation, write_record
+from kernel.stores.typed import Payload, stamp, target_of, validated
+
+
+class BindingGenerationSnapshot(Payload):
+    """A binding as it is from a generation on."""
+
+    binding_generation_id: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8}$")]
+    binding_snapshot: dict[str, Any]
+    effective_at: Instant
+
+
+def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Applied:
+    """Make a new generation of a binding effective, or the one before again."""
+    binding_id = target_of(effect)
+    rows = operation.transaction.tables.select(
+        schema.binding_generation_snapshots,
+        {"binding_id": binding_id},
+        order_by="generation",
+        descending=True,
+    )
+    newest = rows[0]["generation"] if rows else 0
+    current = next((row for row in rows if row["in_force"]), None)
+    if effect.effect_kind == "binding_generation_revert":
+        if current is None:
+            raise EffectInapplicable(
+                f"{binding_id} has no generation", code="record_not_found", field="target_ref"
+            )
+        before = operation.transaction.record(
+            schema.binding_generation_snapshots, current["snapshot_id"]
+        )
+        record: Document = {**(before or {}), "state": "reverted", **stamp(operation)}
+        generation = current["generation"]
+    else:
+        payload = validated(BindingGenerationSnapshot, effect.payload)
+        generation = newest + 1
+        if payload.binding_generation_id != str(generation):
+            raise EffectInapplicable(
+                f"the next generation is {generation}",
+                code="binding_generation_not_next",
+                field="payload.binding_generation_id",
+            )
+        record = {
+            **effect.payload,
+            "binding_id": binding_id,
+            "supersedes": None if current is None else str(current["generation"]),
+            "state": "effective",
+            **stamp(operation),
+        }
+    columns = {
+        "binding_id": binding_id,
+        "generation": generation,
+        "in_force": int(record["state"] == "effective"),
+    }
+    key = f"{binding_id}|{generation}"
+    body = {"binding_id": binding_id, "binding_generation_id": str(generation)}
+    operation.emit(Receipt("binding_generation_snapshot", body | {"state": record["state"]}))
+    return write_record(operation, schema.binding_generation_snapshots, key, record, columns)

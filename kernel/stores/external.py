@@ -1,0 +1,43 @@
+"""Effects that leave the process: decided here, performed by whoever reads the queue (K19).
+
+The decision is a record and a request in one transaction. Nothing is written, sent or issued
+here, so replaying the log performs nothing again.
+"""
+
+from kernel.canonical import canonicalize
+from kernel.ledger import schema
+from kernel.model.envelope import KernelEffect
+from kernel.stores.record import Operation
+
+EXTERNAL_QUEUE = "external-effects"
+_PRIORITY = "background_normal"
+
+
+def request_external_effect(effect: KernelEffect, operation: Operation) -> None:
+    """Ask for an effect outside, in the transaction of the decision; keyed by the operation."""
+    transaction = operation.transaction
+    transaction.head_now.request_sequence += 1
+    sequence = transaction.head_now.request_sequence
+    document = {
+        "request_id": f"request:{sequence}:{operation.operation_id}",
+        "operation_id": operation.operation_id,
+        "effect_id": effect.effect_id,
+        "effect_kind": effect.effect_kind,
+        "target_ref": effect.target_ref,
+        "external_effect_descriptor": effect.external_effect_descriptor,
+        "enqueued_at": operation.applied_at,
+    }
+    transaction.tables.insert(
+        schema.outbox,
+        {
+            "request_id": document["request_id"],
+            "request_sequence": sequence,
+            "queue": EXTERNAL_QUEUE,
+            "item_key": operation.operation_id,
+            "priority": _PRIORITY,
+            "cause_sequence": operation.sequence,
+            "open": 1,
+            "enqueued_at_us": transaction.head_now.committed_at_us,
+            "request_bytes": canonicalize(document),
+        },
+    )

@@ -1,0 +1,121 @@
+"""What primitive verbs do to a node: scope, class, review, quarantine, access (§3.2).
+
+Each changes one thing about a node that is there, and states nothing else of it.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger.ledger import Document
+from kernel.stores.typed import Name, Payload, validated
+from kernel.visibility import VISIBILITY_CLASSES, is_lowered
+
+
+class Rescope(Payload):
+    """Where a node is in scope."""
+
+    visibility_scope: Name
+
+
+class VisibilityChange(Payload):
+    """How restricted a node is from now on."""
+
+    visibility_class: Name
+
+
+class ReviewDisposition(Payload):
+    """What a review came to."""
+
+    review_disposition: Name
+
+
+class Quarantine(Payload):
+    """Why a node is set apart, or is so no longer."""
+
+    quarantine_reason: Name
+
+
+class Access(Payload):
+    """Who is let in, or no longer is."""
+
+    grantee: Name
+
+
+def _rescope(before: Document, payload: Document) -> Document:
+    scope = validated(Rescope, payload).visibility_scope
+    return _with(before, visibility_scope=scope)
+
+
+def _visibility_change(before: Document, payload: Document) -> Document:
+    visibility = validated(VisibilityChange, payload).visibility_class
+    if visibility not in VISIBILITY_CLASSES or is_lowered(before["visibility_class"], visibility):
+        raise EffectInapplicable(
+            f"{before['visibility_class']} cannot become {visibility}",
+            code="visibility_class_lowered",
+            field="payload.visibility_class",
+        )
+    return {**before, "visibility_class": visibility}
+
+
+def _review(before: Document, payload: Document) -> Document:
+    review = validated(ReviewDisposition, payload).review_disposition
+    return _with(before, review_disposition=review)
+
+
+def _quarantine(before: Document, payload: Document) -> Document:
+    return _moved(before, payload, "active", "quarantined")
+
+
+def _unquarantine(before: Document, payload: Document) -> Document:
+    return _moved(before, payload, "quarantined", "active")
+
+
+def _authorize(before: Document, payload: Document) -> Document:
+    grantee, granted = validated(Access, payload).grantee, _granted(before)
+    if grantee in granted:
+        raise EffectInapplicable(
+            f"{grantee} has access", code="node_access_unchanged", field="payload.grantee"
+        )
+    return _with(before, authorized_access=sorted({*granted, grantee}))
+
+
+def _revoke(before: Document, payload: Document) -> Document:
+    grantee, granted = validated(Access, payload).grantee, _granted(before)
+    if grantee not in granted:
+        raise EffectInapplicable(
+            f"{grantee} has no access", code="node_access_unchanged", field="payload.grantee"
+        )
+    return _with(before, authorized_access=sorted(granted - {grantee}))
+
+
+DISPOSITIONS: Mapping[str, Callable[[Document, Document], Document]] = MappingProxyType(
+    {
+        "rescope": _rescope,
+        "visibility_change": _visibility_change,
+        "review_disposition": _review,
+        "quarantine": _quarantine,
+        "unquarantine": _unquarantine,
+        "authorize_access": _authorize,
+        "revoke_access": _revoke,
+    }
+)
+"""By effect kind: the record after, from the record before and the payload."""
+
+
+def _with(before: Document, **fields: object) -> Document:
+    return {**before, "payload": {**before["payload"], **fields}}
+
+
+def _granted(before: Document) -> set[str]:
+    stored = before["payload"].get("authorized_access")
+    return {one for one in stored if isinstance(one, str)} if isinstance(stored, list) else set()
+
+
+def _moved(before: Document, payload: Document, from_state: str, to_state: str) -> Document:
+    reason = validated(Quarantine, payload).quarantine_reason
+    if before["state"] != from_state:
+        raise EffectInapplicable(
+            f"the node is {before['state']}", code="node_state_disallowed", field="target_ref"
+        )
+    return {**_with(before, quarantine_reason=reason), "state": to_state}

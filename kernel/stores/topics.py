@@ -1,0 +1,47 @@
+"""Topics: what is assigned to them, and which a user has anchored (§4.3.15, §4.3.16)."""
+
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.model.envelope import KernelEffect
+from kernel.stores.record import Applied, Operation, write_record
+from kernel.stores.typed import Name, Payload, TypedStore, node_reference, stamp, validated
+
+TOPIC = "Topic"
+
+
+class TopicAssignment(Payload):
+    """A node under a topic."""
+
+    topic_id: Name
+    node_id: Name
+
+
+ASSIGNMENTS = TypedStore(schema.topic_assignments, TopicAssignment, frozenset({"topic_unassign"}))
+
+
+def apply_topic_assignment(effect: KernelEffect, operation: Operation) -> Applied:
+    """Put a node under a topic, or take it away."""
+    if effect.effect_kind not in ASSIGNMENTS.retract_kinds:
+        payload = validated(TopicAssignment, effect.payload)
+        node_reference(operation, payload.topic_id, "payload.topic_id", TOPIC)
+        node_reference(operation, payload.node_id, "payload.node_id", None)
+    return ASSIGNMENTS.apply(effect, operation)
+
+
+def apply_anchor(effect: KernelEffect, operation: Operation) -> Applied:
+    """Anchor a topic, or let it go."""
+    node_id = effect.target_ref or ""
+    node_reference(operation, node_id, "target_ref", TOPIC)
+    before = operation.transaction.node(node_id) or {}
+    wanted = "anchored" if effect.effect_kind == "anchor_node_promotion" else "unanchored"
+    if before["payload"].get("anchor_state", "unanchored") == wanted:
+        raise EffectInapplicable(
+            f"{node_id} is {wanted}", code="anchor_state_unchanged", field="target_ref"
+        )
+    record = {
+        **before,
+        "version": before["version"] + 1,
+        "payload": {**before["payload"], "anchor_state": wanted},
+        **stamp(operation),
+    }
+    return write_record(operation, schema.nodes, node_id, record, {"node_kind": TOPIC})

@@ -1,0 +1,278 @@
+"""A course of valid envelopes that names every effect kind and speaks every verb."""
+
+from tests.kernel.build import adapt, create, effect, envelope, link
+
+HASH = "ab" * 32
+
+
+def dated(prefix):
+    return {
+        f"{prefix}_utc": "2026-02-10T01:30:00Z",
+        f"{prefix}_originating_tz": "America/New_York",
+        f"{prefix}_originating_calendar_date": "2026-02-09",
+    }
+
+
+def own(kind, target, **payload):
+    """The envelope of the verb that has the kind's own name."""
+    return envelope(kind, [effect(kind, target, **payload)])
+
+
+def receipt(**fields):
+    return effect("receipt_only", **fields)
+
+
+def move(node, start, end, by, kind="membership_state_transition"):
+    payload = {"corpus_id": "c", "from_state": start, "to_state": end, "triggered_by": by}
+    return own(kind, node, **payload)
+
+
+def attempt(number, prior, current, **more):
+    payload = {
+        "attempt_number": number,
+        "prior_state": prior,
+        "current_state": current,
+        "state_change_reason": "because",
+    }
+    return effect("extraction_state_transition", "run", **payload, **more)
+
+
+def edge(kind, edge_id):
+    return effect(kind, edge_id, source_node_id="n", target_node_id="m", edge_type="t")
+
+
+def index(target):
+    return effect("index_update", target, index_name="i", entry={})
+
+
+def verbs():
+    """The verbs of §3.3, but for the recompute, which answers a request."""
+    note = adapt("n", note="x")["primitive_effects"][0]
+    return [
+        create("n", "Note"),
+        create("m", "Note"),
+        create("topic", "Topic"),
+        link("edge", "n", "m", "core"),
+        envelope(
+            "merge",
+            [
+                effect("node_write", "merged", node_kind="Note"),
+                edge("edge_create", "e:merge"),
+                effect("materialized_view_invalidation", "view"),
+            ],
+        ),
+        envelope(
+            "split",
+            [
+                effect("node_write", "half", node_kind="Note"),
+                effect("edge_remove", "e:merge"),
+                effect("materialize", "mat", materialized_path="a/b.pdf", content_hash=HASH),
+            ],
+        ),
+        envelope("supersede", [note, edge("edge_create", "e:supersedes")]),
+        envelope("mark_contested", [note, edge("edge_create", "e:contradicts")]),
+        envelope("collapse", [effect("node_retract", "half")]),
+        envelope("restore", [effect("node_write", "half", state="active")]),
+        envelope("retract", [effect("node_write", "half", state="retracted")]),
+        envelope("soft_delete", [effect("node_write", "merged", state="soft_deleted")]),
+        envelope("field_lock", [effect("node_write", "n", field_lock=["title"])]),
+        envelope("metadata_field_set", [effect("node_write", "n", subtitle="s")]),
+        envelope("metadata_field_override", [effect("node_write", "n", title="t"), receipt()]),
+        envelope("profile_assign", [effect("node_write", "n", profile="p"), receipt()]),
+        envelope("field_adapt", [note]),
+        envelope("annotate", [note]),
+        envelope("mark_chain_complete", [note, edge("edge_create", "e:chain")]),
+        envelope("corpus_membership_add", [effect("membership_write", "n", corpus_id="c")]),
+        envelope(
+            "corpus_membership_confirm",
+            [effect("membership_write", "n", corpus_id="c", to_state="confirmed")],
+        ),
+        envelope(
+            "corpus_membership_reject",
+            [effect("membership_write", "n", corpus_id="c", to_state="rejected")],
+        ),
+        envelope(
+            "source_binding_create",
+            [
+                effect("node_write", "binding", node_kind="SourceBinding"),
+                effect(
+                    "edge_create",
+                    "e:binding",
+                    source_node_id="binding",
+                    target_node_id="n",
+                    edge_type="binds",
+                ),
+                binding(1),
+            ],
+        ),
+        envelope("source_binding_update", [effect("node_write", "binding", s=2), binding(2)]),
+        envelope("source_binding_disable", [effect("node_write", "binding", state="disabled")]),
+        envelope("binding_fire_record", [receipt(binding_id="binding")]),
+        envelope("document_relationship_create", [edge("edge_create", "e:doc")]),
+        envelope("document_relationship_update", [effect("edge_reclassify", "e:doc")]),
+        envelope(
+            "topic_assign",
+            [effect("membership_write", "n", corpus_id="topics"), index("n")],
+        ),
+        envelope(
+            "document_materialize",
+            [
+                effect("materialize", "mat", materialized_path="a/c.pdf", content_hash=HASH),
+                index("mat"),
+            ],
+        ),
+        envelope("search_run_record", [receipt(query="q")]),
+        envelope(
+            "simulate",
+            [
+                receipt() | {"receipt_subkind": name, "effect_id": name}
+                for name in (
+                    "simulation_preview_emit",
+                    "simulation_external_effect_policy_check",
+                    "visibility_taint_warning_record",
+                )
+            ],
+        ),
+        envelope("extraction_state_change", [attempt(1, "pending", "running")]),
+    ]
+
+
+def binding(generation, kind="binding_generation_advance"):
+    return effect(
+        kind,
+        "binding",
+        binding_generation_id=str(generation),
+        binding_snapshot={"selectors": [generation]},
+        effective_at="2026-02-09T00:00:00Z",
+    )
+
+
+def filings():
+    unit = {"filing_unit_id": "unit"}
+    return [
+        own("filing_unit_write", "unit", **dated("filing_date"), unknown="kept"),
+        own("filing_unit_write", "gone", **dated("filing_date")),
+        own("filing_unit_version_write", "v1", **unit, **dated("filing_date"), version_label="1"),
+        own("filing_unit_text_version_write", "t1", **unit, text_hash=HASH),
+        own(
+            "filing_relationship_write",
+            "r1",
+            relationship_type="responds_to",
+            source_filing_unit_id="unit",
+            target_filing_unit_id="gone",
+        ),
+        own(
+            "ruling_disposition_write",
+            "ruling",
+            dispositions=[{"disposition": "granted"}],
+            scope_targets=["unit"],
+            **dated("ruling_date"),
+        ),
+        own(
+            "court_disposition_observation_write",
+            "seen",
+            disposition="granted",
+            lifecycle_state="observed",
+            **dated("docket_entry_date"),
+        ),
+        own(
+            "case_resolution_event_write",
+            "event",
+            event_kind="ConsolidationEvent",
+            case_refs=["1", "2"],
+            resolved_case_identity="1",
+            **dated("event_date"),
+        ),
+        own("filing_unit_version_retract", "v1"),
+        own("filing_unit_text_version_retract", "t1"),
+        own("filing_relationship_retract", "r1"),
+        own("filing_unit_retract", "gone"),
+        own("ruling_disposition_retract", "ruling"),
+        own("court_disposition_observation_retract", "seen"),
+        own("case_resolution_event_retract", "event"),
+    ]
+
+
+def memberships():
+    back = "membership_state_transition_"
+    return [
+        move("n", "rejected", "candidate", "user_reverse_rejection_event"),
+        move("n", "candidate", "confirmed", "user_confirm_event"),
+        move("n", "confirmed", "rejected", "user_reject_event", f"{back}reject_and_re_propose"),
+        move(
+            "n",
+            "rejected",
+            "candidate",
+            "user_reverse_rejection_event",
+            f"{back}reject_and_re_propose",
+        ),
+        move("n", "candidate", "rejected", "user_reject_event", f"{back}reject"),
+        move(
+            "n",
+            "rejected",
+            "candidate",
+            "user_reverse_rejection_event",
+            f"{back}reverse_rejection",
+        ),
+        move("n", "candidate", "policy_blocked", "policy_change_blocking", f"{back}block"),
+        move("n", "policy_blocked", "candidate", "policy_change_unblocking", f"{back}unblock"),
+        move("n", "candidate", "confirmed", "user_confirm_event"),
+        move("n", "confirmed", "soft_deleted", "user_delete_event", f"{back}soft_delete"),
+        move("n", "soft_deleted", "confirmed", "user_restore_event", f"{back}restore"),
+        own("membership_revoke", "n", corpus_id="c"),
+    ]
+
+
+def the_rest():
+    link_payload = {
+        "recipient_email_hash": HASH,
+        "shared_corpus_view_id": "view",
+        "share_token_policy_id": "policy",
+    }
+    assigned = effect("topic_assignment_write", "a", topic_id="topic", node_id="n")
+    return [
+        own("edge_write", "e:w", source_node_id="n", target_node_id="m", edge_type="t"),
+        own("attach_source_binding", "e:s", source_node_id="n", target_node_id="m", edge_type="t"),
+        own("detach_source_binding", "e:s"),
+        own("node_revert_to_prior_authority", "n"),
+        own("index_revert", "n", index_name="i", entry={}),
+        own("materialized_view_recompute", "view"),
+        own("rescope", "n", visibility_scope="matter"),
+        own("visibility_change", "n", visibility_class="work_product_internal"),
+        own("review_disposition", "n", review_disposition="approved"),
+        own("quarantine", "m", quarantine_reason="doubt"),
+        own("unquarantine", "m", quarantine_reason="none"),
+        own("authorize_access", "n", grantee="u"),
+        own("revoke_access", "n", grantee="u"),
+        own("share_link_grant", "link", **link_payload),
+        own("share_link_revoke", "link", revocation_reason="left"),
+        own("document_artifact_write", "art", source_artifact_kind="pdf", content_hash=HASH),
+        own("materialization_emit", "mat", materialized_path="a/d.pdf", content_hash=HASH),
+        envelope("topic_assignment_write", [assigned, index("a")]),
+        envelope("topic_unassign", [effect("topic_unassign", "a"), index("a")]),
+        own("anchor_node_promotion", "topic"),
+        own("anchor_node_demotion", "topic"),
+        envelope("binding_generation_advance", [binding(3)]),
+        own("binding_generation_revert", "binding"),
+        envelope(
+            "extraction_state_change",
+            [attempt(1, "running", "blocked", block_reason="rate_limit")],
+        ),
+    ]
+
+
+def policies():
+    """Two generations, both taken back, so that the first is in force again."""
+    back = "policy_snapshot_revert"
+    return [
+        own("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1"),
+        own("policy_reclassify", "PG-3", prior_policy_generation_id="PG-2")
+        | {"policy_generation_id": "PG-2"},
+        own(back, "PG-3") | {"policy_generation_id": "PG-3"},
+        own(back, "PG-2") | {"policy_generation_id": "PG-2"},
+    ]
+
+
+def every_kind():
+    """Valid in this order on a new ledger."""
+    return [*verbs(), *filings(), *memberships(), *the_rest(), *policies()]
