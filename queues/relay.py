@@ -123,9 +123,7 @@ class OutboxRelay:
 
 
 def _open_requests(view: LedgerView, after: int) -> Iterable[Request]:
-    while page := view.open_requests(
-        queue=AUTHORITY_QUEUE, after=after, limit=PAGE_REQUESTS
-    ):
+    while page := view.open_requests(queue=AUTHORITY_QUEUE, after=after, limit=PAGE_REQUESTS):
         yield from page
         after = page[-1].request_sequence
 
