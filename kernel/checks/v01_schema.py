@@ -2,6 +2,7 @@
 
 from pydantic import ValidationError
 
+from kernel.algebra.effects import EFFECT_KINDS
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
@@ -15,6 +16,8 @@ _ALLOWED_ACTORS = {
 
 
 _RUNTIME_VERBS = frozenset({"recalculate_authority"})
+_RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
+"""A caller that could move the policy could refuse everybody else's operations (V5)."""
 
 
 def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
@@ -63,6 +66,11 @@ def check_actor(submission: Submission) -> Verdict:
         if anchors or effect.payload.get("node_kind") == SESSION:
             field = f"primitive_effects.{index}.target_ref"
             message = "a session's anchor follows its trail alone"
+            return Refusal("envelope_actor_unauthorized", field, message)
+        kind = EFFECT_KINDS.get(effect.effect_kind)
+        if kind is not None and kind.canonical in _RUNTIME_KINDS:
+            field = f"primitive_effects.{index}.effect_kind"
+            message = f"{effect.effect_kind} is the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)
     return None
 

@@ -169,6 +169,15 @@ V1 = [
         "envelope_actor_unauthorized",
         f"{FIRST}.target_ref",
     ),
+    *(
+        (
+            note,
+            {f"{FIRST}.effect_kind": kind},
+            "envelope_actor_unauthorized",
+            f"{FIRST}.effect_kind",
+        )
+        for kind in ("policy_snapshot_advance", "policy_reclassify", "policy_snapshot_revert")
+    ),
     (note, {"operation_id": "op:known"}, SCHEMA, "operation_id"),
 ]
 
@@ -428,7 +437,9 @@ def test_the_envelopes_that_the_cases_spoil_are_valid(ledger, document):
 def test_an_envelope_is_refused_by_the_check_that_finds_the_fault(
     ledger, check, document, changes, code, field
 ):
-    result = submit(ledger, changed(document, changes))
+    # V1 asks what a caller may say; the later checks are asked with a submitter who may.
+    submitter = "caller" if check == "V1" else "orchestrator"
+    result = submit(ledger, changed(document, changes), submitter=submitter)
     assert not isinstance(result, SubmissionResult)
     rejection = result.rejection
     assert (rejection.check, rejection.reason_code, rejection.field) == (check, code, field)
@@ -555,7 +566,8 @@ def test_a_verb_of_a_kinds_own_name_is_not_spoken_by_its_canonical_kind(ledger, 
     if canonical == verb.name:
         return
     kinds = [canonical, *verb.requires[1:]]
-    result = submit(ledger, envelope(verb.name, [effect(kind, kind) for kind in kinds]))
+    document = envelope(verb.name, [effect(kind, kind) for kind in kinds])
+    result = submit(ledger, document, submitter="orchestrator")
     assert (result.rejection.check, result.rejection.reason_code) == ("V3", MISSING)
 
 

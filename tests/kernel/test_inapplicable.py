@@ -287,7 +287,7 @@ def ledger():
 
 @pytest.mark.parametrize(("code", "field", "document"), STORES)
 def test_an_effect_that_does_not_fit_the_state_is_refused(ledger, code, field, document):
-    result = submit(ledger, document)
+    result = submit(ledger, document, submitter="orchestrator")
     rejection = result.rejection
     assert (rejection.check, rejection.reason_code, rejection.field) == ("apply", code, field)
 
