@@ -257,19 +257,12 @@ def test_other_content_under_the_same_key_is_a_conflict_and_the_first_answer_sta
 @pytest.mark.spec("§2.2 V2")
 def test_a_repetition_is_answered_even_where_it_would_now_be_refused(ledger):
     document = create("n", "Note")
-    first = submit(ledger, document, submitter="orchestrator")
+    first = submit(ledger, document)
     advance = effect("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
-    assert (
-        code_of(
-            submit(ledger, envelope("policy_snapshot_advance", [advance]), submitter="orchestrator")
-        )
-        is None
-    )
-    assert submit(ledger, document, submitter="orchestrator") == first
-    assert (
-        code_of(submit(ledger, create("m", "Note"), submitter="orchestrator"))
-        == "envelope_policy_generation_stale"
-    )
+    advanced = envelope("policy_snapshot_advance", [advance])
+    assert code_of(submit(ledger, advanced, submitter="orchestrator")) is None
+    assert submit(ledger, document) == first
+    assert code_of(submit(ledger, create("m", "Note"))) == "envelope_policy_generation_stale"
 
 
 def test_a_refused_key_is_free(ledger):
