@@ -79,7 +79,8 @@ def install(app: FastAPI) -> None:
 
     async def coded(_: Request, error: Exception) -> JSONResponse:
         details = getattr(error, "details", None)
-        return respond(getattr(error, "code", "internal"), str(error), details)
+        message = getattr(error, "message", None) or str(error)
+        return respond(getattr(error, "code", "internal"), message, details)
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         found = error.errors() if isinstance(error, RequestValidationError) else []
