@@ -168,6 +168,12 @@ class MemoryTables:
         row = self._tables[table.name].rows[key]
         self.put(table, {**row, **values})
 
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        held = self._tables[table.name]
+        before = held.set(key, None)
+        self._undo.append(lambda: held.set(key, before))
+
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
         held = self._tables[table.name]

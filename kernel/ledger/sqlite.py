@@ -105,6 +105,11 @@ class SqliteTables:
         sql = f"UPDATE {table.name} SET {assigned}{_where(_key_names(table))}"  # noqa: S608
         self._write(sql, (*values.values(), *key))
 
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        sql = f"DELETE FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
+        self._execute(sql, key)
+
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
         sql = f"DELETE FROM {table.name} WHERE {column} < ?"  # noqa: S608

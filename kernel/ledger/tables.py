@@ -62,6 +62,9 @@ class Tables(TablesView, Protocol):
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of the row with this primary key."""
 
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key, if there is one."""
+
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound, and return their number."""
 

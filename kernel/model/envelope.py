@@ -8,11 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from kernel.model.model_output import RecordedModelOutput
+
 MAX_ENVELOPE_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_EFFECTS = 256
 MAX_REFS = 10_000
 MAX_CAUSAL_PARENTS = 64
+MAX_MODEL_OUTPUTS = 32
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS)]
@@ -79,6 +82,9 @@ class Envelope(_Document):
     write_set_refs: Refs
     source_visibility_taint: Refs = ()
     resolved_output_visibility_class: Text | None = None
+    recorded_model_outputs: Annotated[
+        tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS)
+    ] = ()
     recorded_at: Text
     duration_ms: Annotated[float, Field(ge=0)] | None = None
     schema_version: SchemaVersion

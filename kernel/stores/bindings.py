@@ -62,12 +62,7 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
             "state": "effective",
             **stamp(operation),
         }
-    columns = {
-        "binding_id": binding_id,
-        "generation": generation,
-        "in_force": int(record["state"] == "effective"),
-    }
     key = f"{binding_id}|{generation}"
     body = {"binding_id": binding_id, "binding_generation_id": str(generation)}
     operation.emit(Receipt("binding_generation_snapshot", body | {"state": record["state"]}))
-    return write_record(operation, schema.binding_generation_snapshots, key, record, columns)
+    return write_record(operation, schema.binding_generation_snapshots, key, record)

@@ -32,14 +32,7 @@ def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:
             )
         change = _removed if effect.effect_kind in _REMOVING else _reclassified
         record = change(effect, operation, before)
-    source = operation.transaction.node(record["source_node_id"])
-    feeds = record["state"] == "active" and "essentiality" in record["edge_metadata"]
-    columns = {
-        "source_node_id": record["source_node_id"],
-        "target_node_id": record["target_node_id"],
-        "input_from": source["node_kind"] if feeds and source is not None else None,
-    }
-    return write_record(operation, schema.edges, edge_id, record, columns)
+    return write_record(operation, schema.edges, edge_id, record)
 
 
 def _created(

@@ -97,14 +97,13 @@ def apply_extraction_transition(effect: KernelEffect, operation: Operation) -> A
         "operation_id": operation.operation_id,
         **stamp(operation),
     }
-    columns = {"extraction_run_id": run_id, "attempt_number": attempt.attempt_number}
     key = f"{run_id}|{attempt.attempt_number}"
     body = {
         "extraction_run_id": run_id,
         **attempt.model_dump(mode="json", exclude_none=True),
     }
     operation.emit(Receipt("extraction_attempt", body))
-    return write_record(operation, schema.extraction_attempts, key, record, columns)
+    return write_record(operation, schema.extraction_attempts, key, record)
 
 
 def _check_step(attempt: ExtractionAttempt, before: Document | None) -> None:

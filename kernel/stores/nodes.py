@@ -42,8 +42,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     dispose = DISPOSITIONS.get(effect.effect_kind)
     if dispose is not None:
         record = _disposed(dispose, effect, operation, before)
-        columns = {"node_kind": record["node_kind"]}
-        return write_record(operation, schema.nodes, node_id, record, columns)
+        return write_record(operation, schema.nodes, node_id, record)
     if before is None:
         if not creates and operation.semantic_intent not in _MAY_CREATE:
             raise EffectInapplicable(
@@ -58,9 +57,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         record = _changed_record(effect, operation, before)
     _check_computed(effect, operation)
     _check_authorities(record["node_kind"], effect.payload)
-    return write_record(
-        operation, schema.nodes, node_id, record, {"node_kind": record["node_kind"]}
-    )
+    return write_record(operation, schema.nodes, node_id, record)
 
 
 def _disposed(

@@ -28,8 +28,7 @@ def apply_policy_snapshot(effect: KernelEffect, operation: Operation) -> Applied
         record = _reverted(operation, key, current)
     else:
         record = _advanced(effect, operation, key, current)
-    columns = {"generation": record["generation"], "in_force": int(record["state"] == "effective")}
-    applied = write_record(operation, schema.policy_snapshots, key, record, columns)
+    applied = write_record(operation, schema.policy_snapshots, key, record)
     transaction.forget_policy()
     body = {
         "prior_policy_generation_id": current,

@@ -3,9 +3,8 @@
 The pre-image is content-addressed, so undoing restores exactly the bytes that were there (K2).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Table
 
@@ -14,6 +13,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.stores.columns import columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ def write_record(
     table: Table,
     key: str,
     record: Document,
-    columns: Mapping[str, Any] | None = None,
 ) -> Applied:
     """Put a record in its store and keep the bytes that it replaces."""
     tables = operation.transaction.tables
@@ -71,11 +70,6 @@ def write_record(
         pre_image_hash = sha256_hex(content)
         tables.put(schema.pre_images, {"content_hash": pre_image_hash, "content": content})
     content = canonicalize(record)
-    row = {
-        key_column: key,
-        "updated_by_operation_id": operation.operation_id,
-        "record": content,
-        **(columns or {}),
-    }
-    tables.put(table, row)
+    columns = columns_of(table, record, operation.transaction)
+    tables.put(table, {key_column: key, "record": content, **columns})
     return Applied(str(table.name), key, pre_image_hash, sha256_hex(content))

@@ -44,4 +44,4 @@ def apply_anchor(effect: KernelEffect, operation: Operation) -> Applied:
         "payload": {**before["payload"], "anchor_state": wanted},
         **stamp(operation),
     }
-    return write_record(operation, schema.nodes, node_id, record, {"node_kind": TOPIC})
+    return write_record(operation, schema.nodes, node_id, record)

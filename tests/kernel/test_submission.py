@@ -152,7 +152,7 @@ def test_what_a_receipt_cannot_hold_it_does_not_repeat(ledger, name, stated):
 
 @pytest.mark.spec("§2.8")
 def test_fields_that_nobody_knows_are_kept_at_every_level(ledger):
-    unknown = {"later": [1, {"é": None}], "recorded_model_outputs": [{"model_version": "m"}]}
+    unknown = {"later": [1, {"é": None}], "recorded_thoughts": [{"version": "m"}]}
     document = changed(
         create("n", "Note") | unknown,
         {
