@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.recompute import check_recompute, complete_recompute
-from kernel.authority.requests import record_requests, triggers_of
+from kernel.authority.requests import (
+    cancel_requests_for_removed,
+    record_requests,
+    triggers_of,
+)
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -17,6 +21,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.stores.appliers import apply_effect
 from kernel.stores.record import Operation
+from kernel.stores.rollback_marks import mark_undone
 from kernel.visibility import LEAST_RESTRICTIVE
 
 
@@ -65,6 +70,10 @@ def apply_operation(
     if recalculates:
         check_recompute(operation, envelope, strategy)
     applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
+    undone = _undone(envelope)
+    if undone:
+        mark_undone(operation, undone)
+        cancel_requests_for_removed(operation, [one for _, one in applied])
     taint = _taint_receipt(envelope)
     if taint is not None:
         emit(taint)
@@ -77,6 +86,14 @@ def apply_operation(
         for effect, one in applied
     )
     return Outcome(documents, tuple(receipts))
+
+
+def _undone(envelope: Envelope) -> list[str]:
+    """The operations that this one undoes or makes up for."""
+    named = [one.undoes.operation_id for one in envelope.primitive_effects if one.undoes]
+    if envelope.compensates_operation_id is not None:
+        named.append(envelope.compensates_operation_id)
+    return list(dict.fromkeys(named))
 
 
 def _taint_receipt(envelope: Envelope) -> Receipt | None:

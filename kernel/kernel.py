@@ -135,6 +135,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
             "envelope_payload_blob_ref": blob_ref,
             "semantic_intent": envelope.semantic_intent,
             "session_id": envelope.session_id,
+            "commit_epoch_id": envelope.epoch_id,
             "committed_at": committed_at,
         },
     )
@@ -187,6 +188,8 @@ def _row_document(
     }
     if envelope.session_id is not None:
         document["session_id"] = envelope.session_id
+    if envelope.epoch_id is not None:
+        document["commit_epoch_id"] = envelope.epoch_id
     return document
 
 

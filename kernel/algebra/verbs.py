@@ -9,13 +9,23 @@ A verb requires effect kinds, may carry more, and forbids those that contradict 
 
 A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
 (K28).
+
+The inverse of every verb is `rollback`, which is also its own: it admits what undoes effects, each
+of which says which one, and nothing else. What a rollback of an epoch and a rebuild came to, and
+where an epoch begins and ends, are observations with verbs of their own (§5, K21, K22).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kernel.algebra.effects import EFFECT_KINDS, RECEIPT
+from kernel.algebra.effects import EFFECT_KINDS, RECEIPT, REVERSIBLE
+
+ROLLBACK = "rollback"
+EPOCH_ROLLBACK = "epoch_rollback"
+REBUILD = "rebuild"
+EPOCH_OPEN = "epoch_open"
+EPOCH_CLOSE = "epoch_close"
 
 NOT_SIMULATABLE = "not_simulatable_v1_6"
 
@@ -59,7 +69,7 @@ class OperationKind:
     simulation_support_level: str = NOT_SIMULATABLE
 
 
-_DECOMPOSITIONS: Mapping[str, tuple[str, ...]] = {
+_DECOMPOSITIONS: dict[str, tuple[str, ...]] = {
     "create": ("node_write", "membership_write"),
     "merge": ("node_write", "edge_create", "materialized_view_invalidation"),
     "split": ("node_write", "edge_remove", "materialize"),
@@ -94,13 +104,30 @@ _DECOMPOSITIONS: Mapping[str, tuple[str, ...]] = {
 }
 """The verbs of §3.3."""
 
+_BOUNDARIES: dict[str, tuple[str, ...]] = {
+    ROLLBACK: (),
+    EPOCH_ROLLBACK: ("receipt_only",),
+    REBUILD: ("receipt_only",),
+    EPOCH_OPEN: ("receipt_only",),
+    EPOCH_CLOSE: ("receipt_only",),
+}
+"""The verbs of undoing and of epochs."""
+
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
     "binding_fire_record": frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
+    ROLLBACK: frozenset(
+        name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)
+    )
+    - {"extraction_state_transition"},
+    EPOCH_ROLLBACK: frozenset({"receipt_only"}),
+    REBUILD: frozenset({"receipt_only"}),
+    EPOCH_OPEN: frozenset({"receipt_only"}),
+    EPOCH_CLOSE: frozenset({"receipt_only"}),
 }
-"""What a verb that only observes admits (rule 1)."""
+"""What a verb that only observes admits, and what one that undoes does (rule 1)."""
 
 _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
     "create": frozenset({"node_retract", "membership_revoke", "quarantine"}),
@@ -152,7 +179,7 @@ def _own_verbs() -> Iterable[SemanticVerb]:
 _VERBS = (
     *(
         SemanticVerb(name, requires, _forbidden(name, requires))
-        for name, requires in _DECOMPOSITIONS.items()
+        for name, requires in (_DECOMPOSITIONS | _BOUNDARIES).items()
     ),
     *_own_verbs(),
 )

@@ -158,6 +158,22 @@ def close_requests(
     return closed
 
 
+def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]) -> None:
+    """Close the requests for understandings that are no longer there: nobody can serve them."""
+    transaction = operation.transaction
+    for one in applied:
+        if one.store == schema.nodes.name and one.post_image_hash is None:
+            close_requests(
+                transaction,
+                one.record_key,
+                operation.sequence,
+                outcome="cancelled",
+                operation_id=operation.operation_id,
+                closed_sequence=operation.sequence,
+                closed_at_us=transaction.head_now.committed_at_us,
+            )
+
+
 def _open_by(view: LedgerView, node_id: str, as_of_sequence: int) -> list[Request]:
     return [
         request

@@ -7,10 +7,12 @@ question, whether the actor may write.
 from kernel.checks import (
     v02_idempotency,
     v03_verb,
+    v04_epoch,
     v04_scope,
     v05_policy,
     v06_source_spans,
     v08_taint,
+    v10_inverse,
     v10_reversibility,
 )
 from kernel.checks.check import Check
@@ -21,8 +23,10 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("V2", v02_idempotency.check),
     ("V3", v03_verb.check),
     ("V4", v04_scope.check),
+    ("V4", v04_epoch.check),
     ("V5", v05_policy.check),
     ("V6", v06_source_spans.check),
     ("V8", v08_taint.check),
     ("V10", v10_reversibility.check),
+    ("V10", v10_inverse.check),
 )

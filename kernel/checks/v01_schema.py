@@ -3,6 +3,7 @@
 from pydantic import ValidationError
 
 from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import EPOCH_ROLLBACK, REBUILD, ROLLBACK
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
@@ -15,7 +16,7 @@ _ALLOWED_ACTORS = {
 }
 
 
-_RUNTIME_VERBS = frozenset({"recalculate_authority"})
+_RUNTIME_VERBS = frozenset({"recalculate_authority", ROLLBACK, EPOCH_ROLLBACK, REBUILD})
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 """A caller that could move the policy could refuse everybody else's operations (V5)."""
 
@@ -61,6 +62,9 @@ def check_actor(submission: Submission) -> Verdict:
     if envelope.semantic_intent in _RUNTIME_VERBS:
         message = f"{envelope.semantic_intent} is the runtime's own"
         return Refusal("envelope_actor_unauthorized", "semantic_intent", message)
+    if envelope.compensates_operation_id is not None:
+        message = "what makes up for an operation is the runtime's own"
+        return Refusal("envelope_actor_unauthorized", "compensates_operation_id", message)
     for index, effect in enumerate(envelope.primitive_effects):
         anchors = (effect.target_ref or "").startswith(SESSION_NODE_PREFIX)
         if anchors or effect.payload.get("node_kind") == SESSION:

@@ -1,8 +1,9 @@
 """V3: the verb is known and its effects compose it (§3.3, §3.6, K4, K29)."""
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.model.envelope import MAX_EFFECTS
 
 
 def check(submission: Submission) -> Verdict:
@@ -22,8 +23,19 @@ def check(submission: Submission) -> Verdict:
             "operation_kind",
             f"{envelope.operation_kind} does not speak {verb.name}",
         )
+    if len(envelope.primitive_effects) > MAX_EFFECTS and verb.name != ROLLBACK:
+        return Refusal(
+            "envelope_schema_invalid", "primitive_effects", f"more than {MAX_EFFECTS} effects"
+        )
     for index, effect in enumerate(envelope.primitive_effects):
         field = f"primitive_effects.{index}.effect_kind"
+        undoes = verb.name == ROLLBACK and effect.effect_kind != "receipt_only"
+        if undoes != (effect.undoes is not None):
+            return Refusal(
+                "envelope_verb_composition_invalid",
+                f"primitive_effects.{index}.undoes",
+                f"an effect of {ROLLBACK} says what it undoes, and no other does",
+            )
         if effect.effect_kind not in EFFECT_KINDS:
             return Refusal(
                 "envelope_verb_composition_invalid", field, f"no kind {effect.effect_kind}"
@@ -36,7 +48,8 @@ def check(submission: Submission) -> Verdict:
             )
     declared = frozenset(effect.effect_kind for effect in envelope.primitive_effects)
     missing = [one for one in verb.requires if not verb.satisfied_by(one, declared)]
-    companions = (EFFECT_KINDS[name].companion for name in sorted(declared))
+    alone = verb.name == ROLLBACK  # the companions of what is undone are undone with it
+    companions = (EFFECT_KINDS[name].companion for name in sorted(declared) if not alone)
     missing += [one for one in companions if one is not None and one not in declared]
     if missing:
         return Refusal(

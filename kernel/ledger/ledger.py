@@ -131,6 +131,10 @@ class LedgerView:
         """Return the edge rows that leave a node, removed ones included."""
         return self.tables.select(schema.edges, {"source_node_id": node_id})
 
+    def edges_into(self, node_id: str) -> list[Row]:
+        """Return the edge rows that lead to a node, removed ones included."""
+        return self.tables.select(schema.edges, {"target_node_id": node_id})
+
     def input_edges(self, node_id: str) -> list[Document]:
         """Return the active edges through which a node's authority is fed, by edge id."""
         rows = self.tables.select(schema.edges, {"target_node_id": node_id})
@@ -157,6 +161,17 @@ class LedgerView:
     def log_row_of(self, operation_id: str) -> Row | None:
         """Return the log row of an operation."""
         rows = self.tables.select(schema.kernel_event_log, {"operation_id": operation_id}, limit=1)
+        return rows[0] if rows else None
+
+    def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
+        """Return the log rows of an epoch, newest first."""
+        where = {"commit_epoch_id": epoch_id}
+        return self.tables.select(schema.kernel_event_log, where, descending=True, limit=limit)
+
+    def epoch_marker(self, epoch_id: str, semantic_intent: str) -> Row | None:
+        """Return the row that opened an epoch, or that closed it."""
+        where = {"commit_epoch_id": epoch_id, "semantic_intent": semantic_intent}
+        rows = self.tables.select(schema.kernel_event_log, where, limit=1)
         return rows[0] if rows else None
 
     def envelope(self, operation_id: str) -> Document | None:

@@ -54,6 +54,7 @@ _ENTRIES = (
         "policy_snapshots",
         "outbox",
         "outbox_outcomes",
+        "operation_rollbacks",
         "corpus_membership_records",
         "membership_state_transitions",
         "binding_generation_snapshots",

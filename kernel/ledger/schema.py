@@ -61,9 +61,17 @@ kernel_event_log = Table(
     Column("envelope_payload_blob_ref", String, nullable=False),
     Column("semantic_intent", String, nullable=False),
     Column("session_id", String),
+    Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),
     Index("kernel_event_log_by_session", "session_id", "ec_sequence_number"),
     Index("kernel_event_log_by_intent", "semantic_intent", "ec_sequence_number"),
+    Index(
+        "kernel_event_log_by_epoch",
+        "commit_epoch_id",
+        "ec_sequence_number",
+        sqlite_where=Column("commit_epoch_id", String).isnot(None),
+        postgresql_where=Column("commit_epoch_id", String).isnot(None),
+    ),
     info={"append_only": True},
 )
 
@@ -312,6 +320,15 @@ materializations = Table(
     "materializations",
     metadata,
     Column("materialization_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
+operation_rollbacks = Table(
+    "operation_rollbacks",
+    metadata,
+    Column("operation_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"state": True},

@@ -33,6 +33,23 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
+class UndoneEffect(_Document):
+    """Which effect an inverse undoes, and the states between which it goes (K2).
+
+    A hash is empty where there is no record.
+    """
+
+    operation_id: Text
+    effect_id: Text
+    store: Text
+    record_key: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+    restores_hash: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
+    """Of the state before the effect, which is put back."""
+
+    replaces_hash: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
+    """Of the state that stands now."""
+
+
 class KernelEffect(_Document):
     """One typed effect of an operation (§4.4)."""
 
@@ -45,6 +62,7 @@ class KernelEffect(_Document):
     target_ref: Text | None = None
     receipt_subkind: Text | None = None
     payload: dict[str, Any] = Field(default_factory=dict)
+    undoes: UndoneEffect | None = None
     schema_version: SchemaVersion
 
 
@@ -70,7 +88,9 @@ class Envelope(_Document):
     envelope_version: Literal["1.6"]
     operation_kind: Text
     semantic_intent: Text
-    primitive_effects: Annotated[tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS)]
+    primitive_effects: Annotated[tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS + 1)]
+    """MAX_EFFECTS; an inverse has its receipt beside as many."""
+
     causal_parent_operation_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS)]
     idempotency_key: Text
     actor: Actor
@@ -89,5 +109,9 @@ class Envelope(_Document):
     duration_ms: Annotated[float, Field(ge=0)] | None = None
     schema_version: SchemaVersion
     session_id: Text | None = None
+    epoch_id: Text | None = None
+    """The caller's batch to which the operation belongs (K22)."""
+
+    compensates_operation_id: Text | None = None
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

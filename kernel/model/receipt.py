@@ -39,6 +39,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "simulation_preview_emit": "ephemeral",
     "simulation_external_effect_policy_check": "ephemeral",
     "visibility_taint_warning_record": "durable",
+    "epoch_opened": "durable",
+    "epoch_closed": "durable",
 }
 
 STATED_BY_ENVELOPES = frozenset(
@@ -55,6 +57,23 @@ STATED_BY_ENVELOPES = frozenset(
     }
 )
 """What a receipt_only effect may emit; every other kind is the kernel's own word."""
+
+STATED_UNDER_VERB: dict[str, frozenset[str]] = {
+    "rollback": frozenset({"tier_1_rollback"}),
+    "epoch_rollback": frozenset({"tier_2_rollback", "rollback_partial_external_effect_persists"}),
+    "rebuild": frozenset({"tier_3_rebuild", "rollback_partial_external_effect_persists"}),
+    "epoch_open": frozenset({"epoch_opened"}),
+    "epoch_close": frozenset({"epoch_closed"}),
+}
+"""What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
+
+TIME_FIELDS = {
+    "tier_1_rollback": "committed_at",
+    "tier_2_rollback": "committed_at",
+    "rollback_partial_external_effect_persists": "committed_at",
+    "tier_3_rebuild": "restored_at",
+}
+"""Fields that hold the time at which the operation was committed."""
 
 
 @dataclass(frozen=True, slots=True)

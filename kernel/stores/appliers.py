@@ -17,6 +17,7 @@ from kernel.stores.edges import apply_edge_write
 from kernel.stores.extraction import apply_extraction_transition
 from kernel.stores.filing_relationships import RELATIONSHIPS
 from kernel.stores.filings import TEXT_VERSIONS, UNITS, VERSIONS
+from kernel.stores.inverse import apply_inverse
 from kernel.stores.materializations import apply_document_artifact, apply_materialization
 from kernel.stores.membership_transitions import apply_membership_transition
 from kernel.stores.memberships import apply_membership_write
@@ -62,4 +63,6 @@ def apply_effect(effect: KernelEffect, operation: Operation) -> Applied:
     Raises:
         EffectInapplicable: when the state does not admit it; nothing was written.
     """
+    if effect.undoes is not None:
+        return apply_inverse(effect.undoes, operation)
     return APPLIERS[canonical_kind(effect.effect_kind)](effect, operation)

@@ -3,7 +3,7 @@
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
-from kernel.model.receipt import STATED_BY_ENVELOPES, Receipt
+from kernel.model.receipt import STATED_BY_ENVELOPES, STATED_UNDER_VERB, TIME_FIELDS, Receipt
 from kernel.stores.record import Applied, Operation, write_record
 
 
@@ -45,11 +45,14 @@ def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Appli
 def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:
     """Emit the receipt that the effect describes; no state changes (§4.3.7)."""
     kind = effect.receipt_subkind or operation.semantic_intent
-    if kind not in STATED_BY_ENVELOPES:
+    if kind not in STATED_UNDER_VERB.get(operation.semantic_intent, STATED_BY_ENVELOPES):
         raise EffectInapplicable(
             f"{kind} is not a receipt that an envelope states",
             code="receipt_kind_unknown",
             field="receipt_subkind",
         )
-    receipt_id = operation.emit(Receipt(kind, dict(effect.payload)))
+    body = dict(effect.payload)
+    if kind in TIME_FIELDS:
+        body[TIME_FIELDS[kind]] = operation.applied_at
+    receipt_id = operation.emit(Receipt(kind, body))
     return Applied(str(schema.receipts.name), receipt_id, None, None)

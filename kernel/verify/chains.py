@@ -48,6 +48,7 @@ LOG = Shape(
         "envelope_payload_blob_ref",
         "semantic_intent",
         "session_id",
+        "commit_epoch_id",
         "committed_at",
     ),
     "ec_sequence_number",

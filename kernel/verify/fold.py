@@ -43,8 +43,18 @@ class Fold:
         self._next_given_up = next(self._given_up, None)
         self._sealed: tuple[object, int] = (GENESIS, 0)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger in memory into which the log is folded."""
+        return self._ledger
+
     def run(self, progress: Callable[[], None]) -> None:
         """Fold the whole log; the state is not compared where a row cannot be folded."""
+        if self.fold(progress):
+            self._compare_state()
+
+    def fold(self, progress: Callable[[], None]) -> bool:
+        """Fold the whole log and compare what each row did; tell whether all of it was folded."""
         last = 0
         for row in self._reader.pages(schema.kernel_event_log):
             sequence = row["ec_sequence_number"]
@@ -54,10 +64,13 @@ class Fold:
             if not folded:
                 message = f"the state from row {sequence} on was not computed again"
                 self._reader.findings.add(schema.kernel_event_log, sequence, "not_folded", message)
-                return
+                return False
             last = sequence
             progress()
         self._give_up_until(None, last)
+        return True
+
+    def _compare_state(self) -> None:
         with self._ledger.view() as view:
             for table in _COMPARED:
                 self._compare(table, Reader(view.tables, self._reader.findings))

@@ -226,6 +226,8 @@ def expected_row(document: Document, envelope: Document) -> Document:
     }
     if envelope.get("session_id") is not None:
         expected["session_id"] = envelope["session_id"]
+    if envelope.get("epoch_id") is not None:
+        expected["commit_epoch_id"] = envelope["epoch_id"]
     return expected
 
 

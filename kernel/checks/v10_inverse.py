@@ -1,0 +1,45 @@
+"""V10, undoing: an inverse puts back what its effect replaced, and nothing else (K2)."""
+
+from collections.abc import Iterator
+
+import orjson
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.envelope import UndoneEffect
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse an inverse that is not of an effect on record, or leads elsewhere."""
+    for index, effect in enumerate(submission.envelope.primitive_effects):
+        undone = effect.undoes
+        if undone is None:
+            continue
+        field = f"primitive_effects.{index}.undoes"
+        applied = _applied(submission.transaction, undone)
+        if applied is None:
+            return _refusal(field, f"{undone.operation_id} has no effect {undone.effect_id}")
+        stated = (undone.store, undone.record_key, undone.restores_hash)
+        if stated != (applied["store"], applied["record_key"], applied["pre_image_hash"]):
+            return _refusal(field, "the effect replaced another state, or one of another record")
+        if effect.effect_kind not in EFFECT_KINDS[applied["effect_kind"]].inverses:
+            return _refusal(field, f"{effect.effect_kind} undoes no {applied['effect_kind']}")
+    return None
+
+
+def _refusal(field: str, message: str) -> Refusal:
+    return Refusal("envelope_effect_reversibility_invalid", field, message)
+
+
+def _applied(view: LedgerView, undone: UndoneEffect) -> Document | None:
+    row = view.log_row_of(undone.operation_id)
+    found = () if row is None else _effects(view, row["ec_sequence_number"])
+    return next((one for one in found if one["effect_id"] == undone.effect_id), None)
+
+
+def _effects(view: LedgerView, sequence: int) -> Iterator[Document]:
+    where = {"ec_sequence_number": sequence}
+    for row in view.tables.select(schema.applied_effects, where, order_by="ordinal"):
+        yield orjson.loads(row["effect_bytes"])

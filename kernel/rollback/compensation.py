@@ -1,0 +1,103 @@
+"""What makes up for an effect that nothing undoes: effects of the operation that it named (§5.3).
+
+A compensation goes from the state that the effect left to one that undoes what it meant. It is an
+ordinary operation with a verb of its own, so where the state no longer admits it, it is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from kernel.algebra.effects import EFFECT_KINDS, IRREVERSIBLE, expected_compensations
+from kernel.algebra.transitions import PREFIX, STEPS_OF_KIND, TRANSITIONS
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.plan import PlannedEffect
+
+Payloads = list[tuple[str, Document]]
+"""(target, payload), one for each effect of the compensation."""
+
+
+def compensating_effects(
+    view: LedgerView, operation_id: str, effect: PlannedEffect
+) -> list[Document]:
+    """Return the effects that make up for one effect of an operation, in order.
+
+    Raises:
+        RollbackRefused: `rollback_compensation_unknown` where the record does not say what to do.
+    """
+    kind = effect.declared["compensating_operation_kind"]
+    build = _transitions if kind.startswith(PREFIX) else _BUILDERS[kind]
+    return [
+        _effect(kind, target, payload, ordinal)
+        for ordinal, (target, payload) in enumerate(build(view, operation_id, effect))
+    ]
+
+
+def _transitions(_: LedgerView, __: str, effect: PlannedEffect) -> Payloads:
+    """The steps of the named way back, from where the effect led."""
+    stated, kind = effect.declared["payload"], effect.declared["compensating_operation_kind"]
+    origin, state = stated["from_state"], stated["to_state"]
+    found: Payloads = []
+    steps = list(STEPS_OF_KIND[kind])
+    # Where the way back has a choice, it takes the step that leads to the origin.
+    steps.sort(key=lambda step: step[1] != origin)
+    while True:
+        step = next((one for one in steps if one[0] == state), None)
+        if step is None:
+            break
+        steps.remove(step)
+        state = step[1]
+        payload = {
+            "corpus_id": stated["corpus_id"],
+            "from_state": step[0],
+            "to_state": step[1],
+            "triggered_by": TRANSITIONS[step].triggered_by[0],
+        }
+        found.append((effect.declared["target_ref"], payload))
+    return found
+
+
+def _quarantine(_: LedgerView, operation_id: str, effect: PlannedEffect) -> Payloads:
+    return [(effect.declared["target_ref"], {"quarantine_reason": f"rollback of {operation_id}"})]
+
+
+def _access(_: LedgerView, __: str, effect: PlannedEffect) -> Payloads:
+    return [(effect.declared["target_ref"], {"grantee": effect.declared["payload"]["grantee"]})]
+
+
+def _grant_anew(view: LedgerView, operation_id: str, effect: PlannedEffect) -> Payloads:
+    """Access that was revoked comes back by another link, never by the old token."""
+    link = view.record(schema.share_links, effect.declared["target_ref"])
+    if link is None:
+        raise RollbackRefused(
+            "rollback_compensation_unknown", f"no link {effect.declared['target_ref']}"
+        )
+    return [(f"{effect.declared['target_ref']}:anew:{operation_id}", link["payload"])]
+
+
+_BUILDERS: Mapping[str, Callable[[LedgerView, str, PlannedEffect], Payloads]] = MappingProxyType(
+    {
+        "quarantine": _quarantine,
+        "unquarantine": _quarantine,
+        "authorize_access": _access,
+        "revoke_access": _access,
+        "share_link_grant": _grant_anew,
+    }
+)
+
+
+def _effect(kind: str, target: str, payload: Document, ordinal: int) -> Document:
+    document: Document = {
+        "effect_id": f"{kind}:{ordinal}",
+        "effect_kind": kind,
+        "reversibility": EFFECT_KINDS[kind].reversibility,
+        "target_ref": target,
+        "payload": payload,
+        "schema_version": 1,
+    }
+    if EFFECT_KINDS[kind].reversibility == IRREVERSIBLE:
+        document["external_effect_descriptor"] = f"share-link token issued for {target}"
+    else:
+        document["compensating_operation_kind"] = expected_compensations(kind, payload)[0]
+    return document

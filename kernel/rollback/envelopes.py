@@ -1,0 +1,152 @@
+"""The envelopes that undoing consists of; every one goes through all checks like any other."""
+
+from kernel.algebra.effects import REVERSIBLE
+from kernel.algebra.verbs import ROLLBACK
+from kernel.canonical import digest, sha256_hex
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
+from kernel.rollback.plan import Place, Step
+from kernel.stores.rollback_marks import mark_of
+
+_TABLES = {str(table.name): table for table in schema.STATE_TABLES}
+
+
+def inverse_envelope(transaction: LedgerTransaction, step: Step, tier: int) -> Document:
+    """Return the operation that undoes an operation's reversible effects, the last one first."""
+    key = _key(transaction, step, f"tier_{tier}_inverse")
+    fields = _of_original(transaction, step) | {
+        "target_refs": step.envelope["target_refs"],
+        "affected_subgraph_descriptor": step.envelope["affected_subgraph_descriptor"],
+    }
+    document = envelope(transaction, ROLLBACK, key, _inverses(transaction, step), fields)
+    if tier == 1:
+        body = {
+            "original_operation_id": step.operation_id,
+            "inverse_operation_id": document["operation_id"],
+        }
+        document["primitive_effects"].append(receipt_effect("tier_1_rollback", body))
+    return document
+
+
+def compensating_envelope(
+    transaction: LedgerTransaction, step: Step, effects: list[Document], ordinal: int
+) -> Document:
+    """Return the operation that makes up for one effect of an operation."""
+    targets = [effects[0]["target_ref"]]
+    fields = _of_original(transaction, step) | {
+        "target_refs": targets,
+        "affected_subgraph_descriptor": scope_of(targets),
+        "compensates_operation_id": step.operation_id,
+    }
+    key = _key(transaction, step, f"compensation_{ordinal}")
+    return envelope(transaction, effects[0]["effect_kind"], key, effects, fields)
+
+
+def envelope(
+    transaction: LedgerTransaction, verb: str, key: str, effects: list[Document], fields: Document
+) -> Document:
+    """Return an envelope with these fields, which reads nothing but what it writes."""
+    targets = fields.get("target_refs", [])
+    return {
+        "operation_id": transaction.host.new_id(),
+        "envelope_version": "1.6",
+        "operation_kind": verb,
+        "semantic_intent": verb,
+        "primitive_effects": effects,
+        "idempotency_key": key,
+        "actor": "system",
+        "source_refs": [],
+        "target_refs": targets,
+        "policy_generation_id": transaction.policy_generation_id(),
+        "read_set_refs": targets,
+        "write_set_refs": targets,
+        "recorded_at": iso_time(transaction.host.now_us()),
+        "schema_version": 1,
+        **fields,
+    }
+
+
+def receipt_effect(receipt_kind: str, body: Document) -> Document:
+    """Return the effect that emits a receipt."""
+    return {
+        "effect_id": receipt_kind,
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": receipt_kind,
+        "payload": body,
+        "schema_version": 1,
+    }
+
+
+def scope_of(node_refs: list[str]) -> Document:
+    """Return the scope of an operation on these nodes and no others."""
+    return {
+        "scope_kind": "single_node" if len(node_refs) == 1 else "cross_corpus_subset",
+        "affected_node_refs": node_refs[:MAX_REFS],
+        "affected_edge_refs": [],
+        "visibility_class_envelope": [],
+        "estimated_cascade_depth": 0,
+        "schema_version": 1,
+    }
+
+
+def _key(transaction: LedgerTransaction, step: Step, purpose: str) -> str:
+    """Undoing is asked for once, until it is itself undone."""
+    mark = mark_of(transaction, step.operation_id)
+    return digest([step.operation_id, purpose, mark["brought_back_by"]])
+
+
+def _of_original(transaction: LedgerTransaction, step: Step) -> Document:
+    parents = dict.fromkeys([step.operation_id, *_writers(transaction, step)])
+    fields = {
+        "actor": step.envelope["actor"],
+        "causal_parent_operation_ids": list(parents)[:MAX_CAUSAL_PARENTS],
+    }
+    if step.envelope.get("session_id") is not None:
+        fields["session_id"] = step.envelope["session_id"]
+    return fields
+
+
+def _inverses(transaction: LedgerTransaction, step: Step) -> list[Document]:
+    stands: dict[Place, str] = {}
+    effects = []
+    for ordinal, one in enumerate(step.of(REVERSIBLE)):
+        place, restores = one.place, one.applied["pre_image_hash"]
+        if place not in stands:
+            row = transaction.tables.get(_TABLES[place[0]], place[1])
+            stands[place] = "" if row is None else sha256_hex(bytes(row["record"]))
+        undone = {
+            "operation_id": step.operation_id,
+            "effect_id": one.declared["effect_id"],
+            "store": place[0],
+            "record_key": place[1],
+            "restores_hash": restores,
+            "replaces_hash": stands[place],
+        }
+        stands[place] = restores
+        effects.append(
+            {
+                "effect_id": f"undo:{ordinal}",
+                "effect_kind": one.declared["inverse_operation_kind"],
+                "reversibility": REVERSIBLE,
+                "inverse_operation_kind": one.declared["effect_kind"],
+                "undoes": undone,
+                "schema_version": 1,
+            }
+        )
+        if one.declared.get("target_ref") is not None:
+            effects[-1]["target_ref"] = one.declared["target_ref"]
+    return effects
+
+
+def _writers(transaction: LedgerTransaction, step: Step) -> list[str]:
+    """Whoever wrote last what is undone: their writes have been seen."""
+    found = []
+    for one in step.effects:
+        table = _TABLES.get(one.place[0])
+        row = None if table is None else transaction.tables.get(table, one.place[1])
+        if row is not None and row["updated_by_operation_id"]:
+            found.append(row["updated_by_operation_id"])
+    return found

@@ -1,0 +1,13 @@
+"""Why something is not undone."""
+
+from typing import Any
+
+from kernel.errors import KernelError
+
+
+class RollbackRefused(KernelError):  # noqa: N818 - an answer, nothing has failed
+    """Nothing was undone; `details` names what stands in the way."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        super().__init__(message, code=code)
+        self.details = details

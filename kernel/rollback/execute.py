@@ -1,0 +1,190 @@
+"""Carrying a plan out, in one transaction: all of it or nothing (§5.2, §5.3, K21)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernel.algebra.effects import COMPENSATING, REVERSIBLE
+from kernel.algebra.verbs import EPOCH_ROLLBACK
+from kernel.canonical import digest
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.rollback.compensation import compensating_effects
+from kernel.rollback.confirmation import Confirmable, Confirmations
+from kernel.rollback.envelopes import (
+    compensating_envelope,
+    envelope,
+    inverse_envelope,
+    receipt_effect,
+    scope_of,
+)
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.plan import Plan, Step, plan_epoch, plan_operation
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRollback:
+    """An operation that was undone (tier 1)."""
+
+    original_operation_id: str
+    submission: SubmissionResult
+    """Of the inverse operation."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the form that leaves the process."""
+        return {
+            "result": "tier_1_rollback_applied",
+            "original_operation_id": self.original_operation_id,
+            "inverse_operation_id": self.submission.operation_id,
+            "submission": self.submission.document(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRollback:
+    """An epoch that was undone as far as it goes (tier 2)."""
+
+    epoch_id: str
+    submission: SubmissionResult
+    """Of the operation that holds the receipts."""
+
+    inverse_operation_ids: tuple[str, ...]
+    compensations_applied: tuple[Document, ...]
+    persistent_external_effects: tuple[Document, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the form that leaves the process."""
+        return {
+            "result": "tier_2_rollback_applied",
+            "epoch_id": self.epoch_id,
+            "inverse_operation_ids": list(self.inverse_operation_ids),
+            "compensations_applied": list(self.compensations_applied),
+            "persistent_external_effects": list(self.persistent_external_effects),
+            "submission": self.submission.document(),
+        }
+
+
+def rollback_operation(
+    kernel: Kernel, transaction: LedgerTransaction, operation_id: str
+) -> OperationRollback:
+    """Undo one wholly reversible operation; durable when the caller's transaction is.
+
+    Raises:
+        RollbackRefused: see `plan_operation`; `rollback_refused` where a check refuses the inverse.
+    """
+    plan = plan_operation(transaction, operation_id)
+    with transaction.savepoint():
+        document = inverse_envelope(transaction, plan.steps[0], 1)
+        return OperationRollback(operation_id, _submit(kernel, transaction, document))
+
+
+def rollback_epoch(
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    epoch_id: str,
+    *,
+    confirmations: Confirmations,
+    user_confirmation_token: str | None = None,
+) -> EpochRollback:
+    """Undo an epoch: inverses, compensations, and receipts of both and of what persists.
+
+    A token is needed where something outside would persist; it binds the plan's digest.
+
+    Raises:
+        RollbackRefused: see `plan_epoch` and `Confirmations.check`; `confirmation_used`;
+            `rollback_refused` where a check or the state refuses a part; nothing is undone then.
+    """
+    plan = plan_epoch(transaction, epoch_id)
+    token_id = None
+    if plan.needs_user_confirmation:
+        what = Confirmable(2, epoch_id, plan.digest)
+        now_us = transaction.host.now_us()
+        token_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
+    operation_id = confirmed_operation_id(transaction, token_id)
+    with transaction.savepoint():
+        return _undo_epoch(kernel, transaction, plan, operation_id, token_id or "")
+
+
+def confirmed_operation_id(transaction: LedgerTransaction, token_id: str | None) -> str:
+    """Return the id of the operation that a token confirms, which can be on the log once.
+
+    Raises:
+        RollbackRefused: `confirmation_used`.
+    """
+    if token_id is None:
+        return transaction.host.new_id()
+    operation_id = f"confirmed:{token_id}"
+    if transaction.log_row_of(operation_id) is not None:
+        raise RollbackRefused("confirmation_used", "the token has confirmed a rollback already")
+    return operation_id
+
+
+def _undo_epoch(
+    kernel: Kernel, transaction: LedgerTransaction, plan: Plan, operation_id: str, token_id: str
+) -> EpochRollback:
+    inverses: list[str] = []
+    compensations: list[Document] = []
+    for step in plan.steps:
+        # Compensations start from the state that the effect left, so they come first.
+        compensations += _compensate(kernel, transaction, step)
+        if step.of(REVERSIBLE):
+            document = inverse_envelope(transaction, step, 2)
+            inverses.append(_submit(kernel, transaction, document).operation_id)
+    body = {
+        "epoch_id": plan.scope,
+        "user_confirmation_token": token_id,
+        "compensations_applied": compensations,
+        "partial_external_effects_persist": plan.persists,
+    }
+    effects = [receipt_effect("tier_2_rollback", body)]
+    if plan.persists:
+        descriptors = [one["external_effect_descriptor"] for one in plan.persists]
+        effects.append(
+            receipt_effect(
+                "rollback_partial_external_effect_persists",
+                {"epoch_id": plan.scope, "descriptors": descriptors},
+            )
+        )
+    targets = dict.fromkeys(ref for step in plan.steps for ref in step.envelope["target_refs"])
+    parents = [*inverses, *(step.operation_id for step in plan.steps)]
+    fields = {
+        "operation_id": operation_id,
+        "causal_parent_operation_ids": parents[:MAX_CAUSAL_PARENTS],
+        "affected_subgraph_descriptor": scope_of(list(targets) or [plan.scope]),
+    }
+    key = digest([EPOCH_ROLLBACK, operation_id])
+    document = envelope(transaction, EPOCH_ROLLBACK, key, effects, fields)
+    submission = _submit(kernel, transaction, document)
+    return EpochRollback(
+        plan.scope, submission, tuple(inverses), tuple(compensations), tuple(plan.persists)
+    )
+
+
+def _compensate(kernel: Kernel, transaction: LedgerTransaction, step: Step) -> list[Document]:
+    applied = []
+    for ordinal, one in enumerate(step.of(COMPENSATING)):
+        effects = compensating_effects(transaction, step.operation_id, one)
+        document = compensating_envelope(transaction, step, effects, ordinal)
+        applied.append(
+            {
+                "original_operation_id": step.operation_id,
+                "compensating_operation_id": _submit(kernel, transaction, document).operation_id,
+                "compensating_operation_kind": one.declared["compensating_operation_kind"],
+            }
+        )
+    return applied
+
+
+def _submit(kernel: Kernel, transaction: LedgerTransaction, document: Document) -> SubmissionResult:
+    result = kernel.submit(transaction, document, "orchestrator")
+    if isinstance(result, RejectedResult):
+        rejection = result.rejection
+        raise RollbackRefused(
+            "rollback_refused",
+            f"{document['semantic_intent']} is refused: {rejection.message}",
+            check=rejection.check,
+            reason_code=rejection.reason_code,
+            field=rejection.field,
+        )
+    return result
