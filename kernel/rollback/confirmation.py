@@ -51,10 +51,10 @@ class Confirmations:
             raise ValueError("each role has a key of its own")
         self._keys = dict(keys)
 
-    def issue(self, role: Role, what: Confirmable, *, token_id: str, now_us: int) -> str:
+    def issue(self, role: Role, what: Confirmable, *, confirmation_id: str, now_us: int) -> str:
         """Return a token that confirms one plan once, until LIFETIME_S from now."""
         claims = {
-            "token_id": token_id,
+            "confirmation_id": confirmation_id,
             "tier": what.tier,
             "scope": what.scope,
             "digest": what.digest,
@@ -64,7 +64,7 @@ class Confirmations:
         return f"{_text(content)}.{_text(self._sign(role, content))}"
 
     def check(self, role: Role, token: str | None, what: Confirmable, *, now_us: int) -> str:
-        """Return the token's id when it confirms this plan.
+        """Return the confirmation's id when it confirms this plan.
 
         Raises:
             RollbackRefused: `confirmation_required`, `confirmation_invalid` (also for another
@@ -93,7 +93,7 @@ class Confirmations:
                 "the token confirms another plan; look again at what would happen",
                 digest=what.digest,
             )
-        return str(claims["token_id"])
+        return str(claims["confirmation_id"])
 
     def _opened(self, role: Role, token: str) -> bytes:
         content, _, signature = token[:TOKEN_CHARS_MAX].partition(".")

@@ -96,32 +96,36 @@ def rollback_epoch(
             `rollback_refused` where a check or the state refuses a part; nothing is undone then.
     """
     plan = plan_epoch(transaction, epoch_id)
-    token_id = None
+    confirmation_id = None
     if plan.needs_user_confirmation:
         what = Confirmable(2, epoch_id, plan.digest)
         now_us = transaction.host.now_us()
-        token_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
-    operation_id = confirmed_operation_id(transaction, token_id)
+        confirmation_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
+    operation_id = confirmed_operation_id(transaction, confirmation_id)
     with transaction.savepoint():
-        return _undo_epoch(kernel, transaction, plan, operation_id, token_id or "")
+        return _undo_epoch(kernel, transaction, plan, operation_id, confirmation_id or "")
 
 
-def confirmed_operation_id(transaction: LedgerTransaction, token_id: str | None) -> str:
+def confirmed_operation_id(transaction: LedgerTransaction, confirmation_id: str | None) -> str:
     """Return the id of the operation that a token confirms, which can be on the log once.
 
     Raises:
         RollbackRefused: `confirmation_used`.
     """
-    if token_id is None:
+    if confirmation_id is None:
         return transaction.host.new_id()
-    operation_id = f"confirmed:{token_id}"
+    operation_id = f"confirmed:{confirmation_id}"
     if transaction.log_row_of(operation_id) is not None:
         raise RollbackRefused("confirmation_used", "the token has confirmed a rollback already")
     return operation_id
 
 
 def _undo_epoch(
-    kernel: Kernel, transaction: LedgerTransaction, plan: Plan, operation_id: str, token_id: str
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    plan: Plan,
+    operation_id: str,
+    confirmation_id: str,
 ) -> EpochRollback:
     inverses: list[str] = []
     compensations: list[Document] = []
@@ -133,7 +137,7 @@ def _undo_epoch(
             inverses.append(_submit(kernel, transaction, document).operation_id)
     body = {
         "epoch_id": plan.scope,
-        "user_confirmation_token": token_id,
+        "user_confirmation_token": confirmation_id,
         "compensations_applied": compensations,
         "partial_external_effects_persist": plan.persists,
     }

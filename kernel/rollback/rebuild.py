@@ -59,7 +59,7 @@ class Difference:
         """Return what was found, for the archive."""
         return {
             "store": str(self.table.name),
-            "record_key": self.key,
+            "record_key": str(self.key),
             "stored": _printable(self.stored),
             "log_gives": _printable(self.folded),
         }
@@ -169,13 +169,13 @@ def rebuild(
         LedgerCorrupt: when the state differs after all; the transaction has to be abandoned.
     """
     plan = plan_rebuild(kernel, transaction, checkpoint)
-    token_id = confirmations.check(
+    confirmation_id = confirmations.check(
         "architect",
         architect_confirmation_token,
         Confirmable(3, plan.scope, plan.digest),
         now_us=transaction.host.now_us(),
     )
-    operation_id = confirmed_operation_id(transaction, token_id)
+    operation_id = confirmed_operation_id(transaction, confirmation_id)
     if plan.differences:
         archive(canonicalize([one.document() for one in plan.differences]))
     for one in plan.differences:
@@ -186,7 +186,7 @@ def rebuild(
     transaction.forget_policy()
     if state_digest(transaction.tables) != plan.state_digest:
         raise LedgerCorrupt("the state that was built again is not what the log gives")
-    document = _envelope(transaction, plan, operation_id, token_id)
+    document = _envelope(transaction, plan, operation_id, confirmation_id)
     submission = kernel.submit(transaction, document, "orchestrator")
     if isinstance(submission, RejectedResult):
         raise LedgerCorrupt(f"the receipt is refused: {submission.rejection.message}")
@@ -263,11 +263,13 @@ def _key_name(table: Table) -> str:
 def _printable(row: Row | None) -> Document | None:
     if row is None:
         return None
-    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+    return {
+        str(name): value.hex() if isinstance(value, bytes) else value for name, value in row.items()
+    }
 
 
 def _envelope(
-    transaction: LedgerTransaction, plan: RebuildPlan, operation_id: str, token_id: str
+    transaction: LedgerTransaction, plan: RebuildPlan, operation_id: str, confirmation_id: str
 ) -> Document:
     replaced = [
         [str(one.table.name), one.key, _record_hash(one.stored), _record_hash(one.folded)]
@@ -277,7 +279,7 @@ def _envelope(
     skipped = [one | {"skipped_at": iso_time(now)} for one in plan.irreversible_skipped]
     body = {
         "checkpoint_ec_sequence_number": str(plan.checkpoint_ec_sequence_number),
-        "architect_confirmation_token": token_id,
+        "architect_confirmation_token": confirmation_id,
         "irreversible_skipped": skipped,
         "state_digest": plan.state_digest,
         "records_replaced": len(plan.differences),
@@ -304,4 +306,4 @@ def _envelope(
 def _record_hash(row: Row | None) -> str:
     if row is None:
         return ""
-    return sha256_hex(bytes(row.get("record", row.get("content", b""))))
+    return sha256_hex(bytes(row["record"] if "record" in row else row["content"]))

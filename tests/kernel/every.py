@@ -273,6 +273,28 @@ def policies():
     ]
 
 
+def states(verb, *kinds, **changes):
+    """An envelope that emits these receipts and does nothing else."""
+    effects = [receipt() | {"receipt_subkind": kind, "effect_id": kind} for kind in kinds]
+    return envelope(verb, effects, **changes)
+
+
+def boundaries():
+    """Epochs, and what the runtime says of undoing; real undoing is tested where it is done."""
+    persists = "rollback_partial_external_effect_persists"
+    quarantine = own("quarantine", "m", quarantine_reason="doubt")
+    return [
+        states("epoch_open", "epoch_opened", epoch_id="epoch"),
+        quarantine | {"epoch_id": "epoch"},
+        states("epoch_close", "epoch_closed", epoch_id="epoch"),
+        own("unquarantine", "m", quarantine_reason="none")
+        | {"compensates_operation_id": quarantine["operation_id"]},
+        states("rollback", "tier_1_rollback"),
+        states("epoch_rollback", "tier_2_rollback", persists),
+        states("rebuild", "tier_3_rebuild"),
+    ]
+
+
 def every_kind():
     """Valid in this order on a new ledger."""
-    return [*verbs(), *filings(), *memberships(), *the_rest(), *policies()]
+    return [*verbs(), *filings(), *memberships(), *the_rest(), *policies(), *boundaries()]

@@ -8,7 +8,15 @@ import pytest
 
 import kernel.checks
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.algebra.verbs import (
+    EPOCH_CLOSE,
+    EPOCH_OPEN,
+    EPOCH_ROLLBACK,
+    OPERATION_KINDS,
+    REBUILD,
+    ROLLBACK,
+    SEMANTIC_VERBS,
+)
 from kernel.canonical import canonicalize
 from kernel.checks import v10_reversibility
 from kernel.checks.check import Submission
@@ -100,6 +108,7 @@ REQUIRED = (
 )
 EFFECT_REQUIRED = ("effect_id", "effect_kind", "reversibility", "schema_version")
 
+UNAUTHORIZED = "envelope_actor_unauthorized"
 SCHEMA, UNSUPPORTED = "envelope_schema_invalid", "envelope_schema_version_unsupported"
 
 V1 = [
@@ -119,7 +128,7 @@ V1 = [
     (note, {"source_refs": ["a", ""]}, SCHEMA, "source_refs.1"),
     (
         note,
-        {"primitive_effects": note["primitive_effects"] * (MAX_EFFECTS // 2 + 1)},
+        {"primitive_effects": note["primitive_effects"] * (MAX_EFFECTS // 2 + 2)},
         SCHEMA,
         "primitive_effects",
     ),
@@ -179,18 +188,49 @@ V1 = [
         for kind in ("policy_snapshot_advance", "policy_reclassify", "policy_snapshot_revert")
     ),
     (note, {"operation_id": "op:known"}, SCHEMA, "operation_id"),
+    *(
+        (envelope(verb, [effect("receipt_only")]), {}, UNAUTHORIZED, "semantic_intent")
+        for verb in (ROLLBACK, EPOCH_ROLLBACK, REBUILD)
+    ),
+    (
+        note,
+        {"compensates_operation_id": "op:known"},
+        UNAUTHORIZED,
+        "compensates_operation_id",
+    ),
 ]
 
 V2 = [(note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key")]
 
 RUNTIME_VERB = "recalculate_authority"
+RUNTIME_VERBS = (RUNTIME_VERB, ROLLBACK, EPOCH_ROLLBACK, REBUILD)
 """Not a caller's to submit, so V1 speaks before V3; its composition has a test of its own."""
 
 MISSING = "envelope_verb_decomposition_missing_primitive"
 FORBIDDEN = "envelope_verb_decomposition_forbidden_primitive"
 COMPOSITION = "envelope_verb_composition_invalid"
 
+undoing = {
+    "operation_id": "op:known",
+    "effect_id": "node_write:old",
+    "store": "nodes",
+    "record_key": "old",
+    "restores_hash": "",
+    "replaces_hash": "",
+}
+
 V3 = [
+    (
+        note,
+        {
+            "primitive_effects": note["primitive_effects"] * (MAX_EFFECTS // 2)
+            + [effect("node_retract")]
+        },
+        SCHEMA,
+        "primitive_effects",
+    ),
+    (note, {f"{FIRST}.undoes": undoing}, COMPOSITION, f"{FIRST}.undoes"),
+    (envelope(ROLLBACK, [effect("node_retract", "old")]), {}, COMPOSITION, f"{FIRST}.undoes"),
     (note, {"semantic_intent": "guess"}, "envelope_unknown_semantic_verb", "semantic_intent"),
     (note, {"operation_kind": "annotate"}, COMPOSITION, "operation_kind"),
     (note, {"operation_kind": "guess"}, COMPOSITION, "operation_kind"),
@@ -223,7 +263,7 @@ V3 = [
         )
         for verb in SEMANTIC_VERBS.values()
         for required in verb.requires
-        if verb.name != RUNTIME_VERB
+        if verb.name not in RUNTIME_VERBS
     ),
 ]
 
@@ -232,6 +272,11 @@ SINGLE, DEPTH = "envelope_scope_single_node_violation", "envelope_scope_cascade_
 
 def sweep(actor):
     return {f"{SCOPE}.scope_kind": "global_sweep", "actor": actor}
+
+
+def opening(verb, epoch_id):
+    receipt = {"receipt_subkind": "epoch_opened" if verb == EPOCH_OPEN else "epoch_closed"}
+    return envelope(verb, [effect("receipt_only") | receipt], epoch_id=epoch_id)
 
 
 V4 = [
@@ -265,6 +310,20 @@ V4 = [
             ("cross_corpus_subset", 5),
         )
     ),
+]
+
+V4_EPOCHS = [
+    (note, {"epoch_id": "never opened"}, "envelope_epoch_not_open", "epoch_id"),
+    (note, {"epoch_id": "closed"}, "envelope_epoch_not_open", "epoch_id"),
+    *(
+        (opening(verb, None), {}, "envelope_epoch_missing", "epoch_id")
+        for verb in (EPOCH_OPEN, EPOCH_CLOSE)
+    ),
+    *(
+        (opening(EPOCH_OPEN, taken), {}, "envelope_epoch_exists", "epoch_id")
+        for taken in ("closed", "op:known")
+    ),
+    (opening(EPOCH_CLOSE, "closed"), {}, "envelope_epoch_not_open", "epoch_id"),
 ]
 
 STALE = "envelope_policy_generation_stale"
@@ -391,7 +450,7 @@ RULES = {
     "V1": ("§2.2 V1", V1),
     "V2": ("K6", V2),
     "V3": ("§3.6", V3),
-    "V4": ("INV-A-SCOPE-1", V4),
+    "V4": ("INV-A-SCOPE-1", [*V4, *V4_EPOCHS]),
     "V5": ("§2.2 V5", V5),
     "V6": ("INV-MVC-CU-1", V6),
     "V8": ("INV-A-TAINT-INFECTIOUS-1", V8),
@@ -422,8 +481,11 @@ def ledger():
         create("old", "Note", envelope=known),
         create("secret", "Note", visibility_class="sealed"),
         changed(create("token", "ShareTokenPolicy"), IRREVERSIBLE),
+        opening(EPOCH_OPEN, "closed"),
+        opening(EPOCH_CLOSE, "closed"),
+        opening(EPOCH_OPEN, "open"),
     )
-    assert [code_of(result) for result in results] == [None] * 3
+    assert [code_of(result) for result in results] == [None] * 6
     return ledger
 
 
@@ -480,7 +542,7 @@ def test_every_reason_code_in_the_checks_has_a_case():
 
 
 def test_every_check_in_the_order_has_a_case():
-    assert [name for name, _ in CHECKS] == list(RULES)
+    assert list(dict.fromkeys(name for name, _ in CHECKS)) == list(RULES)
     assert {case.values[0] for case in CASES} == set(RULES)
 
 
@@ -555,7 +617,9 @@ def test_a_verb_is_satisfied_by_its_kinds_or_by_their_canonical_kinds(ledger, ve
         if SEMANTIC_VERBS[verb].exact and kinds != list(SEMANTIC_VERBS[verb].requires):
             continue
         effects = [effect(kind, f"x-{kind}") for kind in kinds]
-        result = submit(ledger, envelope(verb, effects), submitter="orchestrator")
+        epoch = {EPOCH_OPEN: "new", EPOCH_CLOSE: "open"}.get(verb)
+        document = envelope(verb, effects, epoch_id=epoch)
+        result = submit(ledger, document, submitter="orchestrator")
         assert getattr(result, "rejection", None) is None or result.rejection.check == "apply"
 
 
@@ -577,7 +641,10 @@ def test_every_kind_that_a_verb_forbids_is_refused(ledger, verb):
     assert not verb.forbids & set(verb.requires)
     composed = [effect(kind, kind) for kind in verb.requires]
     for kind in sorted(verb.forbids):
-        document = envelope(verb.name, [*composed, effect(kind, f"x-{kind}")])
+        one = effect(kind, f"x-{kind}")
+        if verb.name == ROLLBACK:
+            one["undoes"] = undoing
+        document = envelope(verb.name, [*composed, one])
         result = submit(ledger, document, submitter="orchestrator")
         assert (result.rejection.check, result.rejection.reason_code) == ("V3", FORBIDDEN)
 

@@ -402,10 +402,14 @@ def stated_codes(package):
                     yield from (name for name, _ in module._REFUSALS.values())
 
 
+UNDOING = {"rollback_superseded_by_later_write", "rollback_pre_image_missing"}
+"""Met by inverses only; proved with them."""
+
+
 def test_every_code_in_the_stores_has_a_case():
     stated = set(stated_codes(kernel.stores))
     assert len(stated) > 12
-    assert stated == {code for code, _, _ in STORES}
+    assert stated - UNDOING == {code for code, _, _ in STORES}
 
 
 def test_every_code_in_authority_has_a_case():

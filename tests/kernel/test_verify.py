@@ -18,6 +18,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief, session_node_id
 from kernel.canonical import canonicalize, sha256_hex
+from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore
@@ -25,6 +26,7 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.rollback.execute import rollback_operation
 from kernel.verify import verify
 from kernel.verify.reading import Reader
 from tests.kernel.build import FakeHost, create, effect, envelope, link, submit
@@ -258,6 +260,11 @@ def write_honestly(ledger, host):
     believer.eliminate("h-000", "h-002", "nobody")
     believer.eliminate("h-029")
     Believer(ledger, "s-2", 3)
+    drain(ledger)
+    mistake = envelope("annotate", [effect("node_write", "claim-2", note="a mistake")])
+    accepted(submit(ledger, mistake))
+    with ledger.transaction() as transaction:
+        accepted(rollback_operation(Kernel(), transaction, mistake["operation_id"]).submission)
     drain(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")

@@ -1,0 +1,749 @@
+"""Undoing in three tiers: what is undone, what is made up for, what persists, what is refused."""
+
+import orjson
+import pytest
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.rollback.plan import plan_epoch, plan_operation
+from kernel.rollback.rebuild import plan_rebuild, rebuild, state_digest
+from kernel.verify import verify
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    changed,
+    code_of,
+    create,
+    drain,
+    effect,
+    envelope,
+    everything,
+    link,
+    submit,
+)
+from tests.kernel.every import HASH, every_kind, move, own, receipt, states
+
+KEYS = Confirmations({"user": b"u" * 32, "architect": b"a" * 32})
+KERNEL = Kernel()
+LINK = {
+    "recipient_email_hash": HASH,
+    "shared_corpus_view_id": "view",
+    "share_token_policy_id": "policy",
+}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request, tmp_path):
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "l.db")
+    found = Ledger.create(store, FakeHost().host)
+    yield found
+    found.close()
+
+
+def accept(ledger, *documents):
+    for document in documents:
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None, document
+    return documents[-1]["operation_id"]
+
+
+def undo(ledger, operation_id):
+    with ledger.transaction() as transaction:
+        return rollback_operation(KERNEL, transaction, operation_id)
+
+
+def undo_epoch(ledger, epoch_id, token=None):
+    with ledger.transaction() as transaction:
+        return rollback_epoch(
+            KERNEL, transaction, epoch_id, confirmations=KEYS, user_confirmation_token=token
+        )
+
+
+def token_for(ledger, plan, role="user", name="t1"):
+    what = Confirmable(plan.tier, plan.scope, plan.digest)
+    return KEYS.issue(role, what, confirmation_id=name, now_us=ledger.host.now_us())
+
+
+def refused(ledger, do, *arguments):
+    before = everything(ledger)
+    with pytest.raises(RollbackRefused) as caught:
+        do(ledger, *arguments)
+    assert everything(ledger) == before
+    return caught.value
+
+
+def state(ledger):
+    """Every record of state but the marks of undoing."""
+    found = everything(ledger)
+    names = {str(table.name) for table in schema.STATE_TABLES} - {"operation_rollbacks"}
+    return {name: found[name] for name in names}
+
+
+def receipts(ledger, operation_id):
+    with ledger.view() as view:
+        return {one["receipt_kind"]: one for one in view.receipts_of(operation_id)}
+
+
+def sound(ledger):
+    with ledger.view() as view:
+        return verify(view).findings == ()
+
+
+# Tier 1
+
+
+@pytest.mark.spec("§5.2", "K2")
+def test_an_inverse_leaves_the_bytes_that_were_there_before(ledger):
+    accept(ledger, create("n", "Note", title="old"))
+    before = state(ledger)
+    operation_id = accept(ledger, adapt("n", title="new"))
+    assert state(ledger) != before
+    done = undo(ledger, operation_id)
+    assert state(ledger) == before
+    receipt = receipts(ledger, done.submission.operation_id)["tier_1_rollback"]
+    assert receipt["original_operation_id"] == operation_id
+    assert receipt["inverse_operation_id"] == done.submission.operation_id
+    assert receipt["committed_at"] == done.submission.committed_at
+    with ledger.view() as view:
+        inverse = view.envelope(done.submission.operation_id)
+    assert inverse["causal_parent_operation_ids"][0] == operation_id
+    assert inverse["primitive_effects"][0]["effect_kind"] == "node_retract"
+    assert inverse["primitive_effects"][0]["inverse_operation_kind"] == "node_write"
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.2")
+def test_effects_are_undone_in_reverse_and_a_record_written_twice_goes_all_the_way_back(ledger):
+    accept(ledger, create("n", "Note", title="old"))
+    before = state(ledger)
+    twice = [
+        effect("node_write", "n", title=title) | {"effect_id": title} for title in ("one", "two")
+    ]
+    operation_id = accept(ledger, envelope("annotate", twice))
+    done = undo(ledger, operation_id)
+    with ledger.view() as view:
+        undone = view.envelope(done.submission.operation_id)["primitive_effects"]
+    assert [one["undoes"]["effect_id"] for one in undone[:2]] == ["two", "one"]
+    assert state(ledger) == before
+    assert sound(ledger)
+
+
+@pytest.mark.spec("K2")
+def test_what_an_operation_made_is_gone_once_it_is_undone(ledger):
+    before = state(ledger)
+    operation_id = accept(ledger, create("n", "Note"))
+    undo(ledger, operation_id)
+    assert state(ledger) == before
+    assert code_of(submit(ledger, create("n", "Note"))) is None
+
+
+@pytest.mark.spec("K2")
+def test_undoing_an_undoing_brings_back_what_it_undid_and_it_can_be_undone_anew(ledger):
+    accept(ledger, create("n", "Note"))
+    before = state(ledger)
+    operation_id = accept(ledger, adapt("n", title="new"))
+    after = state(ledger)
+    first = undo(ledger, operation_id).submission.operation_id
+    undo(ledger, first)
+    assert state(ledger) == after
+    second = undo(ledger, operation_id).submission.operation_id
+    assert second != first
+    assert state(ledger) == before
+    assert sound(ledger)
+
+
+@pytest.mark.spec("K2")
+def test_what_was_written_over_is_not_undone_until_that_is(ledger):
+    accept(ledger, create("n", "Note"))
+    before = state(ledger)
+    first = accept(ledger, adapt("n", title="one"))
+    second = accept(ledger, adapt("n", title="two"))
+    error = refused(ledger, undo, first)
+    assert error.code == "rollback_superseded_by_later_write"
+    assert error.details == {"later_operation_ids": [second]}
+    undo(ledger, second)
+    undo(ledger, first)
+    assert state(ledger) == before
+
+
+@pytest.mark.spec("§5.2")
+def test_an_operation_is_undone_once(ledger):
+    accept(ledger, create("n", "Note"))
+    operation_id = accept(ledger, adapt("n", title="new"))
+    done = undo(ledger, operation_id)
+    error = refused(ledger, undo, operation_id)
+    assert error.code == "rollback_already_applied"
+    assert error.details == {"inverse_operation_id": done.submission.operation_id}
+
+
+def test_a_node_does_not_go_while_an_edge_leads_to_it(ledger):
+    cu = create("cu", "ConsolidatedUnderstanding")
+    claim = create("claim", "VersionedClaim", authority=0.5)
+    edge = link("edge", "claim", "cu")
+    accept(ledger, cu, claim, edge)
+    error = refused(ledger, undo, claim["operation_id"])
+    assert (error.code, error.details) == ("rollback_still_referenced", {"edge_ids": ["edge"]})
+    undo(ledger, edge["operation_id"])
+    undo(ledger, claim["operation_id"])
+    assert sound(ledger)
+
+
+@pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")
+def test_undoing_asks_for_the_authorities_that_it_changes(ledger):
+    accept(ledger, create("cu", "ConsolidatedUnderstanding"))
+    accept(ledger, create("claim", "VersionedClaim", authority=0.5), link("edge", "claim", "cu"))
+    drain(ledger, "a")
+    operation_id = accept(ledger, adapt("claim", authority=1))
+    drain(ledger, "b")
+    undo(ledger, operation_id)
+    assert drain(ledger, "c") == ["cu"]
+    with ledger.view() as view:
+        last = view.log_tail(1)[0]["operation_id"]
+    # An authority that was taken back is computed again, and comes out the same.
+    undo(ledger, last)
+    assert drain(ledger, "d") == ["cu"]
+    assert sound(ledger)
+
+
+def test_requests_for_an_understanding_that_is_undone_are_cancelled(ledger):
+    operation_id = accept(ledger, create("cu", "ConsolidatedUnderstanding"))
+    undo(ledger, operation_id)
+    with ledger.view() as view:
+        assert view.open_requests(queue=AUTHORITY_QUEUE) == []
+        [outcome] = view.tables.select(schema.outbox_outcomes)
+    assert outcome["outcome"] == "cancelled"
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§2.4")
+def test_an_inverse_reaches_no_further_than_a_nodes_neighbours(ledger):
+    wide = {
+        "scope_kind": "subgraph_within_corpus",
+        "affected_node_refs": ["n"],
+        "schema_version": 1,
+    }
+    accept(ledger, create("n", "Note"))
+    changes = {"affected_subgraph_descriptor": wide}
+    operation_id = accept(ledger, adapt("n", envelope_changes=changes, title="x"))
+    assert refused(ledger, undo, operation_id).code == "tier_1_scope_too_wide"
+    undo_epoch(ledger, operation_id)
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (envelope("search_run_record", [receipt(query="q")]), "rollback_nothing_to_undo"),
+        (
+            envelope(
+                "create",
+                [
+                    effect("node_write", "belief-session:s", node_kind="BeliefSession"),
+                    effect("membership_write", "belief-session:s", corpus_id="c"),
+                ],
+            ),
+            "rollback_of_belief_session",
+        ),
+    ],
+)
+def test_some_operations_are_never_undone(ledger, document, code):
+    assert refused(ledger, undo, accept(ledger, document)).code == code
+
+
+def test_what_is_not_on_the_log_is_not_undone(ledger):
+    assert refused(ledger, undo, "nothing").code == "operation_not_found"
+    assert refused(ledger, undo_epoch, "nothing").code == "epoch_not_found"
+
+
+@pytest.mark.spec("K2")
+@pytest.mark.parametrize(
+    ("path", "value", "code"),
+    [
+        ("operation_id", "nobody", "envelope_effect_reversibility_invalid"),
+        ("effect_id", "nothing", "envelope_effect_reversibility_invalid"),
+        ("record_key", "m", "envelope_effect_reversibility_invalid"),
+        ("restores_hash", HASH, "envelope_effect_reversibility_invalid"),
+        ("replaces_hash", HASH, "rollback_superseded_by_later_write"),
+    ],
+)
+def test_a_forged_inverse_is_refused(ledger, path, value, code):
+    accept(ledger, create("n", "Note"), create("m", "Note"))
+    done = undo(ledger, accept(ledger, adapt("n", title="x")))
+    with ledger.view() as view:
+        honest = view.envelope(done.submission.operation_id)
+    forged = changed(honest, {f"primitive_effects.0.undoes.{path}": value})
+    own_id = {"operation_id": "forged", "idempotency_key": "forged"}
+    assert code_of(submit(ledger, forged | own_id, submitter="orchestrator")) == code
+
+
+@pytest.mark.spec("K2")
+def test_a_state_that_is_not_on_record_cannot_be_put_back():
+    store = MemoryStore()
+    ledger = Ledger.create(store, FakeHost().host)
+    accept(ledger, create("n", "Note"))
+    operation_id = accept(ledger, adapt("n", title="x"))
+    store._tables["pre_images"].rows.clear()
+    error = refused(ledger, undo, operation_id)
+    assert error.code == "rollback_refused"
+    assert error.details["reason_code"] == "rollback_pre_image_missing"
+
+
+# The decisions of §5.5
+
+
+def materialized():
+    return envelope(
+        "document_materialize",
+        [
+            effect("materialize", "mat", materialized_path="a/b.pdf", content_hash=HASH),
+            effect("index_update", "mat", index_name="i", entry={}),
+        ],
+    )
+
+
+def shared():
+    return envelope(
+        "share_link_grant",
+        [effect("share_link_grant", "link", **LINK), receipt(receipt_subkind="x")],
+    )
+
+
+@pytest.mark.spec("§5.5")
+def test_a_single_node_write_is_undone_by_its_inverse(ledger):
+    accept(ledger, create("n", "Note"))
+    assert undo(ledger, accept(ledger, adapt("n", title="x")))
+
+
+@pytest.mark.spec("§5.5")
+def test_a_node_write_with_an_index_update_is_undone_by_its_inverse(ledger):
+    accept(ledger, create("n", "Note"))
+    before = state(ledger)
+    note = effect("node_write", "n", title="x")
+    index = effect("index_update", "n", index_name="i", entry={"t": "x"})
+    undo(ledger, accept(ledger, envelope("annotate", [note, index])))
+    assert state(ledger) == before
+
+
+@pytest.mark.spec("§5.5", "INV-A-ROLLBACK-1")
+def test_a_materialization_is_undone_at_tier_2_as_far_as_it_goes(ledger):
+    operation_id = accept(ledger, materialized())
+    error = refused(ledger, undo, operation_id)
+    assert error.code == "tier_1_requires_all_fully_reversible"
+    assert [one["effect_kind"] for one in error.details["irreversible_effects"]] == ["materialize"]
+    with ledger.view() as view:
+        plan = plan_epoch(view, operation_id)
+    done = undo_epoch(ledger, operation_id, token_for(ledger, plan))
+    with ledger.view() as view:
+        assert view.record(schema.derived_indexes, "i|mat") is None
+        assert view.record(schema.materializations, "mat")["state"] == "active"
+    emitted = receipts(ledger, done.submission.operation_id)
+    persists = emitted["rollback_partial_external_effect_persists"]
+    assert persists["descriptors"] == ["materialize at mat"]
+    assert persists["epoch_id"] == operation_id
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.5", "INV-A-ROLLBACK-1")
+def test_a_share_link_is_rolled_back_only_with_the_users_word(ledger):
+    grant = own("share_link_grant", "link", **LINK)
+    operation_id = accept(ledger, grant)
+    code = "tier_1_requires_all_fully_reversible"
+    assert refused(ledger, undo, operation_id).code == code
+    error = refused(ledger, undo_epoch, operation_id)
+    assert error.code == "confirmation_required"
+    assert error.details["role"] == "user"
+
+
+@pytest.mark.spec("§5.5", "K22")
+def test_an_epoch_of_reversible_operations_needs_nobodys_word(ledger):
+    before = state(ledger)
+    accept(
+        ledger,
+        states("epoch_open", "epoch_opened", epoch_id="e"),
+        create("n", "Note") | {"epoch_id": "e"},
+        adapt("n", title="x") | {"epoch_id": "e"},
+    )
+    assert refused(ledger, undo_epoch, "e").code == "rollback_epoch_open"
+    accept(ledger, states("epoch_close", "epoch_closed", epoch_id="e"))
+    done = undo_epoch(ledger, "e")
+    assert state(ledger) == before
+    assert len(done.inverse_operation_ids) == 2
+    assert refused(ledger, undo_epoch, "e").code == "rollback_already_applied"
+    assert sound(ledger)
+
+
+# §21.5
+
+
+@pytest.mark.spec("§21.5", "INV-A-ROLLBACK-1", "§5.6")
+def test_worked_example_five_an_epoch_with_a_file_and_a_share_link(ledger):
+    """The share link was a mistake, and the epoch goes back as far as reality allows.
+
+    OP-1 materialized a document, OP-2 assigned it a topic, OP-3 granted a share link, OP-4
+    annotated it. Tier 1 refuses OP-1 and OP-3. Tier 2 takes back the annotation, the topic and the
+    index entry, and names three things that persist outside.
+    """
+    accept(ledger, create("n", "Note"), create("topic", "Topic"))
+    before = state(ledger)
+    accept(ledger, states("epoch_open", "epoch_opened", epoch_id="E-1"))
+    op_1 = envelope(
+        "document_materialize",
+        [
+            effect("materialize", "mat", materialized_path="a/b.pdf", content_hash=HASH),
+            effect("materialization_emit", "emit", materialized_path="a/b.pdf", content_hash=HASH),
+            effect("index_update", "mat", index_name="i", entry={}),
+        ],
+    )
+    op_2 = envelope(
+        "topic_assignment_write",
+        [
+            effect("topic_assignment_write", "assigned", topic_id="topic", node_id="n"),
+            effect("index_update", "assigned", index_name="topics", entry={}),
+        ],
+    )
+    op_3 = own("share_link_grant", "link", **LINK)
+    op_4 = envelope("annotate", [effect("node_write", "n", note="by the host")])
+    accept(ledger, *(one | {"epoch_id": "E-1"} for one in (op_1, op_2, op_3, op_4)))
+    accept(ledger, states("epoch_close", "epoch_closed", epoch_id="E-1"))
+    for document in (op_1, op_3):
+        code = refused(ledger, undo, document["operation_id"]).code
+        assert code == "tier_1_requires_all_fully_reversible"
+    with ledger.view() as view:
+        plan = plan_epoch(view, "E-1")
+        for document in (op_2, op_4):
+            assert plan_operation(view, document["operation_id"]).tier == 1
+    order = [step.operation_id for step in plan.steps]
+    assert order == [one["operation_id"] for one in (op_4, op_3, op_2, op_1)]
+    done = undo_epoch(ledger, "E-1", token_for(ledger, plan, "user", "t-21-5"))
+    after = state(ledger)
+    kept = {"materializations", "share_links"}
+    assert {name for name in after if after[name] != before[name]} == kept
+    tier_2 = receipts(ledger, done.submission.operation_id)["tier_2_rollback"]
+    assert tier_2["epoch_id"] == "E-1"
+    assert "t-21-5" in tier_2["user_confirmation_token"]
+    assert tier_2["compensations_applied"] == []
+    assert sorted(one["effect_kind"] for one in tier_2["partial_external_effects_persist"]) == [
+        "materialization_emit",
+        "materialize",
+        "share_link_grant",
+    ]
+    accept(ledger, own("share_link_revoke", "link", revocation_reason="a mistake"))
+    with ledger.view() as view:
+        assert view.record(schema.share_links, "link")["state"] == "revoked"
+    assert sound(ledger)
+
+
+# Compensations
+
+
+def joined():
+    return envelope("corpus_membership_add", [effect("membership_write", "n", corpus_id="c")])
+
+
+def quarantined():
+    return own("quarantine", "n", quarantine_reason="doubt")
+
+
+CONFIRMED = move("n", "candidate", "confirmed", "user_confirm_event")
+
+
+@pytest.mark.spec("§5.3")
+@pytest.mark.parametrize(
+    ("prepare", "document", "table", "key", "expected"),
+    [
+        ([], quarantined(), schema.nodes, "n", "active"),
+        (
+            [quarantined()],
+            own("unquarantine", "n", quarantine_reason="none"),
+            schema.nodes,
+            "n",
+            "quarantined",
+        ),
+        ([], CONFIRMED, schema.corpus_membership_records, "c|n", "candidate"),
+        (
+            [],
+            move("n", "candidate", "rejected", "user_reject_event"),
+            schema.corpus_membership_records,
+            "c|n",
+            "candidate",
+        ),
+        (
+            [CONFIRMED],
+            move("n", "confirmed", "soft_deleted", "user_delete_event"),
+            schema.corpus_membership_records,
+            "c|n",
+            "confirmed",
+        ),
+        (
+            [CONFIRMED],
+            move("n", "confirmed", "policy_blocked", "policy_change_blocking"),
+            schema.corpus_membership_records,
+            "c|n",
+            "confirmed",
+        ),
+    ],
+)
+def test_what_cannot_be_undone_is_made_up_for(ledger, prepare, document, table, key, expected):
+    accept(ledger, create("n", "Note"))
+    accept(ledger, joined())
+    accept(ledger, *prepare, document)
+    done = undo_epoch(ledger, document["operation_id"])
+    with ledger.view() as view:
+        assert view.record(table, key)["state"] == expected
+    [compensation] = done.compensations_applied
+    assert compensation["original_operation_id"] == document["operation_id"]
+    named = document["primitive_effects"][0]["compensating_operation_kind"]
+    assert compensation["compensating_operation_kind"] == named
+    tier_2 = receipts(ledger, done.submission.operation_id)["tier_2_rollback"]
+    assert tier_2["compensations_applied"] == [compensation]
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.3")
+def test_access_is_taken_back_and_a_revoked_link_comes_back_as_another(ledger):
+    accept(ledger, create("n", "Note"))
+    granted = accept(ledger, own("authorize_access", "n", grantee="u"))
+    undo_epoch(ledger, granted)
+    with ledger.view() as view:
+        assert view.node("n")["payload"]["authorized_access"] == []
+    accept(ledger, own("share_link_grant", "link", **LINK))
+    revoked = accept(ledger, own("share_link_revoke", "link", revocation_reason="left"))
+    undo_epoch(ledger, revoked)
+    with ledger.view() as view:
+        assert view.record(schema.share_links, "link")["state"] == "revoked"
+        assert view.record(schema.share_links, f"link:anew:{revoked}")["state"] == "active"
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.3", "K2")
+def test_what_lies_below_a_compensation_in_the_same_epoch_is_undone_too(ledger):
+    accept(ledger, create("n", "Note"))
+    before = state(ledger)
+    accept(
+        ledger,
+        states("epoch_open", "epoch_opened", epoch_id="e"),
+        joined() | {"epoch_id": "e"},
+        CONFIRMED | {"epoch_id": "e"},
+        states("epoch_close", "epoch_closed", epoch_id="e"),
+    )
+    undo_epoch(ledger, "e")
+    kept = "membership_state_transitions"  # what happened is not made undone
+    assert {name for name, rows in state(ledger).items() if rows != before[name]} == {kept}
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.3")
+def test_an_epoch_is_undone_whole_or_not_at_all(ledger):
+    accept(ledger, create("n", "Note"))
+    accept(
+        ledger,
+        states("epoch_open", "epoch_opened", epoch_id="e"),
+        quarantined() | {"epoch_id": "e"},
+        create("m", "Note") | {"epoch_id": "e"},
+        states("epoch_close", "epoch_closed", epoch_id="e"),
+        own("unquarantine", "n", quarantine_reason="none"),
+    )
+    error = refused(ledger, undo_epoch, "e")
+    assert (error.code, error.details["check"]) == ("rollback_refused", "apply")
+    assert error.details["reason_code"] == "node_state_disallowed"
+
+
+# Confirmations
+
+
+@pytest.fixture
+def file_and_token(ledger):
+    operation_id = accept(ledger, materialized())
+    with ledger.view() as view:
+        plan = plan_epoch(view, operation_id)
+    return operation_id, plan
+
+
+@pytest.mark.spec("K17")
+def test_a_token_confirms_once(ledger, file_and_token):
+    operation_id, plan = file_and_token
+    token = token_for(ledger, plan)
+    undo_epoch(ledger, operation_id, token)
+    assert refused(ledger, undo_epoch, operation_id, token).code == "rollback_already_applied"
+    again = accept(ledger, materialized() | {"operation_id": "again"})
+    with ledger.view() as view:
+        same_id = token_for(ledger, plan_epoch(view, again))
+    assert refused(ledger, undo_epoch, again, same_id).code == "confirmation_used"
+
+
+@pytest.mark.spec("K17")
+def test_a_token_of_another_role_plan_time_or_key_confirms_nothing(ledger, file_and_token):
+    operation_id, plan = file_and_token
+    architect = token_for(ledger, plan, role="architect")
+    assert refused(ledger, undo_epoch, operation_id, architect).code == "confirmation_invalid"
+    now_us = ledger.host.now_us()
+    what = Confirmable(plan.tier, plan.scope, plan.digest)
+    other = KEYS.issue("user", Confirmable(2, plan.scope, HASH), confirmation_id="t", now_us=now_us)
+    code = "confirmation_of_something_else"
+    assert refused(ledger, undo_epoch, operation_id, other).code == code
+    late = KEYS.issue("user", what, confirmation_id="t", now_us=now_us - LIFETIME_S * 1_000_000)
+    assert refused(ledger, undo_epoch, operation_id, late).code == "confirmation_expired"
+    forger = Confirmations({"user": b"x" * 32})
+    forged = forger.issue("user", what, confirmation_id="t", now_us=now_us)
+    good = token_for(ledger, plan)
+    content, _, signature = good.partition(".")
+    for bad in (
+        forged,
+        "",
+        ".",
+        "no token",
+        "é.é",
+        content,
+        f"{content}.{signature[:-4]}",
+        "x" * 9999,
+    ):
+        assert refused(ledger, undo_epoch, operation_id, bad).code == "confirmation_invalid"
+    with pytest.raises(RollbackRefused, match="no key"):
+        Confirmations({}).issue("user", what, confirmation_id="t", now_us=now_us)
+
+
+@pytest.mark.spec("K17")
+def test_keys_are_long_enough_and_differ():
+    with pytest.raises(ValueError, match="at least"):
+        Confirmations({"user": b"short"})
+    with pytest.raises(ValueError, match="own"):
+        Confirmations({"user": b"k" * 32, "architect": b"k" * 32})
+
+
+@pytest.mark.spec("K21")
+def test_a_dry_run_says_what_happens_and_its_digest_changes_with_it(ledger, file_and_token):
+    operation_id, plan = file_and_token
+    document = plan.document()
+    [step] = document["operations"]
+    assert [one["outcome"] for one in step["effects"]] == ["undone", "persists"]
+    assert document["needs_user_confirmation"]
+    assert document["persists"] == plan.persists
+    assert orjson.loads(orjson.dumps(document)) == document
+    grant = accept(ledger, own("share_link_grant", "link", **LINK))
+    with ledger.view() as view:
+        assert plan_epoch(view, operation_id).digest == plan.digest
+        assert plan_epoch(view, grant).digest != plan.digest
+
+
+# Tier 3
+
+
+def build_again(ledger, checkpoint=0, *, archived=None):
+    with ledger.view() as view:
+        plan = plan_rebuild(KERNEL, view, checkpoint)
+    token = token_for(ledger, _tier_3(plan), role="architect", name="t3")
+    with ledger.transaction() as transaction:
+        return rebuild(
+            KERNEL,
+            transaction,
+            checkpoint,
+            confirmations=KEYS,
+            architect_confirmation_token=token,
+            archive=(archived if archived is not None else []).append,
+        )
+
+
+class _tier_3:  # noqa: N801 - what a token needs of a plan
+    def __init__(self, plan):
+        self.tier, self.scope, self.digest = 3, plan.scope, plan.digest
+
+
+@pytest.mark.spec("§5.4")
+def test_a_state_that_the_log_gives_is_proved_and_left_as_it_is(ledger):
+    accept(ledger, *every_kind())
+    before = everything(ledger)
+    archived = []
+    done = build_again(ledger, archived=archived)
+    after = everything(ledger)
+    assert {name for name in after if after[name] != before[name]} <= {
+        *("kernel_event_log", "applied_effects", "blobs", "chain_head"),
+        *("idempotency_records", "receipts"),
+    }
+    assert done.plan.differences == ()
+    assert archived == []
+    receipt = receipts(ledger, done.submission.operation_id)["tier_3_rebuild"]
+    assert "t3" in receipt["architect_confirmation_token"]
+    assert receipt["restored_at"] == done.submission.committed_at
+    skipped = {one["effect_kind"] for one in receipt["irreversible_skipped"]}
+    irreversible = {
+        name
+        for name, kind in EFFECT_KINDS.items()
+        if kind.reversibility == "irreversible_external_effect"
+    }
+    assert skipped == irreversible
+    assert all(one["skipped_at"] for one in receipt["irreversible_skipped"])
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.4")
+def test_a_damaged_state_is_archived_and_built_again(ledger):
+    accept(ledger, *every_kind())
+    honest = everything(ledger)
+    with ledger.transaction() as transaction:
+        node = transaction.tables.get(schema.nodes, "n")
+        transaction.tables.put(schema.nodes, node | {"record": b"{}"})
+        transaction.tables.delete(schema.nodes, "m")
+        transaction.tables.put(schema.nodes, node | {"node_id": "invented"})
+        digest = state_digest(transaction.tables)
+    assert not sound(ledger)
+    archived = []
+    done = build_again(ledger, 3, archived=archived)
+    assert done.plan.state_digest != digest
+    assert everything(ledger)["nodes"] == honest["nodes"]
+    [content] = archived
+    kept = {one["record_key"]: one for one in orjson.loads(content)}
+    assert set(kept) == {"n", "m", "invented"}
+    assert kept["m"]["stored"] is None
+    assert kept["invented"]["log_gives"] is None
+    assert bytes.fromhex(kept["n"]["stored"]["record"]) == b"{}"
+    receipt = receipts(ledger, done.submission.operation_id)["tier_3_rebuild"]
+    assert receipt["records_replaced"] == 3
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.4", "K19")
+def test_building_again_asks_nobody_to_do_anything_outside(ledger):
+    accept(ledger, materialized(), own("share_link_grant", "link", **LINK))
+    before = everything(ledger)["outbox"]
+    build_again(ledger, 1)
+    assert everything(ledger)["outbox"] == before
+
+
+@pytest.mark.spec("§5.4", "K17")
+def test_building_again_needs_the_architect(ledger):
+    accept(ledger, create("n", "Note"))
+    with ledger.view() as view:
+        plan = plan_rebuild(KERNEL, view, 0)
+    users = token_for(ledger, _tier_3(plan))
+
+    def build(ledger, token, checkpoint=0):
+        with ledger.transaction() as transaction:
+            rebuild(
+                KERNEL,
+                transaction,
+                checkpoint,
+                confirmations=KEYS,
+                architect_confirmation_token=token,
+                archive=[].append,
+            )
+
+    assert refused(ledger, build, None).code == "confirmation_required"
+    assert refused(ledger, build, users).code == "confirmation_invalid"
+    assert refused(ledger, build, None, 2).code == "rebuild_checkpoint_unknown"
+
+
+@pytest.mark.spec("§5.4")
+def test_a_history_that_does_not_hold_is_no_ground_to_build_on():
+    store = MemoryStore()
+    ledger = Ledger.create(store, FakeHost().host)
+    accept(ledger, create("n", "Note"), adapt("n", title="x"))
+    [row, *_] = store._tables["kernel_event_log"].rows.values()
+    row["row_bytes"] = row["row_bytes"].replace(b"user", b"mole")
+    error = refused(ledger, build_again)
+    assert error.code == "rebuild_record_damaged"
