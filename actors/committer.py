@@ -22,6 +22,7 @@ from actors.units import Bench, Unit
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, Ledger
+from kernel.rollback.errors import RollbackRefused
 
 BATCH_MAX_UNITS = 256
 WAITING_MAX = 1024
@@ -166,7 +167,7 @@ def _run(unit: Unit, bench: Bench) -> Any:
         # transaction (a full disk does that), and what ran before this unit with it.
         if error is not failure:
             raise
-        if not isinstance(error, ActorError):
+        if not isinstance(error, ActorError | RollbackRefused):
             _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
 

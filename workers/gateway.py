@@ -8,6 +8,7 @@ import socket
 import time
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import anyio
 import structlog
@@ -16,7 +17,7 @@ import uvicorn
 from actors.committer import Committer
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
-from actors.units import DeadLetterUnit
+from actors.units import DeadLetterUnit, Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
@@ -35,6 +36,7 @@ from workers.host import system_host
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.snapshot_source import LiveSource
+from workers.undoing import confirmations_of
 
 SHUTDOWN_S = 1
 
@@ -101,11 +103,14 @@ async def _serve(
         passivate_after_s=settings.passivate_after_s,
     )
 
+    async def write(unit: Unit) -> Any:
+        [result] = await committer.commit([unit])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
     async def give_up(item_key: str, error_signature: str) -> list[str]:
-        [closed] = await committer.commit([DeadLetterUnit(item_key, error_signature)])
-        if isinstance(closed, Exception):
-            raise closed
-        return list(closed)
+        return list(await write(DeadLetterUnit(item_key, error_signature)))
 
     token = settings.worker_token
     services = Services(
@@ -116,6 +121,10 @@ async def _serve(
         heartbeats=Heartbeats(redis),
         redis=redis,
         give_up=give_up,
+        write=write,
+        confirmations=confirmations_of(
+            settings.user_confirmation_key, settings.architect_confirmation_key
+        ),
         worker_token=None if token is None else token.get_secret_value(),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))

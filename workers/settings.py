@@ -24,6 +24,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from kernel.rollback.confirmation import KEY_BYTES_MIN
+
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
 WORKER_TOKEN_CHARS_MIN = 16
@@ -126,6 +128,18 @@ class Settings(BaseSettings):
         min_length=WORKER_TOKEN_CHARS_MIN,
         description="Proves that a worker may send intents; "
         f"at least {WORKER_TOKEN_CHARS_MIN} characters; `rotulus up` makes one for each run.",
+    )
+    user_confirmation_key: SecretStr | None = Field(
+        default=None,
+        min_length=KEY_BYTES_MIN,
+        description="Signs a user's word for undoing what persists outside; "
+        f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
+    )
+    architect_confirmation_key: SecretStr | None = Field(
+        default=None,
+        min_length=KEY_BYTES_MIN,
+        description="Signs an architect's word for building the state again; "
+        f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
     )
     worker_slots: int = Field(
         default=2, ge=1, le=64, description="Batches that one worker process drains at once."

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
+from kernel.rollback.errors import RollbackRefused
 from queues.errors import QueueError
 
 RETRY_AFTER_S = 1
@@ -35,6 +36,35 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "unauthorized": 401,
         "not_found": 404,
         "envelope_erased": 410,
+        "operation_not_found": 404,
+        "epoch_not_found": 404,
+        **dict.fromkeys(
+            (
+                "confirmation_required",
+                "confirmation_invalid",
+                "confirmation_expired",
+                "confirmation_of_something_else",
+                "confirmation_used",
+                "confirmation_not_configured",
+            ),
+            403,
+        ),
+        **dict.fromkeys(
+            (
+                "rollback_already_applied",
+                "rollback_superseded_by_later_write",
+                "rollback_still_referenced",
+                "rollback_of_belief_session",
+                "rollback_nothing_to_undo",
+                "rollback_epoch_open",
+                "rollback_epoch_too_large",
+                "rollback_compensation_unknown",
+                "rollback_refused",
+                "tier_1_requires_all_fully_reversible",
+                "tier_1_scope_too_wide",
+            ),
+            409,
+        ),
     }
 )
 """A code without a status here is a defect of ours: 500."""
@@ -98,7 +128,7 @@ def install(app: FastAPI) -> None:
         code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
-    for kind in (BeliefError, ActorError, QueueError, ApiError):
+    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, ApiError):
         app.add_exception_handler(kind, coded)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

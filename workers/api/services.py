@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Request
 from redis.asyncio import Redis
 
 from actors.runtime import SessionRuntime
+from actors.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
@@ -30,6 +32,10 @@ class Services:
     give_up: Callable[[str, str], Awaitable[list[str]]]
     """Record a dead letter for an item key, with its error signature."""
 
+    write: Callable[[Unit], Awaitable[Any]]
+    """Run one unit in the next commit and return what it came to; raises what it raised."""
+
+    confirmations: Confirmations
     worker_token: str | None
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""

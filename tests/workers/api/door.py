@@ -26,6 +26,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Store
+from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
@@ -37,6 +38,7 @@ from workers.gateway_client import GatewayClient
 from workers.snapshot_source import LiveSource
 
 URL = "http://127.0.0.1:8440"
+CONFIRMATIONS = Confirmations({"user": b"u" * 32})
 TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
 SESSION = "00000000-0000-4000-8000-000000000001"
 ONTOLOGY = {
@@ -128,9 +130,14 @@ async def running_door(
     committer = Committer(ledger, Kernel(), Orchestrator(host), committed=committed)
     sessions = SessionRuntime(ledger, committer, host, **options)
 
+    async def write(unit: Any) -> Any:
+        [result] = await committer.commit([unit])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
     async def give_up(item_key: str, error_signature: str) -> list[str]:
-        [closed] = await committer.commit([DeadLetterUnit(item_key, error_signature)])
-        return list(closed)
+        return list(await write(DeadLetterUnit(item_key, error_signature)))
 
     services = Services(
         ledger=ledger,
@@ -140,6 +147,8 @@ async def running_door(
         heartbeats=Heartbeats(redis),
         redis=redis,
         give_up=give_up,
+        write=write,
+        confirmations=CONFIRMATIONS,
         worker_token=token,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))

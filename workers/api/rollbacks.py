@@ -1,0 +1,31 @@
+"""Undoing over HTTP: first what would happen, then to do it (K21).
+
+Building the state again needs a ledger that nobody else writes: `rotulus rollback rebuild`.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from pydantic import Field
+
+from kernel.kernel import Kernel
+from workers.api.services import Given
+from workers.undoing import UndoEpoch, UndoingUnit, UndoOperation, dry_run
+
+router = APIRouter(prefix="/v1/rollbacks", tags=["rollbacks"])
+
+Asked = Annotated[UndoOperation | UndoEpoch, Field(discriminator="tier"), Body()]
+
+
+@router.post("/dry-run")
+async def what_would_happen(asked: Asked, services: Given) -> dict[str, Any]:
+    """Return exactly what undoing would do, and the digest that a confirmation binds."""
+    return await services.read(lambda view: dry_run(Kernel(), view, asked))
+
+
+@router.post("")
+async def roll_back(asked: Asked, services: Given) -> dict[str, Any]:
+    """Undo an operation or an epoch; answered when it is durable."""
+    result = await services.write(UndoingUnit(asked, services.confirmations))
+    answer: dict[str, Any] = result
+    return answer

@@ -1,0 +1,122 @@
+"""What may be asked of undoing, the same at every door: over HTTP and on a ledger file (K21)."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.rollback.confirmation import Confirmable, Confirmations, Role
+from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.rollback.plan import plan_epoch, plan_operation
+from kernel.rollback.rebuild import Archive, plan_rebuild, rebuild
+
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+Token = Annotated[str | None, Field(max_length=2048)]
+
+
+class UndoOperation(BaseModel):
+    """Undo one wholly reversible operation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tier: Literal[1]
+    operation_id: Name
+
+
+class UndoEpoch(BaseModel):
+    """Undo an epoch, or an operation that is one by itself, as far as it goes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tier: Literal[2]
+    epoch_id: Name
+    user_confirmation_token: Token = None
+
+
+class BuildAgain(BaseModel):
+    """Build the state again from the log."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tier: Literal[3]
+    checkpoint_ec_sequence_number: Annotated[int, Field(ge=0, le=2**53 - 1)]
+    architect_confirmation_token: Token = None
+
+
+Undoing = UndoOperation | UndoEpoch | BuildAgain
+
+
+def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
+    """Say exactly what would happen, with the digest that a confirmation binds.
+
+    Raises:
+        RollbackRefused: what stands in the way.
+    """
+    if isinstance(asked, UndoOperation):
+        return plan_operation(view, asked.operation_id).document()
+    if isinstance(asked, UndoEpoch):
+        return plan_epoch(view, asked.epoch_id).document()
+    return plan_rebuild(kernel, view, asked.checkpoint_ec_sequence_number).document()
+
+
+def undo(
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    asked: Undoing,
+    confirmations: Confirmations,
+    archive: Archive,
+) -> dict[str, Any]:
+    """Carry it out; durable when the transaction is.
+
+    Raises:
+        RollbackRefused: what stands in the way; nothing was undone.
+    """
+    if isinstance(asked, UndoOperation):
+        return rollback_operation(kernel, transaction, asked.operation_id).document()
+    if isinstance(asked, UndoEpoch):
+        return rollback_epoch(
+            kernel,
+            transaction,
+            asked.epoch_id,
+            confirmations=confirmations,
+            user_confirmation_token=asked.user_confirmation_token,
+        ).document()
+    return rebuild(
+        kernel,
+        transaction,
+        asked.checkpoint_ec_sequence_number,
+        confirmations=confirmations,
+        architect_confirmation_token=asked.architect_confirmation_token,
+        archive=archive,
+    ).document()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoingUnit:
+    """Undoing as a unit of a commit; building again has a ledger to itself and is none."""
+
+    asked: UndoOperation | UndoEpoch
+    confirmations: Confirmations
+
+    def run(self, bench: Any) -> dict[str, Any]:
+        """Undo inside the batch's transaction."""
+        return undo(bench.kernel, bench.transaction, self.asked, self.confirmations, _no_archive)
+
+
+def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:
+    """Return what issues and checks tokens, for the roles that have a key."""
+    given: dict[Role, SecretStr | None] = {"user": user, "architect": architect}
+    return Confirmations(
+        {role: key.get_secret_value().encode() for role, key in given.items() if key is not None}
+    )
+
+
+def confirmable(plan: dict[str, Any]) -> Confirmable:
+    """Return what a token for a dry run confirms."""
+    return Confirmable(plan["tier"], plan["scope"], plan["digest"])
+
+
+def _no_archive(_: bytes) -> None:
+    raise AssertionError("only building again archives")
