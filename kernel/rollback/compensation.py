@@ -23,6 +23,8 @@ def compensating_effects(
 ) -> list[Document]:
     """Return the effects that make up for one effect of an operation, in order.
 
+    None are left where the record stands already where they would lead.
+
     Raises:
         RollbackRefused: `rollback_compensation_unknown` where the record does not say what to do.
     """
@@ -34,28 +36,42 @@ def compensating_effects(
     ]
 
 
-def _transitions(_: LedgerView, __: str, effect: PlannedEffect) -> Payloads:
-    """The steps of the named way back, from where the effect led."""
-    stated, kind = effect.declared["payload"], effect.declared["compensating_operation_kind"]
-    origin, state = stated["from_state"], stated["to_state"]
-    found: Payloads = []
-    steps = list(STEPS_OF_KIND[kind])
+def _transitions(view: LedgerView, _: str, effect: PlannedEffect) -> Payloads:
+    """The steps of the named way back, from where the membership stands.
+
+    What came after the effect was made up for before it, and may have led along this way already.
+    """
+    stated = effect.declared["payload"]
+    way = _way_back(effect.declared["compensating_operation_kind"], stated)
+    record = view.record(schema.corpus_membership_records, effect.applied["record_key"])
+    stands = None if record is None else record["state"]
+    passed = [step[1] for step in way]
+    if stands in passed:
+        way = way[passed.index(stands) + 1 :]
+    return [
+        (
+            effect.declared["target_ref"],
+            {
+                "corpus_id": stated["corpus_id"],
+                "from_state": step[0],
+                "to_state": step[1],
+                "triggered_by": TRANSITIONS[step].triggered_by[0],
+            },
+        )
+        for step in way
+    ]
+
+
+def _way_back(kind: str, stated: Document) -> list[tuple[str, str]]:
     # Where the way back has a choice, it takes the step that leads to the origin.
-    steps.sort(key=lambda step: step[1] != origin)
-    while True:
-        step = next((one for one in steps if one[0] == state), None)
-        if step is None:
-            break
+    steps = sorted(STEPS_OF_KIND[kind], key=lambda step: step[1] != stated["from_state"])
+    way: list[tuple[str, str]] = []
+    state = stated["to_state"]
+    while step := next((one for one in steps if one[0] == state), None):
         steps.remove(step)
+        way.append(step)
         state = step[1]
-        payload = {
-            "corpus_id": stated["corpus_id"],
-            "from_state": step[0],
-            "to_state": step[1],
-            "triggered_by": TRANSITIONS[step].triggered_by[0],
-        }
-        found.append((effect.declared["target_ref"], payload))
-    return found
+    return way
 
 
 def _quarantine(_: LedgerView, operation_id: str, effect: PlannedEffect) -> Payloads:

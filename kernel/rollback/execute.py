@@ -7,6 +7,7 @@ from kernel.algebra.effects import COMPENSATING, REVERSIBLE
 from kernel.algebra.verbs import EPOCH_ROLLBACK
 from kernel.canonical import digest
 from kernel.kernel import Kernel
+from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -20,7 +21,7 @@ from kernel.rollback.envelopes import (
     scope_of,
 )
 from kernel.rollback.errors import RollbackRefused
-from kernel.rollback.plan import Plan, Step, plan_epoch, plan_operation
+from kernel.rollback.plan import Plan, PlannedEffect, Step, plan_epoch, plan_operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +170,24 @@ def _compensate(kernel: Kernel, transaction: LedgerTransaction, step: Step) -> l
     applied = []
     for ordinal, one in enumerate(step.of(COMPENSATING)):
         effects = compensating_effects(transaction, step.operation_id, one)
-        document = compensating_envelope(transaction, step, effects, ordinal)
+        if effects:
+            document = compensating_envelope(transaction, step, effects, ordinal)
+            compensation = _submit(kernel, transaction, document).operation_id
+        else:
+            compensation = _last_writer(transaction, one)
         applied.append(
             {
                 "original_operation_id": step.operation_id,
-                "compensating_operation_id": _submit(kernel, transaction, document).operation_id,
+                "compensating_operation_id": compensation,
                 "compensating_operation_kind": one.declared["compensating_operation_kind"],
             }
         )
     return applied
+
+
+def _last_writer(transaction: LedgerTransaction, effect: PlannedEffect) -> str:
+    record = transaction.record(schema.corpus_membership_records, effect.place[1])
+    return "" if record is None else str(record["updated_by_operation_id"])
 
 
 def _submit(kernel: Kernel, transaction: LedgerTransaction, document: Document) -> SubmissionResult:
