@@ -54,3 +54,19 @@ class IntentInvalid(ActorError):  # noqa: N818
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message, {"field": field})
         self.field = field
+
+
+class ModelError(ActorError):
+    """A model was not asked, did not answer, or answered outside its grammar; nothing was written.
+
+    Codes: `model_unavailable`, `model_timeout`, `model_busy` (may be asked again),
+    `model_refused`, `model_answer_too_large`, `model_answer_invalid`, `model_found_nothing`,
+    `model_prompt_too_large`, `sealed_outbound_unauthorized`, `sealed_tier_2_cache_violation`.
+    """
+
+    _RETRYABLE = frozenset({"model_unavailable", "model_timeout", "model_busy"})
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = code in self._RETRYABLE

@@ -6,10 +6,21 @@ name for this asking: under the same key the same intent takes effect once (K6).
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+)
+
+from kernel.canonical import canonicalize
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
+MAX_MODEL_SOURCES = 64
+MAX_MODEL_CALLS = 8
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 StoredRef = Annotated[str, StringConstraints(min_length=1, max_length=512)]
@@ -34,6 +45,24 @@ class Intent(BaseModel):
 
     intent_key: Id
 
+    def asked(self) -> "Intent":
+        """Return what was asked for: under the same key the same may be asked again (K6)."""
+        return self
+
+
+def metadata_text(value: JsonValue) -> str:
+    """Return the text of a metadata field: itself, or its canonical JSON where it is none."""
+    return value if isinstance(value, str) else canonicalize(value).decode()
+
+
+def _limited_metadata(value: JsonValue) -> JsonValue:
+    if len(metadata_text(value)) > MAX_TEXT_CHARS:
+        raise ValueError(f"a metadata field has at most {MAX_TEXT_CHARS} characters")
+    return value
+
+
+MetadataValue = Annotated[JsonValue, AfterValidator(_limited_metadata)]
+
 
 class SourceSpan(BaseModel):
     """A stretch of a source's text, in characters of the text before wrapping."""
@@ -53,8 +82,10 @@ class CreateSource(Intent):
     corpus_id: Id
     content_kind: Id
     text: Content
-    metadata: Annotated[dict[Id, Content], Field(max_length=64)] = Field(default_factory=dict)
+    metadata: Annotated[dict[Id, MetadataValue], Field(max_length=64)] = Field(default_factory=dict)
     visibility_class: VisibilityClass = "public_open"
+    prompt_injection_risk_flags: Annotated[tuple[Id, ...], Field(max_length=64)] | None = None
+    """What the pipeline that acquired it found; all of it is wrapped here all the same (F3)."""
 
 
 class SynthesizeUnderstanding(Intent):
@@ -99,6 +130,65 @@ class AdaptFields(Intent):
     node_id: Id
     fields: Annotated[dict[Id, Any], Field(min_length=1, max_length=64)]
     recompute_priority: Priority | None = None
+
+
+class SynthesizeByModel(Intent):
+    """Ask a model for an understanding of sources; it is created if the model has one."""
+
+    intent_kind: Literal["synthesize_cu_by_model"] = "synthesize_cu_by_model"
+    node_id: Id
+    corpus_id: Id
+    query: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+    source_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_MODEL_SOURCES)]
+    may_search: bool = False
+    """Whether the model may look up further sources of the corpus."""
+
+    recompute_priority: Priority | None = None
+
+
+class ReadVersion(BaseModel):
+    """A node as it was read before the transaction, and the operation that had written it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node_id: StoredRef
+    version: int
+    operation_id: StoredRef
+    updated_at: str
+
+
+class CapturedOutput(BaseModel):
+    """One answer of a model as it was captured, before an operation records it (§6.4)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: bytes
+    model_version: Id
+    model_provider: Id
+    prompt_hash: str
+    parameter_hash: str
+    source_refs: tuple[StoredRef, ...]
+    """What stood in its prompt."""
+
+    answered_at: str
+    tier_2_prompt_cache_used: bool
+    token_usage: dict[str, int]
+
+
+class SynthesizedUnderstanding(Intent):
+    """What a model made of a request: only the runtime asks for this, with captured answers."""
+
+    intent_kind: Literal["synthesized_cu"] = "synthesized_cu"
+    request: SynthesizeByModel
+    title: Content = ""
+    text: Content = ""
+    source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS)] = ()
+    read: Annotated[tuple[ReadVersion, ...], Field(max_length=MAX_MODEL_SOURCES)] = ()
+    outputs: Annotated[tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS)] = ()
+
+    def asked(self) -> Intent:
+        """Return the request: a model asked again may answer otherwise."""
+        return self.request
 
 
 class InputVersion(BaseModel):

@@ -5,8 +5,10 @@ kernel checks against: taint, causal parents and policy cannot go stale in betwe
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from actors.capture import recorded_outputs
 from actors.errors import IntentInvalid
 from actors.intents import Intent
 from actors.resolution import ResolvedOperation, resolve
@@ -37,8 +39,11 @@ class Orchestrator:
         *,
         actor: Literal["user", "system"],
         session_id: str | None,
+        answer_refs: Sequence[str] = (),
     ) -> Document:
         """Return the envelope of an intent, complete as §2.1 asks (R1 to R9 of §20.4).
+
+        `answer_refs` are the payloads of the model's answers that the intent brings, in order.
 
         Raises:
             IntentInvalid: when the intent cannot be resolved.
@@ -57,9 +62,13 @@ class Orchestrator:
             "operation_kind": operation.operation_kind,
             "semantic_intent": operation.semantic_intent,
             "primitive_effects": list(operation.effects),
-            "causal_parent_operation_ids": self._causal_parents(touched, started_us),
-            "idempotency_key": _idempotency_key(actor, operation, policy, intent.intent_key),
-            "intent_digest": _intent_digest(intent),
+            "causal_parent_operation_ids": self._causal_parents(
+                touched, operation.seen, started_us
+            ),
+            "idempotency_key": idempotency_key(
+                actor, operation.semantic_intent, operation.target_refs, policy, intent.intent_key
+            ),
+            "intent_digest": intent_digest(intent),
             "actor": actor,
             "source_refs": list(operation.source_refs),
             "target_refs": list(operation.target_refs),
@@ -73,20 +82,29 @@ class Orchestrator:
         if session_id is not None:
             document["session_id"] = session_id
         self._resolve_taint(document, operation, view)
+        if answer_refs:
+            document["recorded_model_outputs"] = recorded_outputs(
+                intent, answer_refs, document["operation_id"], view
+            )
         _stamp_recompute(document)
         document["affected_subgraph_descriptor"] = _scope(document, operation)
         document["effect_set_refs"] = [one["effect_id"] for one in operation.effects]
         document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
         return document
 
-    def _causal_parents(self, touched: dict[str, Document], now_us: int) -> list[str]:
-        """The newest operations that wrote what this one reads or writes, oldest first (K11)."""
+    def _causal_parents(
+        self, touched: Mapping[str, Document], seen: Mapping[str, tuple[str, str]], now_us: int
+    ) -> list[str]:
+        """The newest operations that wrote what this one reads or writes, oldest first (K11).
+
+        Of a node that was read before the transaction it is the operation whose work was seen.
+        """
         since = iso_time(now_us - self._causal_window_us)
-        parents = {
-            node["updated_by_operation_id"]: node["updated_at"]
-            for node in touched.values()
-            if node["updated_at"] > since
-        }
+        written = (
+            seen.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
+            for ref, node in touched.items()
+        )
+        parents = {operation_id: at for operation_id, at in written if at > since}
         # Commit times rise with the sequence, so they sort as it does.
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
@@ -105,9 +123,14 @@ class Orchestrator:
                 effect["payload"]["visibility_class"] = resolved
 
 
-def _intent_digest(intent: Intent) -> str:
+def intent_digest(intent: Intent) -> str:
+    """Return the digest of what was asked for; two askings with the same one are the same.
+
+    Raises:
+        IntentInvalid: when the intent has no canonical form.
+    """
     try:
-        return digest(intent.model_dump(mode="json", exclude_none=True))
+        return digest(intent.asked().model_dump(mode="json", exclude_none=True))
     except ValueError as error:
         raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
 
@@ -118,9 +141,12 @@ def _stamp_recompute(document: Document) -> None:
             effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
 
 
-def _idempotency_key(actor: str, operation: ResolvedOperation, policy: str, bucket: str) -> str:
-    """The caller's key is the logical clock bucket: taken once, kept over retries (§2.5, K6)."""
-    parts: list[Any] = [actor, operation.semantic_intent, sorted(operation.target_refs)]
+def idempotency_key(actor: str, verb: str, targets: Sequence[str], policy: str, bucket: str) -> str:
+    """Return the key under which an asking takes effect once (§2.5, K6).
+
+    The caller's key is the logical clock bucket: taken once, kept over retries.
+    """
+    parts: list[Any] = [actor, verb, sorted(targets)]
     return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
 
 

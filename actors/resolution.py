@@ -5,7 +5,7 @@ operation has in common (taint, causality, keys, times) is the orchestrator's pa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,10 @@ from actors.intents import (
     LinkInput,
     RecalculateAuthority,
     RecordBelief,
+    SourceSpan,
+    SynthesizedUnderstanding,
     SynthesizeUnderstanding,
+    metadata_text,
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
@@ -27,9 +30,14 @@ from kernel.belief_record import session_node_id
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import CLAIM, SESSION, UNDERSTANDING
 
+SOURCE = "SourceArtifact"
 SESSION_CORPUS = "corpus:belief-sessions"
 AUTHORITY_INDEX = "authority_index"
 AUTHORITY_EFFORT = "eager_on_parent_update"
+
+FRAMING_KINDS = frozenset({"RecentActivityRollup"})
+"""What says what went on, and is no source of anything: it informs nothing and taints nothing
+(EC3 of §7.7)."""
 
 _RESERVED_FIELDS = frozenset(
     {
@@ -41,6 +49,7 @@ _RESERVED_FIELDS = frozenset(
         "metadata",
         "prompt_injection_isolation_wrapper_applied",
         "metadata_wrapper_applied",
+        "prompt_injection_risk_flags",
     }
 )
 """What a field_adapt may not touch: the kernel alone computes an authority, and what was taken in
@@ -64,6 +73,9 @@ class ResolvedOperation:
     """Nodes beside the target that the operation touches."""
 
     edge_refs: tuple[str, ...] = ()
+    seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Of a node that was read before the transaction: which operation had written it, and when."""
+
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -93,11 +105,11 @@ def edge_id(source: str, target: str) -> str:
 def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperation:
     """Content and every metadata field are wrapped before anything else sees them (§10.5)."""
     wrapped = {
-        name: wrap_untrusted(value, source=intent.node_id, kind=name)
+        name: wrap_untrusted(metadata_text(value), source=intent.node_id, kind=name)
         for name, value in intent.metadata.items()
     }
-    payload = {
-        "node_kind": "SourceArtifact",
+    payload: Document = {
+        "node_kind": SOURCE,
         "visibility_class": intent.visibility_class,
         "content_kind": intent.content_kind,
         "content": wrap_untrusted(intent.text, source=intent.node_id, kind=intent.content_kind),
@@ -106,20 +118,14 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
         "prompt_injection_isolation_wrapper_applied": True,
         "metadata_wrapper_applied": True,
     }
+    if intent.prompt_injection_risk_flags is not None:
+        payload["prompt_injection_risk_flags"] = list(intent.prompt_injection_risk_flags)
     return _create("create", intent.node_id, intent.corpus_id, payload)
 
 
 def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
     """An understanding starts without an authority; the request for one comes with it (§21.1)."""
-    for span in intent.source_spans:
-        _check_span(view, span.source_ref, span.offset, span.length)
-    payload: Document = {
-        "node_kind": UNDERSTANDING,
-        "title": wrap_untrusted(intent.title, source=intent.node_id, kind="title"),
-        "source_spans": [span.model_dump() for span in intent.source_spans],
-        "display_kind": "synthesis_with_spans",
-        "cu_authority_strategy": AUTHORITY_EFFORT,
-    }
+    payload = _understanding_payload(view, intent.node_id, intent.title, intent.source_spans)
     return _create(
         "synthesize_consolidated_understanding",
         intent.node_id,
@@ -128,6 +134,27 @@ def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> 
         sources=tuple(dict.fromkeys(span.source_ref for span in intent.source_spans)),
         extra=_priority(intent.recompute_priority),
     )
+
+
+def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> ResolvedOperation:
+    """A model's understanding inherits from all that was read for it, quoted or not (EC4)."""
+    request, read = intent.request, {one.node_id: one for one in intent.read}
+    unread = [one.source_ref for one in intent.source_spans if one.source_ref not in read]
+    if unread:
+        raise IntentInvalid(f"{unread[0]} was not read", "source_spans")
+    payload = _understanding_payload(view, request.node_id, intent.title, intent.source_spans)
+    payload["text"] = wrap_untrusted(intent.text, source=request.node_id, kind="synthesis")
+    versions = {one.node_id: one.version for one in intent.read}
+    operation = _create(
+        "synthesize_consolidated_understanding",
+        request.node_id,
+        request.corpus_id,
+        payload,
+        sources=tuple(read),
+        extra={**_priority(request.recompute_priority), "read_set_versions": versions},
+    )
+    seen = {one.node_id: (one.operation_id, one.updated_at) for one in intent.read}
+    return replace(operation, seen=seen)
 
 
 def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
@@ -160,8 +187,11 @@ def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
 def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
     """An edge lets a claim or an understanding feed an understanding."""
     _expect_kind(view, intent.target_node_id, UNDERSTANDING, "target_node_id")
-    if view.node(intent.source_node_id) is None:
+    source = view.node(intent.source_node_id)
+    if source is None:
         raise IntentInvalid(f"no node {intent.source_node_id}", "source_node_id")
+    if source["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"{intent.source_node_id} frames and is no evidence", "source_node_id")
     edge = edge_id(intent.source_node_id, intent.target_node_id)
     return ResolvedOperation(
         "document_relationship_create",
@@ -257,6 +287,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
     {
         CreateSource: resolve_create_source,
         SynthesizeUnderstanding: resolve_understanding,
+        SynthesizedUnderstanding: resolve_synthesized,
         CreateClaim: resolve_claim,
         LinkInput: resolve_link,
         AdaptFields: resolve_adapt,
@@ -312,6 +343,20 @@ def _create(
     )
 
 
+def _understanding_payload(
+    view: LedgerView, node_id: str, title: str, spans: tuple[SourceSpan, ...]
+) -> Document:
+    for span in spans:
+        _check_span(view, span.source_ref, span.offset, span.length)
+    return {
+        "node_kind": UNDERSTANDING,
+        "title": wrap_untrusted(title, source=node_id, kind="title"),
+        "source_spans": [span.model_dump() for span in spans],
+        "display_kind": "synthesis_with_spans",
+        "cu_authority_strategy": AUTHORITY_EFFORT,
+    }
+
+
 def _input_effects(source: str, target: str, essentiality: str) -> tuple[Document, ...]:
     edge = {
         "source_node_id": source,
@@ -343,6 +388,8 @@ def _check_span(view: LedgerView, source_ref: str, offset: int, length: int) -> 
     node = view.node(source_ref)
     if node is None:
         raise IntentInvalid(f"no source {source_ref}", "source_ref")
+    if node["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"{source_ref} frames and is no evidence", "source_ref")
     try:
         text = unwrap_untrusted(node["payload"]["content"])
     except (KeyError, ValueError):

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from actors.capture import outputs_of
 from actors.intents import Intent, RecalculateAuthority, RecordBelief
 from actors.orchestrator import Orchestrator
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
 from kernel.errors import KernelError
 from kernel.kernel import Kernel
+from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
@@ -47,11 +49,24 @@ class IntentUnit:
     actor: Literal["user", "system"] = "user"
 
     def run(self, bench: Bench) -> Submitted:
-        """Construct the envelope and submit it as the orchestrator."""
+        """Construct the envelope and submit it as the orchestrator.
+
+        A model's answers are on the record with the operation that they belong to, or not at all.
+        """
+        transaction = bench.transaction
+        answer_refs = [transaction.put_blob(one.answer) for one in outputs_of(self.intent)]
         document = bench.orchestrator.construct(
-            self.intent, bench.transaction, actor=self.actor, session_id=self.session_id
+            self.intent,
+            transaction,
+            actor=self.actor,
+            session_id=self.session_id,
+            answer_refs=answer_refs,
         )
-        return bench.kernel.submit(bench.transaction, document, "orchestrator")
+        result = bench.kernel.submit(transaction, document, "orchestrator")
+        if isinstance(result, RejectedResult) or result.duplicate:
+            for answer_ref in answer_refs:
+                transaction.tables.delete(schema.blobs, answer_ref)
+        return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,11 @@ import structlog
 import uvicorn
 
 from actors.committer import Committer
+from actors.local_model import LocalModel
+from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
+from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit, Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
@@ -33,6 +36,7 @@ from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
 from workers.host import system_host
+from workers.model_http import HttpModel
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.snapshot_source import LiveSource
@@ -113,9 +117,11 @@ async def _serve(
         return list(await write(DeadLetterUnit(item_key, error_signature)))
 
     token = settings.worker_token
+    model = _model(settings)
     services = Services(
         ledger=ledger,
         sessions=sessions,
+        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
         queue=queue,
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
@@ -151,7 +157,20 @@ async def _serve(
     finally:
         with anyio.CancelScope(shield=True):
             await redis.aclose()
+            if isinstance(model, HttpModel):
+                await model.aclose()
             ledger.close()
+
+
+def _model(settings: Settings) -> ModelClient:
+    if settings.model_url is None or settings.model_name is None:
+        return LocalModel()
+    return HttpModel(
+        settings.model_url,
+        settings.model_name,
+        settings.model_key,
+        timeout_s=settings.model_timeout_s,
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

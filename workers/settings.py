@@ -176,6 +176,25 @@ class Settings(BaseSettings):
         description="Minutes back in which causal parents are looked for.",
     )
 
+    model_url: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Base of an OpenAI-compatible interface, such as http://127.0.0.1:11434/v1/; "
+        "unset: the deterministic model of this process.",
+    )
+    model_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=400,
+        description="Model to ask there; needed with ROTULUS_MODEL_URL.",
+    )
+    model_key: SecretStr | None = Field(
+        default=None, min_length=1, description="Key of that interface, sent as a bearer token."
+    )
+    model_timeout_s: float = Field(
+        default=120.0, gt=0, le=3600, description="Seconds that a model may take for one answer."
+    )
+
     @field_validator("data_dir")
     @classmethod
     def _home_is_expanded(cls, value: Path) -> Path:
@@ -188,6 +207,15 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "host_not_loopback",
                 "other machines could reach this address; set ROTULUS_ALLOW_REMOTE=1 to allow it",
+            )
+        return value
+
+    @field_validator("model_name")
+    @classmethod
+    def _model_is_named(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("model_url") is not None:
+            raise PydanticCustomError(
+                "model_name_missing", "ROTULUS_MODEL_URL needs the name of a model"
             )
         return value
 

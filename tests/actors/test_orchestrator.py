@@ -34,6 +34,7 @@ from tests.actors.world import (
     recalculation,
     source,
     span,
+    synthesized,
     understanding,
 )
 from tests.kernel.build import FakeHost, memory_ledger
@@ -54,6 +55,7 @@ def ledger():
 EVERY_KIND = {
     "create_source": lambda _: source("src-3", metadata={"title": "Order"}),
     "synthesize_cu": lambda _: understanding("cu-2", "src-1", "src-2"),
+    "synthesized_cu": lambda ledger: synthesized(ledger, "cu-2", "src-1", "src-2"),
     "create_claim": lambda _: claim("cl-3", "src-1", understanding_id="cu-1"),
     "link_input": lambda _: link("cl-2", "cu-1"),
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
@@ -501,7 +503,11 @@ def test_text_that_replaces_wrapped_text_is_wrapped(ledger):
 def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
     public = {one.model_fields["intent_kind"].default for one in PublicIntent.__origin__.__args__}
 
-    assert set(EVERY_KIND) - public == {"recalculate_authority", "record_belief"}
+    assert set(EVERY_KIND) - public == {
+        "recalculate_authority",
+        "record_belief",
+        "synthesized_cu",
+    }
     assert CreateClaim.model_fields["intent_kind"].default in public
 
 

@@ -4,14 +4,18 @@ from typing import Any
 
 from actors.intents import (
     AdaptFields,
+    CapturedOutput,
     CreateClaim,
     CreateSource,
     InputVersion,
     Intent,
     LinkInput,
+    ReadVersion,
     RecalculateAuthority,
     RecordBelief,
     SourceSpan,
+    SynthesizeByModel,
+    SynthesizedUnderstanding,
     SynthesizeUnderstanding,
 )
 from actors.units import IntentUnit
@@ -84,6 +88,56 @@ def recalculation(ledger: Ledger, node_id: str, **changes: Any) -> RecalculateAu
 def belief(node_id: str, head: str, *, creates: bool) -> RecordBelief:
     anchor = {"head_event_hash": head, "n_events": 1, "n_survivors": 2, "survivors_hash": "0" * 64}
     return RecordBelief(intent_key=head, node_id=node_id, anchor=anchor, creates=creates)
+
+
+def asking(node_id: str, *sources: str, **changes: Any) -> SynthesizeByModel:
+    fields: dict[str, Any] = {
+        "intent_key": f"key:{node_id}",
+        "query": "What was ordered?",
+        "source_refs": sources,
+        **changes,
+    }
+    return SynthesizeByModel(node_id=node_id, corpus_id=CORPUS, **fields)
+
+
+def captured(*sources: str, answer: bytes = b"{}", **changes: Any) -> CapturedOutput:
+    fields: dict[str, Any] = {
+        "model_version": "scripted-1",
+        "model_provider": "local",
+        "prompt_hash": "a" * 64,
+        "parameter_hash": "b" * 64,
+        "answered_at": "2026-01-01T00:00:00.000000Z",
+        "tier_2_prompt_cache_used": False,
+        "token_usage": {"prompt_tokens": 3},
+        **changes,
+    }
+    return CapturedOutput(answer=answer, source_refs=sources, **fields)
+
+
+def read_version(ledger: Ledger, node_id: str) -> ReadVersion:
+    node = node_of(ledger, node_id)
+    return ReadVersion(
+        node_id=node_id,
+        version=node["version"],
+        operation_id=node["updated_by_operation_id"],
+        updated_at=node["updated_at"],
+    )
+
+
+def synthesized(
+    ledger: Ledger, node_id: str, *sources: str, **changes: Any
+) -> SynthesizedUnderstanding:
+    """What the synthesis hands over after one call of a model that read all sources."""
+    fields: dict[str, Any] = {
+        "request": asking(node_id, *sources),
+        "title": "What was ordered",
+        "text": TEXT,
+        "source_spans": tuple(span(one) for one in sources),
+        "read": tuple(read_version(ledger, one) for one in sources),
+        "outputs": (captured(*sources, answer=b'{"said":1}'),),
+        **changes,
+    }
+    return SynthesizedUnderstanding(intent_key=fields["request"].intent_key, **fields)
 
 
 def put(ledger: Ledger, *intents: Intent, **options: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from redis.asyncio import Redis
 
 from actors.runtime import SessionRuntime
+from actors.synthesis import Synthesis
 from actors.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.rollback.confirmation import Confirmations
@@ -25,6 +26,7 @@ class Services:
 
     ledger: Ledger
     sessions: SessionRuntime
+    synthesis: Synthesis
     queue: WorkQueue
     leases: CapacityLeases
     heartbeats: Heartbeats

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from actors.committer import Committer
+from actors.local_model import LocalModel
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
+from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.canonical import MAX_SAFE_INTEGER
@@ -121,6 +123,7 @@ async def running_door(
     redis: Redis | None = None,
     token: str | None = TOKEN,
     any_host: bool = False,
+    model: Any = None,
     committed: Callable[[Any], None] = lambda _: None,
     **options: Any,
 ) -> AsyncIterator[Door]:
@@ -142,6 +145,7 @@ async def running_door(
     services = Services(
         ledger=ledger,
         sessions=sessions,
+        synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
         queue=WorkQueue(redis, AUTHORITY_QUEUE),
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
