@@ -406,6 +406,31 @@ def test_a_refused_or_repeated_operation_leaves_no_answer_behind(ledger):
     assert findings(ledger) == ()
 
 
+@pytest.mark.spec("§6.4")
+def test_verification_names_a_changed_answer_and_a_payload_that_is_nobodys(ledger):
+    (result,) = put(ledger, synthesized(ledger, "cu-1", "src-1"))
+    [recorded] = envelope_of(ledger, result)["recorded_model_outputs"]
+    ref = recorded["output_payload_blob_ref"]
+    with ledger.transaction() as transaction:
+        transaction.tables.update(schema.blobs, (ref,), {"content": b"{}"})
+        stray = transaction.put_blob(b"nobody's")
+
+    assert {(one.rule, one.key) for one in findings(ledger)} == {
+        ("bytes_changed", ref),
+        ("extra", stray),
+    }
+
+
+@pytest.mark.spec("§6.5")
+def test_an_answer_that_its_retention_took_is_no_finding(ledger):
+    (result,) = put(ledger, synthesized(ledger, "cu-1", "src-1"))
+    [recorded] = envelope_of(ledger, result)["recorded_model_outputs"]
+    with ledger.transaction() as transaction:
+        transaction.tables.delete(schema.blobs, recorded["output_payload_blob_ref"])
+
+    assert findings(ledger) == ()
+
+
 async def test_a_draft_that_the_session_could_not_take_is_not_asked_for_again(ledger):
     model = ScriptedModel(ONE)
     async with running_synthesis(ledger, model) as synthesis:
