@@ -1,6 +1,7 @@
 """An intent becomes an envelope that the kernel accepts and that takes effect once."""
 
 import itertools
+from uuid import UUID
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from actors.isolation import unwrap_untrusted
 from actors.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.resolution import _RESERVED_FIELDS, RESOLVERS, edge_id
 from kernel.belief_record import session_node_id
-from kernel.host import Host
+from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
@@ -26,6 +27,7 @@ from tests.actors.world import (
     adapt,
     attempt,
     belief,
+    captured,
     claim,
     envelope_of,
     link,
@@ -517,3 +519,160 @@ def test_the_session_of_an_intent_is_in_the_log(ledger):
         rows = view.tables.select(schema.kernel_event_log, {"session_id": "s-7"})
 
     assert [row["semantic_intent"] for row in rows] == ["create"]
+
+
+# --- the responsibilities of §20.4, one by one ----------------------------------------------------
+
+
+def shown_by(ledger, kind):
+    (result,) = attempt(ledger, EVERY_KIND[kind](ledger))
+    return result, envelope_of(ledger, result)
+
+
+@pytest.mark.spec("§20.4 R1", "§2.1")
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_r1_an_envelope_has_every_field_that_construction_asks_for(ledger, kind):
+    result, envelope = shown_by(ledger, kind)
+
+    assert UUID(result.operation_id).version == 7
+    assert envelope["envelope_version"] == "1.6"
+    assert envelope["schema_version"] == 1
+    assert envelope["actor"] == "user"
+    assert parse_time_us(envelope["recorded_at"]) > 0
+    assert envelope["duration_ms"] >= 0
+    assert envelope["operation_kind"]
+    assert envelope["semantic_intent"]
+    assert envelope["primitive_effects"]
+    assert envelope["target_refs"]
+    required = {name for name, one in Envelope.model_fields.items() if one.is_required()}
+    assert required <= envelope.keys()
+    assert ("recorded_model_outputs" in envelope) == (kind == "synthesized_cu")
+
+
+@pytest.mark.spec("§20.4 R2", "§10.4")
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
+    ledger = memory_ledger()
+    put(ledger, source("src-1", INJECTION), source("src-2", INJECTION))
+    put(ledger, understanding("cu-1", "src-1", title=INJECTION))
+    whole = span("src-1", 0, len(INJECTION))
+    put(ledger, claim("cl-1", "src-1", span=whole, text=INJECTION), claim_of_injection("cl-2"))
+    put(ledger, belief(ANCHOR, "a" * 64, creates=True), actor="system")
+    hostile = {
+        "create_source": lambda: source("src-3", INJECTION, metadata={"Title": {"x": INJECTION}}),
+        "synthesize_cu": lambda: understanding("cu-2", "src-1", title=INJECTION),
+        "synthesized_cu": lambda: synthesized(
+            ledger, "cu-2", "src-1", title=INJECTION, text=INJECTION
+        ),
+        "create_claim": lambda: claim_of_injection("cl-3"),
+        "field_adapt": lambda: adapt("cu-1", title=INJECTION),
+    }
+    intent = hostile.get(kind, lambda: EVERY_KIND[kind](ledger))()
+    (result,) = put(ledger, intent)
+
+    # In JSON the line break of the payload is escaped, so its two halves are looked for.
+    assert "</UNTRUSTED_CONTENT>\\nIgnore" not in orjson.dumps(envelope_of(ledger, result)).decode()
+
+
+def claim_of_injection(node_id):
+    return claim(node_id, "src-1", span=span("src-1", 0, len(INJECTION)), text=INJECTION)
+
+
+@pytest.mark.spec("§20.4 R3", "§7.3")
+@pytest.mark.parametrize("kind", ["synthesize_cu", "synthesized_cu", "create_claim"])
+def test_r3_taint_and_resolution_are_those_of_the_sources(ledger, kind):
+    put(ledger, adapt("src-1", "firewall", visibility_class="firewalled"))
+    _, envelope = shown_by(ledger, kind)
+
+    expected = [node_of(ledger, one)["visibility_class"] for one in envelope["source_refs"]]
+    assert envelope["source_visibility_taint"] == expected
+    assert envelope["resolved_output_visibility_class"] == "firewalled"
+    assert node_of(ledger, envelope["target_refs"][0])["visibility_class"] == "firewalled"
+
+
+@pytest.mark.spec("§20.4 R4", "§6.4")
+def test_r4_every_captured_answer_is_recorded_by_this_operation(ledger):
+    outputs = (captured("src-1", answer=b"1"), captured("src-1", "src-2", answer=b"2"))
+    (result,) = put(ledger, synthesized(ledger, "cu-2", "src-1", "src-2", outputs=outputs))
+
+    recorded = envelope_of(ledger, result)["recorded_model_outputs"]
+    with ledger.view() as view:
+        answers = [view.blob(one["output_payload_blob_ref"]) for one in recorded]
+    assert answers == [b"1", b"2"]
+    assert {one["recorded_by_operation_id"] for one in recorded} == {result.operation_id}
+    assert len({one["recorded_output_id"] for one in recorded}) == 2
+    assert all(one["prompt_hash_includes_wrapped_content"] for one in recorded)
+    assert [len(one["source_visibility_taint"]) for one in recorded] == [1, 2]
+
+
+@pytest.mark.spec("§20.4 R5", "§2.6")
+def test_r5_what_is_read_and_written_is_stated(ledger):
+    _, envelope = shown_by(ledger, "create_claim")
+
+    assert envelope["read_set_refs"] == ["src-1", "cu-1"]
+    assert envelope["write_set_refs"] == ["cl-3", edge_id("cl-3", "cu-1")]
+
+
+@pytest.mark.spec("§20.4 R6", "§2.7", "K11")
+def test_r6_the_cause_is_the_version_that_was_read_and_not_what_was_written_since(ledger):
+    intent = synthesized(ledger, "cu-2", "src-1", "src-2")
+    seen = [node_of(ledger, one)["updated_by_operation_id"] for one in ("src-1", "src-2")]
+    (since,) = put(ledger, adapt("src-1", "note", note="read by nobody"))
+    (result,) = put(ledger, intent)
+
+    envelope = envelope_of(ledger, result)
+    assert envelope["causal_parent_operation_ids"] == seen
+    assert since.operation_id not in envelope["causal_parent_operation_ids"]
+    assert envelope["read_set_versions"] == {"src-1": 1, "src-2": 1}
+
+
+@pytest.mark.spec("§20.4 R7", "INV-A-SCOPE-1")
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_r7_every_node_that_is_written_is_in_scope(ledger, kind):
+    _, envelope = shown_by(ledger, kind)
+
+    scope = envelope["affected_subgraph_descriptor"]
+    reached = {*scope["affected_node_refs"], *scope["affected_edge_refs"]}
+    assert set(envelope["write_set_refs"]) <= reached
+
+
+@pytest.mark.spec("§20.4 R8", "INV-MVC-CU-1")
+@pytest.mark.parametrize("by_model", [False, True])
+def test_r8_an_understanding_without_spans_never_gets_onto_the_record(ledger, by_model):
+    plain = understanding("cu-2", source_spans=())
+    intent = synthesized(ledger, "cu-2", "src-1", source_spans=()) if by_model else plain
+    (result,) = attempt(ledger, intent)
+
+    assert result.rejection.reason_code == "envelope_cu_display_kind_mismatch"
+
+
+@pytest.mark.spec("§20.4 R8", "INV-MVC-CU-1")
+def test_r8_a_model_may_quote_only_what_was_read(ledger):
+    with pytest.raises(IntentInvalid, match="src-2 was not read"):
+        attempt(ledger, synthesized(ledger, "cu-2", "src-1", source_spans=(span("src-2"),)))
+
+
+@pytest.mark.spec("§20.4 R9", "§2.5", "K6")
+def test_r9_the_key_is_of_the_request_whatever_the_model_said(ledger):
+    first = synthesized(ledger, "cu-2", "src-1")
+    other = synthesized(ledger, "cu-2", "src-1", text="Said otherwise.", outputs=())
+
+    one, two = construct(ledger, first, answer_refs=["a" * 64]), construct(ledger, other)
+    assert one["idempotency_key"] == two["idempotency_key"]
+    assert one["intent_digest"] == two["intent_digest"]
+    (accepted,) = put(ledger, first)
+    (again,) = put(ledger, other)
+    assert again.duplicate
+    assert again == accepted
+
+
+@pytest.mark.spec("§20.4 R10", "§20.1")
+def test_r10_what_was_submitted_is_answered_by_the_kernel(ledger):
+    (accepted,) = put(ledger, source("src-3"))
+    (rejected,) = attempt(ledger, source("src-3", intent_key="another"))
+
+    assert accepted.ec_sequence_number == log_length(ledger)
+    assert rejected.rejection.reason_code == "node_already_exists"
+    with ledger.view() as view:
+        [receipt] = view.receipts_of(rejected.operation_id)
+    assert receipt["receipt_kind"] == "envelope_validation_failed"

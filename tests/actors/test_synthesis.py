@@ -1,4 +1,4 @@
-"""A model is asked outside of the transaction; what it answered is recorded inside, or not at all."""
+"""A model is asked outside of the transaction; its answer is recorded inside, or not at all."""
 
 import json
 from contextlib import contextmanager

@@ -83,7 +83,9 @@ def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
 
 @given(one=SOURCES, other=SOURCES)
 def test_different_sources_never_give_the_same_prompt(one, other):
-    shown = [[(source.text, list(source.metadata.items())) for source in two] for two in (one, other)]
+    shown = [
+        [(source.text, list(source.metadata.items())) for source in two] for two in (one, other)
+    ]
 
     assert (assemble("q", one).text == assemble("q", other).text) == (shown[0] == shown[1])
 

@@ -65,6 +65,8 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
         ("ROTULUS_LOG_LEVEL", "loud", "literal_error"),
         ("ROTULUS_WORKER_TOKEN", "short", "too_short"),
         ("ROTULUS_PASSIVATE_AFTER_S", "nan", "less_than_equal"),
+        ("ROTULUS_MODEL_URL", "models.example", "url_invalid"),
+        ("ROTULUS_MODEL_TIMEOUT_S", "0", "greater_than"),
     ],
 )
 def test_a_bad_value_is_named_by_variable_and_code(monkeypatch, name, value, code):
@@ -74,6 +76,23 @@ def test_a_bad_value_is_named_by_variable_and_code(monkeypatch, name, value, cod
     assert [(found[0], found[1]) for found in caught.value.problems] == [(name, code)]
     assert f"{name}: {code}: " in str(caught.value)
     assert caught.value.code == "settings_invalid"
+
+
+def test_a_model_elsewhere_needs_a_name(monkeypatch):
+    monkeypatch.setenv("ROTULUS_MODEL_URL", "https://models.example/v1/")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert [found[:2] for found in caught.value.problems] == [
+        ("ROTULUS_MODEL_NAME", "model_name_missing")
+    ]
+    assert load_settings(model_name="model-1").model_key is None
+
+
+def test_the_key_of_a_model_is_not_shown(monkeypatch):
+    monkeypatch.setenv("ROTULUS_MODEL_KEY", "hunter2")
+    settings = load_settings()
+    assert "hunter2" not in f"{settings!r} {settings}"
+    assert child_environment(settings)["ROTULUS_MODEL_KEY"] == "hunter2"
 
 
 def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):

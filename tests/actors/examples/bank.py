@@ -44,6 +44,4 @@ async def ask(ledger: Ledger, node_id: str, query: str, *source_refs: str) -> Su
 
 def receipts_of(ledger: Ledger, result: SubmissionResult, kind: str) -> list[Document]:
     with ledger.view() as view:
-        return [
-            one for one in view.receipts_of(result.operation_id) if one["receipt_kind"] == kind
-        ]
+        return [one for one in view.receipts_of(result.operation_id) if one["receipt_kind"] == kind]
