@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from actors.errors import ModelError
+from actors.local_model import LocalModel
 from actors.model_client import ModelCall, ModelParameters
+from workers import gateway
 from workers.model_http import RESPONSE_MAX_BYTES, HttpModel, is_this_machine
+from workers.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("K16")]
 
@@ -192,3 +195,13 @@ def test_a_model_does_not_show_its_key():
     model = HttpModel(OUTSIDE, "model-1", SecretStr(KEY), timeout_s=5)
 
     assert KEY not in f"{model!r} {vars(model)}"
+
+
+async def test_the_gateway_takes_the_model_of_its_settings():
+    here = gateway._model(Settings())
+    there = gateway._model(Settings(model_url="http://127.0.0.1:9/v1", model_name="model-1"))
+
+    assert isinstance(here, LocalModel)
+    assert isinstance(there, HttpModel)
+    assert not there.external
+    await there.aclose()
