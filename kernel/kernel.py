@@ -36,8 +36,13 @@ class Kernel:
         self,
         strategy: AuthorityStrategy | None = None,
         idempotency_window_hours: int = DEFAULT_IDEMPOTENCY_WINDOW_HOURS,
+        *,
+        dev_mode: bool = False,
     ) -> None:
         self.strategy = strategy or BetaPosteriorMean()
+        self.dev_mode = dev_mode
+        """Whether a simulation may go on after a violation where its policy says so (§11.3)."""
+
         self._window_us = idempotency_window_hours * _US_PER_HOUR
 
     def submit(

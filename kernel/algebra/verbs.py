@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS, RECEIPT, REVERSIBLE
+from kernel.algebra.simulation_support import simulation_support_level
 
 ROLLBACK = "rollback"
 EPOCH_ROLLBACK = "epoch_rollback"
 REBUILD = "rebuild"
 EPOCH_OPEN = "epoch_open"
 EPOCH_CLOSE = "epoch_close"
-
-NOT_SIMULATABLE = "not_simulatable_v1_6"
 
 _RESERVED = frozenset(
     {
@@ -66,7 +65,11 @@ class OperationKind:
 
     name: str
     verb: str
-    simulation_support_level: str = NOT_SIMULATABLE
+
+    @property
+    def simulation_support_level(self) -> str:
+        """How far it can be simulated; not at all where nobody has said."""
+        return simulation_support_level(self.name)
 
 
 _DECOMPOSITIONS: dict[str, tuple[str, ...]] = {
@@ -189,16 +192,11 @@ SEMANTIC_VERBS: Mapping[str, SemanticVerb] = MappingProxyType({verb.name: verb f
 _KINDS = (
     OperationKind("synthesize_consolidated_understanding", "create"),
     OperationKind("binding_evaluation_manifest_emit", "binding_fire_record"),
-    OperationKind(
-        "corpus_membership_add",
-        "corpus_membership_add",
-        "llm_invocation_permitted_for_simulation",
-    ),
 )
-"""Operation kinds that are not the verb's own, or can be simulated."""
+"""Operation kinds that are not the verb's own."""
 
 OPERATION_KINDS: Mapping[str, OperationKind] = MappingProxyType(
     {verb.name: OperationKind(verb.name, verb.name) for verb in _VERBS}
     | {kind.name: kind for kind in _KINDS}
 )
-"""Every operation kind; what is not said to be simulatable is not."""
+"""Every operation kind."""

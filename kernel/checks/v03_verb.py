@@ -4,6 +4,8 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.model.envelope import MAX_EFFECTS
+from kernel.model.receipt import SIMULATION_RECEIPTS
+from kernel.model.simulation import SIMULATE
 
 
 def check(submission: Submission) -> Verdict:
@@ -45,6 +47,14 @@ def check(submission: Submission) -> Verdict:
                 "envelope_verb_decomposition_forbidden_primitive",
                 field,
                 f"{verb.name} forbids {effect.effect_kind}",
+            )
+        subkind = effect.receipt_subkind
+        # What a simulation says is said by simulations alone, and they say nothing else.
+        if subkind and (subkind in SIMULATION_RECEIPTS) != (verb.name == SIMULATE):
+            return Refusal(
+                "envelope_verb_composition_invalid",
+                f"primitive_effects.{index}.receipt_subkind",
+                f"{verb.name} does not emit {subkind}",
             )
     declared = frozenset(effect.effect_kind for effect in envelope.primitive_effects)
     missing = [one for one in verb.requires if not verb.satisfied_by(one, declared)]

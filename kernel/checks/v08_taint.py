@@ -6,6 +6,8 @@ that the ledger knows: a source whose class was left out is a resolution compute
 
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.simulation_warning import check_warning
+from kernel.ledger.simulations import class_of_source
 from kernel.model.envelope import KernelEffect
 from kernel.visibility import (
     LEAST_RESTRICTIVE,
@@ -17,7 +19,12 @@ from kernel.visibility import (
 
 def check(submission: Submission) -> Verdict:
     """Refuse a resolution that is not the maximum of the sources, and outputs that differ."""
-    return _check_resolution(submission) or _check_sources(submission) or _check_outputs(submission)
+    return (
+        _check_resolution(submission)
+        or _check_sources(submission)
+        or _check_outputs(submission)
+        or check_warning(submission)
+    )
 
 
 def _check_resolution(submission: Submission) -> Refusal | None:
@@ -45,14 +52,14 @@ def _check_resolution(submission: Submission) -> Refusal | None:
 def _check_sources(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     for index, source_ref in enumerate(envelope.source_refs):
-        node = submission.transaction.node(source_ref)
-        if node is None or node["visibility_class"] == LEAST_RESTRICTIVE:
+        stored = class_of_source(submission.transaction, source_ref)
+        if stored is None or stored == LEAST_RESTRICTIVE:
             continue
-        if node["visibility_class"] not in envelope.source_visibility_taint:
+        if stored not in envelope.source_visibility_taint:
             return Refusal(
                 "envelope_taint_resolution_invalid",
                 f"source_refs.{index}",
-                f"{source_ref} is {node['visibility_class']}, which the taint leaves out",
+                f"{source_ref} is {stored}, which the taint leaves out",
             )
     return None
 

@@ -41,7 +41,21 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "visibility_taint_warning_record": "durable",
     "epoch_opened": "durable",
     "epoch_closed": "durable",
+    "simulation_preview_payload": "ephemeral",
+    "simulation_not_supported_for_operation_kind": "durable",
 }
+
+SIMULATION_RECEIPTS = frozenset(
+    {
+        "simulation_preview_emit",
+        "simulation_external_effect_policy_check",
+        "visibility_taint_warning_record",
+    }
+)
+"""What a simulation emits, and nothing else does."""
+
+RETENTION_CHOSEN = frozenset({"simulation_preview_emit", "simulation_external_effect_policy_check"})
+"""Kinds that are kept as long as their own `retention_class` says (§17.6)."""
 
 STATED_BY_ENVELOPES = frozenset(
     {
@@ -51,9 +65,7 @@ STATED_BY_ENVELOPES = frozenset(
         "binding_evaluation_manifest",
         "profile_assign",
         "metadata_field_override",
-        "simulation_preview_emit",
-        "simulation_external_effect_policy_check",
-        "visibility_taint_warning_record",
+        *SIMULATION_RECEIPTS,
     }
 )
 """What a receipt_only effect may emit; every other kind is the kernel's own word."""
@@ -86,4 +98,6 @@ class Receipt:
     @property
     def retention_class(self) -> Retention:
         """How long this receipt is kept."""
+        if self.receipt_kind in RETENTION_CHOSEN and self.body.get("retention_class") == "durable":
+            return "durable"
         return RECEIPT_KINDS[self.receipt_kind]

@@ -23,6 +23,7 @@ from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.verify.chains import GENESIS, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
+from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 
 GIVEN_UP = "authority_recompute_dead_lettered"
@@ -225,7 +226,13 @@ class Fold:
         """Compare what is left of the ephemeral receipts: they may be gone, but not differ."""
         for row in self._reader.pages(schema.ephemeral_receipts):
             twin = folded.get(schema.ephemeral_receipts, row["receipt_id"])
-            if twin is None:
+            if twin is None and row["receipt_kind"] == PAYLOAD_RECEIPT:
+                if not keeps_preview(row, folded):
+                    message = "no simulation on the log committed to this content"
+                    self._reader.findings.add(
+                        schema.ephemeral_receipts, row["receipt_id"], "state_differs", message
+                    )
+            elif twin is None:
                 message = "the log gives no such receipt"
                 self._reader.findings.add(
                     schema.ephemeral_receipts, row["receipt_id"], "extra", message

@@ -1,0 +1,46 @@
+"""Simulations as sources: what a preview on the record hands on to what is made of it (§11.9).
+
+A preview is found under its own name or under its operation's. One that cannot be read any more
+(its envelope was erased), or that never was, is as restricted as anything can be: nobody can say
+that it was not.
+"""
+
+from dataclasses import dataclass
+
+from kernel.ledger.ledger import LedgerView
+from kernel.model.simulation import PREVIEW_ID_PREFIX, SIMULATE
+from kernel.visibility import VISIBILITY_CLASSES
+
+MOST_RESTRICTIVE = VISIBILITY_CLASSES[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSimulation:
+    """A simulation that something was made of."""
+
+    operation_id: str | None
+    """None where there is no such operation on the log."""
+
+    visibility_class: str
+
+
+def simulation_of(view: LedgerView, ref: str) -> SourceSimulation | None:
+    """Return the simulation that a reference names, None where it names something else."""
+    named = ref.startswith(PREVIEW_ID_PREFIX)
+    operation_id = ref.removeprefix(PREVIEW_ID_PREFIX)
+    row = view.log_row_of(operation_id)
+    if row is None or row["semantic_intent"] != SIMULATE:
+        return SourceSimulation(None, MOST_RESTRICTIVE) if named else None
+    envelope = view.envelope(operation_id) or {}
+    stated = envelope.get("resolved_output_visibility_class")
+    known = stated in VISIBILITY_CLASSES
+    return SourceSimulation(operation_id, str(stated) if known else MOST_RESTRICTIVE)
+
+
+def class_of_source(view: LedgerView, ref: str) -> str | None:
+    """Return the visibility class of a source, None where the ledger does not know it."""
+    node = view.node(ref)
+    if node is not None:
+        return str(node["visibility_class"])
+    simulation = simulation_of(view, ref)
+    return None if simulation is None else simulation.visibility_class

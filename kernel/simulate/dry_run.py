@@ -1,0 +1,150 @@
+"""The operation submitted in earnest, looked at, and undone (§11.5 step 2).
+
+It goes through the same `Kernel.submit` as any other, checks included, under a savepoint that is
+always left by an exception. So a preview shows what would happen and not a model of it; and since
+the savepoint takes back records, log row, receipts, requests and the head, nothing of it stays.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.checks.check import Refusal, Submitter
+from kernel.checks.v01_schema import parse
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.model.envelope import Envelope
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.simulation import RecordChange, WouldBeRejection
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What an operation would come to."""
+
+    envelope: Envelope | None
+    """None where the document could not be read as one."""
+
+    rejection: WouldBeRejection | None = None
+    changes: tuple[RecordChange, ...] = ()
+    """One for each record, in the order in which they were first written."""
+
+    receipt_kinds: tuple[str, ...] = ()
+    recomputes: tuple[str, ...] = ()
+    policy_before: str = ""
+    policy_after: str = ""
+
+
+class _Over(Exception):  # noqa: N818 - not an error: the reason to leave the savepoint
+    pass
+
+
+def _leave() -> None:
+    raise _Over
+
+
+def dry_run(
+    kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
+) -> DryRun:
+    """Submit a document, see what it comes to, and take everything back."""
+    parsed = parse(document)
+    if isinstance(parsed, Refusal):
+        rejection = WouldBeRejection(
+            check="V1",
+            reason_code=parsed.reason_code,
+            field=parsed.field,
+            message=parsed.message[:1000],
+        )
+        return DryRun(None, rejection)
+    found: DryRun | None = None
+    try:
+        with transaction.savepoint():
+            found = _submitted(kernel, transaction, document, parsed[0], submitter)
+            _leave()
+    except _Over:
+        pass
+    assert found is not None  # noqa: S101 - for the type checker: only `_Over` gets here
+    return found
+
+
+def _submitted(
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    document: object,
+    envelope: Envelope,
+    submitter: Submitter,
+) -> DryRun:
+    policy = transaction.policy_generation_id()
+    result = kernel.submit(transaction, document, submitter)
+    if isinstance(result, RejectedResult):
+        one = result.rejection
+        rejection = WouldBeRejection(
+            check=one.check,
+            reason_code=one.reason_code,
+            field=one.field,
+            message=one.message[:1000],
+        )
+        return DryRun(envelope, rejection, policy_before=policy, policy_after=policy)
+    if result.duplicate:
+        rejection = WouldBeRejection(
+            check="V2",
+            reason_code="envelope_already_recorded",
+            field="idempotency_key",
+            message=f"it would be answered as operation {result.operation_id} was",
+        )
+        return DryRun(envelope, rejection, policy_before=policy, policy_after=policy)
+    return DryRun(
+        envelope,
+        None,
+        tuple(_changes(transaction, result)),
+        tuple(one["receipt_kind"] for one in result.emitted_receipts),
+        _recomputes(transaction, result.ec_sequence_number),
+        policy,
+        transaction.policy_generation_id(),
+    )
+
+
+def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterable[RecordChange]:
+    where = {"ec_sequence_number": result.ec_sequence_number}
+    rows = transaction.tables.select(schema.applied_effects, where, order_by="ordinal")
+    applied: dict[tuple[str, str], list[Document]] = {}
+    for row in rows:
+        if "record" in schema.metadata.tables[row["store"]].columns:
+            effects = applied.setdefault((row["store"], row["record_key"]), [])
+            effects.append(orjson.loads(row["effect_bytes"]))
+    for (store, key), effects in applied.items():
+        after = transaction.record(schema.metadata.tables[store], key)
+        shown = None if after is None else _without_times(after, result.committed_at)
+        before_hash = effects[0]["pre_image_hash"] or None
+        yield RecordChange(
+            store=store,
+            record_key=key,
+            effect_kinds=tuple(one["effect_kind"] for one in effects),
+            before_hash=before_hash,
+            after_hash=None if shown is None else sha256_hex(canonicalize(shown)),
+            before=_pre_image(transaction, before_hash),
+            after=shown,
+        )
+
+
+def _without_times(record: Document, committed_at: str) -> Document:
+    """Leave out when it was written: it was not, and would be at another time."""
+    return {name: value for name, value in record.items() if value != committed_at}
+
+
+def _pre_image(transaction: LedgerTransaction, content_hash: str | None) -> dict[str, Any] | None:
+    row = None
+    if content_hash is not None:
+        row = transaction.tables.get(schema.pre_images, content_hash)
+    return None if row is None else orjson.loads(row["content"])
+
+
+def _recomputes(transaction: LedgerTransaction, sequence: int) -> tuple[str, ...]:
+    where = {"queue": AUTHORITY_QUEUE, "cause_sequence": sequence}
+    rows = transaction.tables.select(schema.outbox, where, order_by="request_sequence")
+    return tuple(dict.fromkeys(row["item_key"] for row in rows))

@@ -1,0 +1,218 @@
+"""`simulate_operation`: what would happen if, as an operation of its own (§11.5).
+
+1. An operation that cannot be simulated leaves a receipt that says so, and nothing else.
+2. One that would set off outside what its policy forbids is blocked, with a receipt. It goes on
+   only where the policy says so and the kernel runs in dev mode.
+3. Everything else is dry run and answered with a preview, an operation that would be refused
+   too: its preview says by which check.
+4. No model is called here. What one said beforehand is handed in, and judged by the policy.
+5. What stays is the simulation's own operation, which consists of receipts (INV-G-SIM-1).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernel.algebra.simulation_support import simulation_support_level
+from kernel.canonical import CanonicalizationError, digest
+from kernel.checks.check import Submitter
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import Receipt
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.simulation import (
+    PREVIEW_ID_PREFIX,
+    WARNED_CLASSES,
+    ExternalEffectViolation,
+    Retention,
+    SimulationExternalEffectPolicy,
+    SimulationPrediction,
+    SimulationPreview,
+)
+from kernel.simulate.affected import Sources, affected_node_refs, sources_of
+from kernel.simulate.dry_run import DryRun, dry_run
+from kernel.simulate.eligibility import ineligible, repeatable
+from kernel.simulate.envelope import (
+    Asked,
+    PolicyCheck,
+    content_of,
+    simulate_effects,
+    simulate_envelope,
+)
+from kernel.simulate.external_effects import violations_of
+from kernel.simulate.preview import Declared, preview_state
+from kernel.simulate.recall import earlier_preview
+
+BLOCKED = "simulation_external_effect_blocked"
+
+_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms", "idempotency_key"})
+"""Fields of a document that differ when the same thing is simulated again."""
+
+Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What a simulation came to."""
+
+    outcome: Outcome
+    preview: SimulationPreview | None = None
+    submission: SubmissionResult | RejectedResult | None = None
+    """The simulation's own operation; a rejection where the kernel refused to record it."""
+
+    receipt_id: str | None = None
+    """Of the receipt that says why there is no preview."""
+
+    reason: str | None = None
+    violations: tuple[ExternalEffectViolation, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the form that leaves the process."""
+        document: dict[str, Any] = {"outcome": self.outcome}
+        if self.preview is not None:
+            document["preview"] = self.preview.document()
+        if self.submission is not None:
+            document["submission"] = self.submission.document()
+        if self.receipt_id is not None:
+            document |= {"receipt_id": self.receipt_id, "reason": self.reason}
+        if self.violations:
+            document["violations"] = [one.model_dump(exclude_none=True) for one in self.violations]
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Who asks for a simulation, and how it is kept."""
+
+    submitter: Submitter = "caller"
+    """As whom the operation would be submitted; a caller may less."""
+
+    retention: Retention = "ephemeral"
+    """How long the preview's content is kept (§17.6)."""
+
+    session_id: str | None = None
+    simulation_key: str | None = None
+    """The asker's own name for this asking; under the same key the first answer is given again."""
+
+
+def simulate_operation(
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    envelope_document: object,
+    policy: SimulationExternalEffectPolicy,
+    session_profile_hash: str,
+    *,
+    prediction: SimulationPrediction | None = None,
+    asked: Simulation | None = None,
+) -> SimulationResult:
+    """Say what an operation would come to, without doing it; durable with the transaction."""
+    asked = asked or Simulation()
+    transaction.next_commit_time_us()
+    receipt = ineligible(envelope_document)
+    if receipt is not None:
+        return _stopped(transaction, "not_supported", receipt, str(receipt.body["reason"]))
+    assert isinstance(envelope_document, dict)  # noqa: S101 - what is eligible is one
+    operation_id = transaction.host.new_id()
+    key, request = _names(envelope_document, policy, session_profile_hash, asked, operation_id)
+    earlier = earlier_preview(transaction, key, request)
+    if earlier is not None:
+        return SimulationResult("previewed", earlier[1], earlier[0])
+
+    run = dry_run(kernel, transaction, envelope_document, asked.submitter)
+    affected = affected_node_refs(run.changes)
+    sources = sources_of(transaction, run, affected, prediction)
+    level = simulation_support_level(envelope_document["operation_kind"])
+    check = PolicyCheck(policy, violations_of(_effects(run), policy, prediction, level))
+    if check.violations:
+        proceeds = kernel.dev_mode and policy.on_violation == "alert_and_proceed_in_dev_mode"
+        blocked = _blocked(check, envelope_document, proceeds=proceeds)
+        stopped = _stopped(transaction, "blocked", blocked, BLOCKED, check.violations)
+        if not proceeds:
+            return stopped
+
+    preview = SimulationPreview(
+        preview_id=f"{PREVIEW_ID_PREFIX}{operation_id}",
+        simulated_operation_id=operation_id,
+        simulation_visibility_taint=sources.resolved,
+        policy_generation_id=transaction.policy_generation_id(),
+        session_profile_hash=session_profile_hash,
+        preview_state=preview_state(_declared(envelope_document), run, affected, prediction),
+        rendered_visibility_warning=_warning(sources),
+    )
+    content = content_of(preview, asked.retention, transaction)
+    effects = simulate_effects(preview, content.stated, check, sources)
+    names = Asked(_actor(run, asked.submitter), asked.session_id, key, request)
+    document = simulate_envelope(transaction, preview, effects, run, sources, names, prediction)
+    result = kernel.submit(transaction, document, "orchestrator")
+    if isinstance(result, RejectedResult):
+        return SimulationResult("rejected", None, result, violations=check.violations)
+    if content.beside is not None:
+        append_receipt(transaction, f"receipt:{operation_id}:payload", content.beside, operation_id)
+    return SimulationResult("previewed", preview, result, violations=check.violations)
+
+
+def _declared(document: Document) -> Declared:
+    kinds = tuple(one["effect_kind"] for one in document["primitive_effects"])
+    return Declared(document["operation_kind"], kinds)
+
+
+def _names(
+    document: Document,
+    policy: SimulationExternalEffectPolicy,
+    session_profile_hash: str,
+    asked: Simulation,
+    operation_id: str,
+) -> tuple[str, str]:
+    """Return the idempotency key of the simulation, and the digest of what was asked (K6)."""
+    named = operation_id if asked.simulation_key is None else asked.simulation_key
+    key = digest(["simulate", asked.session_id or "", named])
+    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
+    about = document.get("intent_digest") if asked.submitter == "orchestrator" else None
+    request = [policy.model_dump(mode="json"), session_profile_hash, asked.retention]
+    try:
+        return key, digest([about or kept, *request])
+    except CanonicalizationError:
+        # It has no canonical form, so it is not an envelope either; the preview will say so.
+        return key, digest(request)
+
+
+def _effects(run: DryRun) -> Iterable[KernelEffect]:
+    return () if run.envelope is None else run.envelope.primitive_effects
+
+
+def _actor(run: DryRun, submitter: Submitter) -> str:
+    """A simulation is asked for by whom the operation would be; a caller is a user."""
+    return "user" if submitter == "caller" or run.envelope is None else run.envelope.actor
+
+
+def _warning(sources: Sources) -> str | None:
+    if sources.resolved not in WARNED_CLASSES:
+        return None
+    return f"This preview shows {sources.resolved} material; whoever sees it must be cleared."
+
+
+def _blocked(check: PolicyCheck, document: Document, *, proceeds: bool) -> Receipt:
+    body = {
+        **check.body(),
+        "reason_code": BLOCKED,
+        "on_violation": check.policy.on_violation,
+        "halted": not proceeds,
+        "operation_kind": repeatable(document.get("operation_kind")),
+        "operation_to_simulate": repeatable(document.get("operation_id")),
+    }
+    return Receipt(BLOCKED, body)
+
+
+def _stopped(
+    transaction: LedgerTransaction,
+    outcome: Outcome,
+    receipt: Receipt,
+    reason: str,
+    violations: tuple[ExternalEffectViolation, ...] = (),
+) -> SimulationResult:
+    """Leave a durable receipt, which no operation emitted."""
+    receipt_id = f"receipt:{transaction.host.new_id()}"
+    append_receipt(transaction, receipt_id, receipt, None)
+    return SimulationResult(outcome, receipt_id=receipt_id, reason=reason, violations=violations)

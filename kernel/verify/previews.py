@@ -1,0 +1,52 @@
+"""The content of an ephemeral preview: it may be gone, but not differ from what was committed to.
+
+The operation of a simulation holds a salted commitment to it, so that the log can be folded
+without it and what is left of it can be checked.
+"""
+
+from kernel.canonical import CanonicalizationError, canonicalize
+from kernel.ledger import schema
+from kernel.ledger.tables import Row
+from kernel.verify.log import keeps_commitment
+from kernel.verify.reading import Reader, load_object
+
+PAYLOAD_RECEIPT = "simulation_preview_payload"
+
+_OWN_FIELDS = ("salt", "preview_payload")
+
+
+def keeps_preview(row: Row, folded: Reader) -> bool:
+    """Tell whether a preview's content is what its operation committed to."""
+    operation_id = row["operation_id"]
+    where = {"operation_id": operation_id, "receipt_kind": "simulation_preview_emit"}
+    emitted = folded.select(schema.ephemeral_receipts, where, limit=1)
+    document = load_object(row["receipt_bytes"])
+    twin = load_object(emitted[0]["receipt_bytes"]) if emitted else None
+    if document is None or twin is None:
+        return False
+    try:
+        salt, payload = (document[name] for name in _OWN_FIELDS)
+        blob = {
+            "salt": bytes.fromhex(salt),
+            "content": canonicalize(payload),
+            "blob_ref": twin["preview_state"]["preview_payload_commitment"],
+        }
+    except (KeyError, TypeError, ValueError, CanonicalizationError):
+        return False
+    expected = {
+        "salt": salt,
+        "preview_payload": payload,
+        "preview_id": twin.get("preview_id"),
+        "receipt_id": f"receipt:{operation_id}:payload",
+        "receipt_kind": PAYLOAD_RECEIPT,
+        "operation_id": operation_id,
+        "emitted_at": twin.get("emitted_at"),
+        "schema_version": 1,
+    }
+    columns = ("receipt_id", "receipt_kind", "operation_id")
+    return (
+        keeps_commitment(blob)
+        and row["receipt_bytes"] == canonicalize(expected)
+        and all(row[name] == expected[name] for name in columns)
+        and row["expires_at_us"] == emitted[0]["expires_at_us"]
+    )
