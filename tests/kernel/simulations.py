@@ -1,0 +1,45 @@
+"""Simulations for tests: asked for as the orchestrator, allowed everything unless a test says."""
+
+from kernel.kernel import Kernel
+from kernel.model.simulation import SimulationExternalEffectPolicy
+from kernel.simulate.operation import Simulation, simulate_operation
+from tests.kernel.every import every_kind
+
+PROFILE = "ab" * 32
+
+NOTHING_FORBIDDEN = SimulationExternalEffectPolicy(
+    policy_id="nothing-forbidden",
+    forbidden_external_effects=(),
+    allowed_external_effects=("ephemeral_local_llm_call",),
+    on_violation="block_with_receipt",
+)
+
+
+def policy(**changes):
+    return NOTHING_FORBIDDEN.model_copy(update=changes)
+
+
+def simulate(ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, prediction=None, **asked):
+    """Simulate in a transaction of its own and return the result."""
+    asked.setdefault("submitter", "orchestrator")
+    with ledger.transaction() as transaction:
+        return simulate_operation(
+            kernel or Kernel(),
+            transaction,
+            document,
+            policy,
+            PROFILE,
+            prediction=prediction,
+            asked=Simulation(**asked),
+        )
+
+
+def shown(result):
+    """The state of a preview that must be there."""
+    assert result.outcome == "previewed", result
+    return result.preview.preview_state
+
+
+def simulatable_course():
+    """The course that names every kind, without the simulation in it."""
+    return [one for one in every_kind() if one["semantic_intent"] != "simulate"]

@@ -1,0 +1,164 @@
+"""Whatever is simulated, wherever the ledger stands: nothing changes, and the preview is true."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.ledger import schema
+from kernel.model.result import RejectedResult
+from kernel.verify import verify
+from tests.kernel.build import changed, code_of, everything, memory_ledger, submit
+from tests.kernel.simulations import shown, simulatable_course, simulate
+
+COURSE = simulatable_course()
+PLACES = st.integers(0, len(COURSE) - 1)
+CLASSES = st.sampled_from(["public_open", "work_product_internal", "firewalled", "sealed"])
+EXAMPLES = settings().max_examples
+
+HELD_STILL = {
+    *(table.name for table in schema.STATE_TABLES),
+    *("outbox", "outbox_outcomes", "pre_images", "belief_events", "belief_sessions"),
+}
+
+_IDS = frozenset({"preview_id", "simulated_operation_id"})
+
+
+def still(ledger):
+    return {name: rows for name, rows in everything(ledger).items() if name in HELD_STILL}
+
+
+def at(place):
+    """A ledger on which the course was taken up to a place."""
+    ledger = memory_ledger()
+    for document in COURSE[:place]:
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None, document
+    return ledger
+
+
+def images(ledger, sequence):
+    """What an operation left behind, by record; without the times at which it did."""
+    with ledger.view() as view:
+        rows = view.tables.select(schema.applied_effects, {"ec_sequence_number": sequence})
+        stored = {(row["store"], row["record_key"]) for row in rows}
+        found = {}
+        committed_at = view.log_rows(after=sequence - 1, limit=1)[0]["committed_at"]
+        for store, key in stored:
+            table = schema.metadata.tables[store]
+            if "record" in table.columns:
+                record = view.record(table, key)
+                found[store, key] = {
+                    name: value for name, value in record.items() if value != committed_at
+                }
+        return found
+
+
+@pytest.mark.spec("INV-G-SIM-1", "V3-AT-10")
+@settings(max_examples=EXAMPLES)
+@given(place=PLACES, other=PLACES, retention=st.sampled_from(["ephemeral", "durable"]))
+def test_simulating_any_operation_at_any_place_of_the_course_changes_no_state(
+    place, other, retention
+):
+    ledger = at(place)
+    before = still(ledger)
+    result = simulate(ledger, COURSE[other], retention=retention)
+    assert result.outcome == "previewed"
+    assert still(ledger) == before
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.ok, found.findings
+
+
+@pytest.mark.spec("§11.5")
+@pytest.mark.parametrize("place", range(len(COURSE)), ids=lambda place: f"step-{place}")
+def test_what_was_previewed_is_what_submitting_it_does(place):
+    ledger = at(place)
+    document = COURSE[place]
+    state = shown(simulate(ledger, document))
+    assert state.would_be_rejected is None
+    result = submit(ledger, document, submitter="orchestrator")
+    assert code_of(result) is None
+    previewed = {(one.store, one.record_key): one.after for one in state.preview_payload.changes}
+    assert previewed == images(ledger, result.ec_sequence_number)
+    emitted = tuple(one["receipt_kind"] for one in result.emitted_receipts)
+    assert state.preview_payload.would_emit_receipts == emitted
+
+
+@pytest.mark.spec("§11.5")
+@settings(max_examples=EXAMPLES)
+@given(
+    place=PLACES,
+    other=PLACES,
+    field=st.sampled_from(
+        ["policy_generation_id", "idempotency_key", "actor", "primitive_effects.0.target_ref"]
+    ),
+    value=st.sampled_from(["n", "PG-9", "nobody", 7, None, "agent"]),
+)
+def test_a_preview_refuses_what_the_kernel_refuses_and_for_the_same_reason(
+    place, other, field, value
+):
+    ledger = at(place)
+    document = changed(COURSE[other], {field: value})
+    state = shown(simulate(ledger, document))
+    result = submit(ledger, document, submitter="orchestrator")
+    refused = state.would_be_rejected
+    if isinstance(result, RejectedResult):
+        assert refused is not None
+        assert (refused.check, refused.reason_code) == (
+            result.rejection.check,
+            result.rejection.reason_code,
+        )
+    elif result.duplicate:
+        assert refused is not None
+        assert refused.check == "V2"
+    else:
+        assert refused is None
+
+
+@pytest.mark.spec("§11.9", "OBL-A-SIMULATE-COMPOSE-V16-01")
+@settings(max_examples=EXAMPLES // 2)
+@given(place=PLACES, others=st.lists(PLACES, min_size=1, max_size=4), restricted=CLASSES)
+def test_composed_simulations_are_deterministic_and_carry_the_taint_on(place, others, restricted):
+    chains = []
+    for _ in range(2):
+        ledger = at(place)
+        before = still(ledger)
+        sources, chain = [], []
+        tainted = {
+            "source_visibility_taint": [restricted],
+            "resolved_output_visibility_class": restricted,
+        }
+        for other in others:
+            document = COURSE[other] | {"source_refs": sources} | (tainted if not sources else {})
+            result = simulate(ledger, document)
+            chain.append(result)
+            sources = [result.preview.preview_id]
+        assert still(ledger) == before
+        chains.append(chain)
+    ranks = ["public_open", "work_product_internal", "firewalled", "sealed"]
+    taints = [ranks.index(one.preview.simulation_visibility_taint) for one in chains[0]]
+    assert taints == sorted(taints)
+    assert taints[0] >= ranks.index(restricted)
+    one, other = (
+        [{k: v for k, v in r.preview.document().items() if k not in _IDS} for r in chain]
+        for chain in chains
+    )
+    assert _anonymous(one, chains[0]) == _anonymous(other, chains[1])
+
+
+def _anonymous(documents, chain):
+    """Documents in which the ids of a chain's own simulations are numbers."""
+    text = repr(documents)
+    for number, result in enumerate(chain):
+        text = text.replace(result.submission.operation_id, f"#{number}")
+    return text
+
+
+@pytest.mark.spec("§11.9")
+@settings(max_examples=EXAMPLES // 2)
+@given(place=PLACES, other=PLACES)
+def test_the_same_simulation_on_the_same_state_gives_the_same_preview_but_for_its_ids(place, other):
+    ledger = at(place)
+    one, two = (simulate(ledger, COURSE[other]).preview.document() for _ in range(2))
+    assert {k: v for k, v in one.items() if k not in _IDS} == {
+        k: v for k, v in two.items() if k not in _IDS
+    }
