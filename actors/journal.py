@@ -5,6 +5,7 @@ from typing import Any
 import structlog
 
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.simulate.operation import SimulationResult
 
 _log = structlog.get_logger(__name__)
 
@@ -16,6 +17,8 @@ def log_result(result: Any, request_id: str | None) -> None:
     """
     if isinstance(result, tuple):
         result = result[-1]
+    if isinstance(result, SimulationResult):
+        result = result.submission
     about = {} if request_id is None else {"request_id": request_id}
     if isinstance(result, SubmissionResult):
         sequence = str(result.ec_sequence_number)

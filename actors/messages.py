@@ -8,6 +8,7 @@ import structlog
 
 from actors.intents import Intent, RecalculateAuthority
 from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
 
 Answer = TypeVar("Answer")
 
@@ -98,6 +99,19 @@ class SubmitEnvelope(Message):
     """Put an envelope through the kernel as its author wrote it."""
 
     document: object
+
+
+@dataclass(slots=True)
+class Simulate(Message):
+    """Ask what an operation would come to; it is an intent, or an envelope as its author wrote it.
+
+    Under the same `simulation_key` the same asking is answered as it was the first time.
+    """
+
+    operation: Intent | dict[str, Any]
+    policy: SimulationExternalEffectPolicy = ALL_FORBIDDEN
+    retention: Retention = "ephemeral"
+    simulation_key: str | None = None
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ fails the actor stops, forgets, and is activated again from the ledger.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -25,13 +25,22 @@ from actors.messages import (
     Operate,
     Query,
     Recomputed,
+    Simulate,
     SubmitEnvelope,
 )
-from actors.units import BeliefUnit, EnvelopeUnit, IntentUnit, RecomputeUnit, Unit
+from actors.units import (
+    BeliefUnit,
+    EnvelopeUnit,
+    IntentUnit,
+    RecomputeUnit,
+    SimulationUnit,
+    Unit,
+)
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.model.result import SubmissionResult
 
@@ -183,6 +192,10 @@ class SessionActor:
         unit = EnvelopeUnit(message.document, self.session_id)
         batch.add(message, [unit], lambda results: results[0])
 
+    def _simulate(self, message: Simulate, batch: _Batch) -> None:
+        unit = SimulationUnit(message, self.session_id, _profile_hash(self._expect_belief()))
+        batch.add(message, [unit], lambda results: results[0])
+
     def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
         units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
         batch.add(message, units, list)
@@ -196,6 +209,12 @@ def _title_of(belief: BeliefSession) -> str:
     """The name of the case, where the declaration gave one; reads the whole trail."""
     metadata = belief.audit()[0].payload.get("metadata", {})
     return str(metadata.get("case_name", belief.session_id))
+
+
+def _profile_hash(belief: BeliefSession) -> str:
+    """What a session was declared as: the profile under which a simulation is made (§11.2)."""
+    profile = {"ontology": asdict(belief.ontology), "policy": asdict(belief.policy)}
+    return digest({"session_id": belief.session_id, **profile})
 
 
 def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
@@ -220,6 +239,7 @@ _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] =
         Audit: SessionActor._audit,  # noqa: SLF001
         Operate: SessionActor._operate,  # noqa: SLF001
         SubmitEnvelope: SessionActor._submit,  # noqa: SLF001
+        Simulate: SessionActor._simulate,  # noqa: SLF001
         Recomputed: SessionActor._recomputed,  # noqa: SLF001
     }
 )

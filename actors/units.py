@@ -10,9 +10,11 @@ from typing import Any, Literal, Protocol
 
 from actors.capture import outputs_of
 from actors.intents import Intent, RecalculateAuthority, RecordBelief
+from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
+from kernel.checks.check import Submitter
 from kernel.errors import KernelError
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -20,6 +22,7 @@ from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 
 Submitted = SubmissionResult | RejectedResult
 
@@ -82,6 +85,40 @@ class EnvelopeUnit:
         if isinstance(document, dict):
             document = {**document, "session_id": self.session_id}
         return bench.kernel.submit(bench.transaction, document, "caller")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationUnit:
+    """Say what an operation would come to, and record that it was asked."""
+
+    asked: Simulate
+    session_id: str
+    session_profile_hash: str
+
+    def run(self, bench: Bench) -> SimulationResult:
+        """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
+        operation = self.asked.operation
+        submitter: Submitter = "caller"
+        if isinstance(operation, Intent):
+            submitter = "orchestrator"
+            document = bench.orchestrator.construct(
+                operation, bench.transaction, actor="user", session_id=self.session_id
+            )
+        else:
+            document = {**operation, "session_id": self.session_id}
+        return simulate_operation(
+            bench.kernel,
+            bench.transaction,
+            document,
+            self.asked.policy,
+            self.session_profile_hash,
+            asked=Simulation(
+                submitter,
+                self.asked.retention,
+                self.session_id,
+                self.asked.simulation_key,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ COMMANDS = {
     "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
     "worker": "Run one worker: drain slots that compute authorities.",
     "ingest": "Post the dockets of a file to a running gateway.",
+    "simulate": "Ask a running gateway what an operation would come to.",
     "verify": "Recompute the record and name the first bad row.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",

@@ -91,7 +91,10 @@ async def _serve(
     redis = connect_redis(redis_url)
     queue = WorkQueue(redis, AUTHORITY_QUEUE)
     relay = OutboxRelay(ledger, queue, time.monotonic)
-    kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
+    kernel = Kernel(
+        idempotency_window_hours=settings.kernel_idempotency_window_hours,
+        dev_mode=settings.kernel_dev_mode,
+    )
     committer = Committer(
         ledger,
         kernel,

@@ -175,6 +175,10 @@ class Settings(BaseSettings):
         le=525_600,
         description="Minutes back in which causal parents are looked for.",
     )
+    kernel_dev_mode: bool = Field(
+        default=False,
+        description="Lets a simulation whose policy says so go on after a violation.",
+    )
 
     model_url: HttpUrl | None = Field(
         default=None,

@@ -76,9 +76,8 @@ def sources_of(
         further += run.envelope.source_visibility_taint
         further.append(run.envelope.resolved_output_visibility_class)
     if prediction is not None:
-        further += [
-            one.resolved_output_visibility_class for one in prediction.recorded_model_outputs
-        ]
+        for one in prediction.recorded_model_outputs:
+            further += [*one.source_visibility_taint, one.resolved_output_visibility_class]
     classes += [one for one in dict.fromkeys(further) if one not in classes]
     simulations = (simulation_of(view, ref) for ref in refs)
     upstream = [one.operation_id for one in simulations if one is not None and one.operation_id]

@@ -38,7 +38,11 @@ def repeatable(value: Any) -> str:
     """Return a text that a receipt can repeat, nothing where it cannot."""
     if type(value) is not str or len(value) > STATED_MAX:
         return ""
-    return value.encode(errors="ignore").decode()
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return ""
+    return value
 
 
 def _has_untyped_effect(effects: object) -> bool:

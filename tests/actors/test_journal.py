@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from actors.journal import log_result
 from actors.messages import Query
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.simulate.operation import SimulationResult
 
 RECORDED = SubmissionResult("op-1", 7, "2026-01-01T00:00:00.000000Z", (), (), "0" * 64)
 REFUSED = RejectedResult("op-2", Rejection("V8", "envelope_taint", "field", "text"), "receipt:1")
@@ -32,6 +33,12 @@ def test_a_refused_operation_names_the_check_and_the_code_and_no_content():
         "envelope_taint",
     )
     assert "text" not in str(line)
+
+
+def test_a_simulation_is_the_line_of_its_own_operation():
+    (line,) = logged(SimulationResult("previewed", submission=RECORDED))
+    assert (line["event"], line["operation_id"]) == ("operation_recorded", "op-1")
+    assert logged(SimulationResult("blocked", receipt_id="receipt:1")) == []
 
 
 def test_what_is_no_operation_says_nothing():

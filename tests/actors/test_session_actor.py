@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from actors.errors import ActorFailed, CommitFailed, IntentInvalid
-from actors.messages import Audit, Operate, Query, Recomputed, SubmitEnvelope
+from actors.messages import Audit, Operate, Query, Recomputed, Simulate, SubmitEnvelope
 from actors.session_actor import SessionActor
 from actors.units import DeadLetterUnit
 from kernel.authority.requests import AUTHORITY_QUEUE
@@ -343,7 +343,44 @@ async def test_an_envelope_is_submitted_in_the_name_of_its_session_and_as_a_call
         assert view.log_row_of(accepted.operation_id)["session_id"] == "s-1"
 
 
-@pytest.mark.parametrize("message", [Operate(()), SubmitEnvelope({}), Query(), Audit()])
+@pytest.mark.spec("§11.5", "INV-G-SIM-1")
+async def test_a_simulation_sees_what_was_asked_before_it_and_what_comes_after_does_not_see_it():
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        actor = SessionActor("s-1", None, committer, ledger.host)
+        _, _, shown, invalid, (taken,) = await ask(
+            actor,
+            declare(*TRIO),
+            Operate((source("src-1"),)),
+            Simulate(understanding("cu-1", "src-1")),
+            Simulate(claim("cl-1", "nobody")),
+            Operate((understanding("cu-1", "src-1"),)),
+        )
+    assert shown.outcome == "previewed"
+    assert shown.preview.preview_state.would_be_rejected is None
+    assert shown.preview.preview_state.preview_kind == "rollup_generation_preview"
+    assert isinstance(invalid, IntentInvalid)
+    assert isinstance(taken, SubmissionResult)
+    with ledger.view() as view:
+        assert view.log_row_of(shown.submission.operation_id)["session_id"] == "s-1"
+
+
+@pytest.mark.spec("§11.2")
+async def test_a_preview_names_the_profile_of_its_session():
+    hashes = set()
+    for policy in (SessionPolicy(), SessionPolicy(), SessionPolicy(allow_force=True)):
+        ledger, _ = scripted_ledger()
+        async with running_committer(ledger) as committer:
+            actor = SessionActor("s-1", None, committer, ledger.host)
+            asked = Simulate(source("src-1"))
+            _, shown = await ask(actor, declare(*TRIO, policy=policy), asked)
+        hashes.add(shown.preview.session_profile_hash)
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    "message", [Operate(()), SubmitEnvelope({}), Simulate({}), Query(), Audit()]
+)
 async def test_a_session_that_was_not_declared_does_nothing(message):
     ledger, _ = scripted_ledger()
     before = dump(ledger)

@@ -15,12 +15,14 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
+from kernel.ledger.sqlite import SqliteStore
 from kernel.model.envelope import KernelEffect
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import ALL_FORBIDDEN, SimulationPrediction
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
 from kernel.simulate.external_effects import external_effects_of
+from kernel.simulate.operation import simulate_operation
 from kernel.simulate.preview import preview_kind_of
 from kernel.verify import verify
 from tests.kernel.build import (
@@ -154,6 +156,7 @@ def test_a_model_may_be_asked_for_what_depends_on_what_it_would_say():
         ({"operation_kind": "nonsense"}, "operation_kind_marked_not_simulatable_v1_6"),
         ({"operation_kind": 7}, "operation_kind_marked_not_simulatable_v1_6"),
         ({"operation_kind": "x" * 600}, "operation_kind_marked_not_simulatable_v1_6"),
+        ({"operation_kind": "annotate\ud800"}, "operation_kind_marked_not_simulatable_v1_6"),
         ({"primitive_effects.0.effect_kind": "nonsense"}, "operation_has_untyped_effects"),
         ({"primitive_effects.0.effect_kind": None}, "operation_has_untyped_effects"),
         ({"primitive_effects": [7]}, "operation_has_untyped_effects"),
@@ -199,6 +202,31 @@ def test_a_simulation_changes_no_state_and_asks_for_no_work(ledger, retention):
     assert after["outbox"] == before["outbox"]
     assert after["pre_images"] == before["pre_images"]
     assert len(after["kernel_event_log"]) == len(before["kernel_event_log"]) + 1
+
+
+@pytest.mark.spec("INV-G-SIM-1", "V3-AT-10")
+def test_a_file_takes_back_what_was_tried_as_memory_does(tmp_path):
+    store = SqliteStore(tmp_path / "ledger.db")
+    ledger = Ledger.create(store, FakeHost().host)
+    accept(ledger, create("cu", "ConsolidatedUnderstanding"), create("cl", "VersionedClaim"))
+    before = everything(ledger)
+    with ledger.transaction() as transaction:
+        for number in range(2):
+            document = link(f"e:{number}", "cl", "cu")
+            arguments = (Kernel(), transaction, document, NOTHING_FORBIDDEN, HASH)
+            assert simulate_operation(*arguments).outcome == "previewed"
+            result = Kernel().submit(transaction, adapt("cl", x=number), "caller")
+            assert code_of(result) is None
+    after = everything(ledger)
+    assert after["edges"] == before["edges"] == []
+    assert [row["semantic_intent"] for row in after["kernel_event_log"][2:]] == [
+        *("simulate", "field_adapt"),
+        *("simulate", "field_adapt"),
+    ]
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.ok, found.findings
+    store.close()
 
 
 @pytest.mark.spec("V3-AT-10", "§11.9")
@@ -575,6 +603,14 @@ def test_without_a_prediction_the_preview_has_no_part_of_a_model(ledger):
     payload = shown(simulate(ledger, add())).preview_payload
     assert payload.predicted is None
     assert payload.relevance_score is None
+
+
+@pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
+def test_what_a_model_was_shown_restricts_what_it_said(ledger):
+    output = model_output(source_visibility_taint=("public_open", "sealed"))
+    said = prediction(x=1).model_copy(update={"recorded_model_outputs": (output,)})
+    result = simulate(ledger, add(), prediction=said)
+    assert result.preview.simulation_visibility_taint == "sealed"
 
 
 @pytest.mark.spec("§11.5", "§6.4")

@@ -27,6 +27,15 @@ def still(ledger):
     return {name: rows for name, rows in everything(ledger).items() if name in HELD_STILL}
 
 
+def places(value, path=""):
+    """Every dotted path into a document."""
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for name, item in items:
+        yield f"{path}{name}"
+        if isinstance(item, dict | list):
+            yield from places(item, f"{path}{name}.")
+
+
 def at(place):
     """A ledger on which the course was taken up to a place."""
     ledger = memory_ledger()
@@ -112,6 +121,41 @@ def test_a_preview_refuses_what_the_kernel_refuses_and_for_the_same_reason(
         assert refused.check == "V2"
     else:
         assert refused is None
+
+
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def spoiled(draw):
+    """A step of the course with anything at all in one of its places."""
+    document = draw(st.sampled_from(COURSE))
+    path = draw(st.sampled_from([*places(document)]))
+    return changed(document, {path: draw(ODD)})
+
+
+@pytest.mark.spec("§11.5", "V3-AT-10")
+@settings(max_examples=EXAMPLES * 2)
+@given(document=st.one_of(spoiled(), ODD), place=st.sampled_from([0, len(COURSE) // 2]))
+def test_anything_at_all_is_answered_and_changes_no_state(document, place):
+    ledger = at(place)
+    before = still(ledger)
+    result = simulate(ledger, document)
+    assert result.outcome in ("previewed", "not_supported", "rejected")
+    assert still(ledger) == before
+    with ledger.view() as view:
+        found = verify(view)
+    assert found.ok, found.findings
 
 
 @pytest.mark.spec("§11.9", "OBL-A-SIMULATE-COMPOSE-V16-01")

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from workers.cli import COMMANDS, main
 from workers.commands import ingest as ingest_module
+from workers.commands import simulate as simulate_module
 from workers.datafolder import DataFolder
 from workers.dockets.sample import sample_path
 from workers.gateway import serve_gateway
@@ -377,6 +379,43 @@ def test_ingest_waits_for_a_gateway_and_then_says_that_there_is_none(tmp_path, m
     docket.write_bytes(sample_path().read_bytes())
     result = rotulus("ingest", str(docket), ROTULUS_GATEWAY_URL="http://127.0.0.1:1")
     one_line_error(result, "gateway_unreachable")
+
+
+class InProcess:
+    """A gateway client whose gateway runs for as long as it is open."""
+
+    def __init__(self, _: str) -> None:
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> GatewayClient:
+        door = await self._stack.enter_async_context(running_door(host=FakeHost().host))
+        await door.declare(SESSION, "a", "b")
+        return door.client()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+
+def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
+    told = rotulus("simulate", SESSION, str(asked))
+    assert told.exit_code == 0, told.output
+    assert "preview_kind: node_write_preview" in told.stdout
+    assert "visibility: sealed" in told.stdout
+    assert "rendered_visibility_warning: " in told.stdout
+    assert "  nodes s-1" in told.stdout
+    answer = printed("simulate", SESSION, str(asked), "--json")
+    assert answer["preview"]["preview_state"]["affected_node_refs"] == ["s-1", "corpus:test"]
+
+
+@pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])
+def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    asked = tmp_path / "asked.json"
+    asked.write_text(content)
+    one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")
 
 
 def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, FastAPI
 
 from kernel.host import Host
-from workers.api import audit, errors, health, intake, records, rollbacks, sessions, synthesis
+from workers.api import audit, errors, health, intake, records, rollbacks, sessions, simulations, synthesis
 from workers.api.guard import Guard
 from workers.api.services import Services
 
@@ -19,7 +19,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
     )
     app.state.services = services
     errors.install(app)
-    for module in (sessions, synthesis, records, audit, rollbacks, intake, health):
+    for module in (sessions, synthesis, simulations, records, audit, rollbacks, intake, health):
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
     app.add_middleware(Guard, any_host=any_host, host=host)
