@@ -60,7 +60,11 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     MODEL_PERMITTED: ("corpus_membership_add", "synthesize_consolidated_understanding"),
     # A simulation names another as its source and is not its target (§11.9). A manifest says what
     # an evaluation came to, which runs elsewhere and has no outcome before it has run.
-    NOT_SIMULATABLE: ("simulate", "binding_evaluation_manifest_emit"),
+    # Undoing has a dry run of its own, and an epoch's bounds come to nothing.
+    NOT_SIMULATABLE: (
+        *("simulate", "binding_evaluation_manifest_emit"),
+        *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
+    ),
 }
 
 SIMULATION_SUPPORT_LEVELS: Mapping[str, str] = MappingProxyType(
