@@ -67,6 +67,8 @@ IRREVERSIBLE = {
 }
 token = changed(create("t", "ShareTokenPolicy"), IRREVERSIBLE)
 search = envelope("search_run_record", [effect("receipt_only", query="q")])
+preview = effect("receipt_only") | {"receipt_subkind": "simulation_preview_emit"}
+simulation = envelope("simulate", [preview])
 synthesis = changed(spanned, {"operation_kind": "synthesize_consolidated_understanding"})
 
 VALID = {
@@ -241,6 +243,18 @@ V3 = [
         "operation_kind",
     ),
     (note, {f"{FIRST}.effect_kind": "node_burn"}, COMPOSITION, f"{FIRST}.effect_kind"),
+    (
+        search,
+        {f"{FIRST}.receipt_subkind": "simulation_preview_emit"},
+        COMPOSITION,
+        f"{FIRST}.receipt_subkind",
+    ),
+    (
+        simulation,
+        {f"{FIRST}.receipt_subkind": "search_run_record"},
+        COMPOSITION,
+        f"{FIRST}.receipt_subkind",
+    ),
     *(
         (
             changed(search, {"primitive_effects": [*search["primitive_effects"], effect(kind)]}),
@@ -387,6 +401,13 @@ V8 = [
     (note, {CLASS: None}, OUTPUT, CLASS),
     (adapt("old"), {CLASS: None}, OUTPUT, CLASS),
     (adapt("old"), {TAINT: ["sealed"], RESOLVED: "sealed"}, OUTPUT, CLASS),
+    (
+        simulation,
+        {"source_refs": ["secret"], TAINT: ["sealed"], RESOLVED: "sealed"},
+        "envelope_simulation_visibility_warning_missing",
+        f"{FIRST}.payload.rendered_visibility_warning",
+    ),
+    (note, {"source_refs": ["preview:nobody"]}, RESOLUTION, "source_refs.0"),
 ]
 
 REVERSIBILITY = "envelope_effect_reversibility_invalid"

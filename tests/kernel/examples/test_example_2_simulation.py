@@ -5,6 +5,7 @@ The specification shows two receipts; ruling K8 says that above public_open ther
 
 import pytest
 
+from kernel.audit.causes import causal_ancestors
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.model_output import RecordedModelOutput, fingerprint
@@ -155,5 +156,7 @@ def test_steps_9_and_10_the_commit_is_a_new_operation_that_names_the_simulation(
         assert after["semantic_intent"] == "corpus_membership_add"
         assert after["causal_parent_operation_ids"] == [simulation]
         assert len({simulation, commit["operation_id"]}) == 2
+        caused_by = causal_ancestors(view, commit["operation_id"], limit=10).page.entries
+        assert simulation in [one.operation_id for one in caused_by]
         found = verify(view)
     assert found.ok, found.findings
