@@ -16,9 +16,7 @@ _ALLOWED_ACTORS = {
 }
 
 
-_RUNTIME_VERBS = frozenset(
-    {"recalculate_authority", "simulate", ROLLBACK, EPOCH_ROLLBACK, REBUILD}
-)
+_RUNTIME_VERBS = frozenset({"recalculate_authority", "simulate", ROLLBACK, EPOCH_ROLLBACK, REBUILD})
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 """A caller that could move the policy could refuse everybody else's operations (V5)."""
 

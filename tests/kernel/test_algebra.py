@@ -211,5 +211,6 @@ def test_the_forbidden_kinds_that_the_specification_names_are_forbidden(name):
 def test_every_operation_kind_knows_how_far_it_can_be_simulated():
     levels = {kind.name: kind.simulation_support_level for kind in OPERATION_KINDS.values()}
     refused = {name for name, level in levels.items() if level == NOT_SIMULATABLE}
-    assert refused == {"simulate", "binding_evaluation_manifest_emit"}
+    boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
+    assert refused == {"simulate", "binding_evaluation_manifest_emit", *boundaries}
     assert "synthesize_consolidated_understanding" in levels

@@ -3,7 +3,17 @@
 from fastapi import APIRouter, FastAPI
 
 from kernel.host import Host
-from workers.api import audit, errors, health, intake, records, rollbacks, sessions, simulations, synthesis
+from workers.api import (
+    audit,
+    errors,
+    health,
+    intake,
+    records,
+    rollbacks,
+    sessions,
+    simulations,
+    synthesis,
+)
 from workers.api.guard import Guard
 from workers.api.services import Services
 
