@@ -38,3 +38,9 @@ class EffectInapplicable(KernelError):  # noqa: N818
     def __init__(self, message: str, *, code: str, field: str) -> None:
         super().__init__(message, code=code)
         self.field = field
+
+
+class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
+    """A text that the store cannot hold; nothing was written, and the transaction goes on."""
+
+    code = "text_not_storable"

@@ -11,7 +11,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger import statements
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.tables import DuplicateKey, Row
 
@@ -41,9 +41,9 @@ class SqliteTables:
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
         shape = ("get", table.name)
-        sql = self._statements.get(shape) or self._build(shape, _get_sql(table))
+        sql = self._statements.get(shape) or self._build(shape, statements.get_sql(table))
         row = self._execute(sql, key).fetchone()
-        return None if row is None else dict(zip(_column_names(table), row, strict=True))
+        return None if row is None else dict(zip(statements.column_names(table), row, strict=True))
 
     def select(
         self,
@@ -56,64 +56,56 @@ class SqliteTables:
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
-        names = tuple(where or ())
-        shape = ("select", table.name, names, order_by, after is None, descending, limit is None)
+        found_by = statements.Where(where)
+        options = (order_by, after is None, descending, limit is None)
+        shape = ("select", table.name, found_by.names, found_by.nulls, *options)
         sql = self._statements.get(shape)
         if sql is None:
-            sql = self._build(
-                shape,
-                _select_sql(
-                    table, names, order_by, after=after, descending=descending, limit=limit
-                ),
-            )
-        values = [] if where is None else list(where.values())
+            sql = self._build(shape, statements.select_sql(table, found_by, *options))
+        values = found_by.values
         if after is not None:
             values.append(after)
         if limit is not None:
             values.append(limit)
-        columns = _column_names(table)
+        columns = statements.column_names(table)
         found = self._execute(sql, values).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in found]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
-        names = tuple(where or ())
-        sql = f"SELECT count(*) AS n FROM {table.name}{_where(names)}"  # noqa: S608
-        return int(self._execute(sql, list((where or {}).values())).fetchone()[0])
+        found_by = statements.Where(where)
+        sql = statements.count_sql(table, found_by)
+        return int(self._execute(sql, found_by.values).fetchone()[0])
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """Return the number of rows for each combination of the columns' values."""
-        names = ", ".join(columns)
-        sql = f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"  # noqa: S608
+        sql = statements.counts_sql(table, columns)
         return {tuple(row[:-1]): row[-1] for row in self._execute(sql)}
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
         shape = ("insert", table.name)
-        sql = self._statements.get(shape) or self._build(shape, _insert_sql(table, ""))
+        sql = self._statements.get(shape) or self._build(shape, statements.insert_sql(table))
         self._write(sql, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
-        sql = self._statements.get(shape) or self._build(shape, _upsert_sql(table))
+        sql = self._statements.get(shape) or self._build(shape, statements.upsert_sql(table))
         self._write(sql, row)
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
-        assigned = ", ".join(f"{name} = ?" for name in values)
-        sql = f"UPDATE {table.name} SET {assigned}{_where(_key_names(table))}"  # noqa: S608
+        sql = statements.update_sql(table, tuple(values))
         self._write(sql, (*values.values(), *key))
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        sql = f"DELETE FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
-        self._execute(sql, key)
+        self._execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        sql = f"DELETE FROM {table.name} WHERE {column} < ?"  # noqa: S608
-        return self._execute(sql, (bound,)).rowcount
+        return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -291,55 +283,3 @@ def _check_version(version: int, path: Path) -> None:
             f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}",
             code="ledger_schema_version",
         )
-
-
-@cache
-def _column_names(table: Table) -> tuple[str, ...]:
-    return tuple(column.name for column in table.columns)
-
-
-@cache
-def _key_names(table: Table) -> tuple[str, ...]:
-    return tuple(column.name for column in table.primary_key.columns)
-
-
-def _where(names: tuple[str, ...]) -> str:
-    return " WHERE " + " AND ".join(f"{name} IS ?" for name in names) if names else ""
-
-
-def _columns(table: Table) -> str:
-    return ", ".join(_column_names(table))
-
-
-def _get_sql(table: Table) -> str:
-    return f"SELECT {_columns(table)} FROM {table.name}{_where(_key_names(table))}"  # noqa: S608
-
-
-def _select_sql(
-    table: Table,
-    names: tuple[str, ...],
-    order_by: str | None,
-    *,
-    after: Any,
-    descending: bool,
-    limit: int | None,
-) -> str:
-    column = order_by or _key_names(table)[-1]
-    sql = f"SELECT {_columns(table)} FROM {table.name}{_where(names)}"  # noqa: S608
-    if after is not None:
-        sql += f" {'AND' if names else 'WHERE'} {column} {'<' if descending else '>'} ?"
-    sql += f" ORDER BY {column}{' DESC' if descending else ''}"
-    return sql + (" LIMIT ?" if limit is not None else "")
-
-
-def _insert_sql(table: Table, conflict: str) -> str:
-    names = [column.name for column in table.columns]
-    values = ", ".join(f":{name}" for name in names)
-    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"  # noqa: S608
-
-
-def _upsert_sql(table: Table) -> str:
-    key = _key_names(table)
-    others = [column.name for column in table.columns if column.name not in key]
-    assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
-    return _insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")

@@ -9,20 +9,32 @@ from kernel.ledger.sqlite import SqliteStore
 class Place:
     """Where a store lives, so that it can be closed and opened again."""
 
-    def __init__(self, adapter, folder):
-        self._path = folder / "ledger.db"
-        self._memory = MemoryStore() if adapter == "memory" else None
+    def __init__(self, open_store):
+        self._open = open_store
         self.opened = []
 
     def open(self):
-        store = self._memory or SqliteStore(self._path)
+        store = self._open()
         self.opened.append(store)
         return store
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def place(request, tmp_path):
-    place = Place(request.param, tmp_path)
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def adapter(request):
+    return request.param
+
+
+@pytest.fixture
+def place(adapter, request, tmp_path):
+    if adapter == "postgres":
+        postgres_store = pytest.importorskip("kernel.ledger.postgres").PostgresStore
+        url = request.getfixturevalue("postgres_url")
+        place = Place(lambda: postgres_store(url))
+    elif adapter == "sqlite":
+        place = Place(lambda: SqliteStore(tmp_path / "ledger.db"))
+    else:
+        memory = MemoryStore()
+        place = Place(lambda: memory)
     yield place
     for store in place.opened:
         store.close()

@@ -1,0 +1,118 @@
+"""The SQL of the storage port, as text that both databases read.
+
+Positional values are marked ``?``, those of a whole row ``:column``; an adapter whose driver marks
+them otherwise translates. Table and column names come from the schema alone and are never quoted,
+values are always bound. Null is asked for with ``IS NULL`` and every other value with ``=``, which
+both databases answer from an index.
+"""
+
+# ruff: noqa: S608
+# Every name that is put into a text here is one of the schema's.
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Table
+
+
+class Where:
+    """The columns that a row must equal, parted into nulls and values to bind."""
+
+    __slots__ = ("names", "nulls", "values")
+
+    def __init__(self, where: Mapping[str, Any] | None) -> None:
+        given = where or {}
+        self.nulls = tuple(name for name, value in given.items() if value is None)
+        self.names = tuple(name for name in given if name not in self.nulls)
+        self.values = [given[name] for name in self.names]
+
+    def sql(self) -> str:
+        """Return the condition, empty when there is none."""
+        return _where(self.names, self.nulls)
+
+
+@cache
+def column_names(table: Table) -> tuple[str, ...]:
+    """Return the columns in the order in which rows come."""
+    return tuple(column.name for column in table.columns)
+
+
+@cache
+def key_names(table: Table) -> tuple[str, ...]:
+    """Return the columns of the primary key."""
+    return tuple(column.name for column in table.primary_key.columns)
+
+
+def get_sql(table: Table) -> str:
+    """Return the text that reads the row of a primary key."""
+    return f"SELECT {_columns(table)} FROM {table.name}{_where(key_names(table))}"
+
+
+def select_sql(
+    table: Table,
+    where: Where,
+    order_by: str | None,
+    from_start: bool,  # noqa: FBT001 - one of the parts of a statement's shape
+    descending: bool,  # noqa: FBT001 - likewise
+    unlimited: bool,  # noqa: FBT001 - likewise
+) -> str:
+    """Return the text that reads rows in the order of one column."""
+    column = order_by or key_names(table)[-1]
+    sql = f"SELECT {_columns(table)} FROM {table.name}{where.sql()}"
+    if not from_start:
+        joined = "AND" if where.names or where.nulls else "WHERE"
+        sql += f" {joined} {column} {'<' if descending else '>'} ?"
+    sql += f" ORDER BY {column}{' DESC' if descending else ''}"
+    return sql if unlimited else f"{sql} LIMIT ?"
+
+
+def count_sql(table: Table, where: Where) -> str:
+    """Return the text that counts rows."""
+    return f"SELECT count(*) AS n FROM {table.name}{where.sql()}"
+
+
+def counts_sql(table: Table, columns: tuple[str, ...]) -> str:
+    """Return the text that counts the rows of each combination of values."""
+    names = ", ".join(columns)
+    return f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"
+
+
+def insert_sql(table: Table, conflict: str = "") -> str:
+    """Return the text that adds a row, values marked by column."""
+    names = column_names(table)
+    values = ", ".join(f":{name}" for name in names)
+    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"
+
+
+def upsert_sql(table: Table) -> str:
+    """Return the text that adds a row or replaces the one with its key, values by column."""
+    key = key_names(table)
+    others = [name for name in column_names(table) if name not in key]
+    assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
+
+
+def update_sql(table: Table, names: tuple[str, ...]) -> str:
+    """Return the text that sets columns of the row of a primary key."""
+    assigned = ", ".join(f"{name} = ?" for name in names)
+    return f"UPDATE {table.name} SET {assigned}{_where(key_names(table))}"
+
+
+def delete_sql(table: Table) -> str:
+    """Return the text that removes the row of a primary key."""
+    return f"DELETE FROM {table.name}{_where(key_names(table))}"
+
+
+def delete_before_sql(table: Table, column: str) -> str:
+    """Return the text that removes the rows below a bound."""
+    return f"DELETE FROM {table.name} WHERE {column} < ?"
+
+
+def _columns(table: Table) -> str:
+    return ", ".join(column_names(table))
+
+
+def _where(names: tuple[str, ...], nulls: tuple[str, ...] = ()) -> str:
+    terms = [f"{name} = ?" for name in names] + [f"{name} IS NULL" for name in nulls]
+    return " WHERE " + " AND ".join(terms) if terms else ""

