@@ -11,7 +11,7 @@ from kernel.canonical import CanonicalizationError, canonicalize, sha256_hex
 from kernel.checks.check import Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import parse
-from kernel.errors import EffectInapplicable
+from kernel.errors import EffectInapplicable, TextNotStorable
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -93,6 +93,8 @@ class Kernel:
             return _reject(
                 transaction, document, "apply", Refusal(error.code, error.field, str(error))
             )
+        except TextNotStorable as error:
+            return _reject(transaction, document, "apply", Refusal(error.code, "", str(error)))
 
 
 def _content_digest(document: Document, submitter: Submitter) -> str:
@@ -243,7 +245,7 @@ def _reject(
 
 def _repeatable(value: object) -> bool:
     """Tell whether a receipt can hold what a refused document states."""
-    if type(value) is not str or len(value) > _STATED_MAX:
+    if type(value) is not str or len(value) > _STATED_MAX or "\x00" in value:
         return False
     try:
         value.encode()

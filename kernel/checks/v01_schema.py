@@ -43,6 +43,9 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         return Refusal("envelope_schema_invalid", field, first["msg"])
+    # Canonical form has no shorter way to write it; what it stands in is looked for only then.
+    if b"\\u0000" in content and _names_hold_nul(envelope):
+        return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
     if len(content) > MAX_ENVELOPE_BYTES:
         return Refusal("envelope_schema_invalid", "", f"larger than {MAX_ENVELOPE_BYTES} bytes")
     return envelope, document, content
@@ -77,6 +80,21 @@ def check_actor(submission: Submission) -> Verdict:
             message = f"{effect.effect_kind} is the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)
     return None
+
+
+def _names_hold_nul(envelope: Envelope) -> bool:
+    """Tell whether a name holds U+0000, which not every store's text can; content may."""
+    names = envelope.model_dump(
+        exclude={"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
+    )
+    level: list[object] = [names]
+    while level:
+        one = level.pop()
+        if isinstance(one, str) and "\x00" in one:
+            return True
+        if isinstance(one, dict | tuple):
+            level.extend(one.values() if isinstance(one, dict) else one)
+    return False
 
 
 def _depth_exceeds(value: object, limit: int) -> bool:

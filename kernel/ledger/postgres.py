@@ -126,7 +126,9 @@ class PostgresTables:
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        return self._execute(_marked(statements.delete_before_sql(table, column)), (bound,)).rowcount
+        return self._execute(
+            _marked(statements.delete_before_sql(table, column)), (bound,)
+        ).rowcount
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -158,14 +160,14 @@ class PostgresTables:
 
     def _execute(self, sql: str, values: Row | Sequence[Any] | None = None) -> Cursor:
         try:
-            return self._connection.execute(sql, values, binary=True)  # type: ignore[call-overload,no-any-return]
-        except psycopg.OperationalError as error:
-            raise LedgerUnavailable(str(error)) from error
-        except psycopg.DataError as error:
-            if error.sqlstate is not None:
-                raise
-            # The driver refused before it sent anything: the transaction goes on.
-            raise TextNotStorable(str(error)) from error
+            return self._connection.execute(sql, values, binary=True)
+        except psycopg.Error as error:
+            if isinstance(error, psycopg.OperationalError) or self._connection.closed:
+                raise LedgerUnavailable(str(error)) from error
+            if isinstance(error, psycopg.DataError) and error.sqlstate is None:
+                # The driver refused before it sent anything: the transaction goes on.
+                raise TextNotStorable(str(error)) from error
+            raise
 
     def _build(self, shape: Any, sql: str) -> str:
         self._texts[shape] = marked = _marked(sql)
@@ -269,7 +271,7 @@ class PostgresStore:
             return None
         try:
             idle.execute(begin)
-        except psycopg.OperationalError:
+        except psycopg.Error:
             idle.close()
             return None
         return idle

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import BigInteger, Integer, MetaData, String, Table, UniqueConstraint
-from sqlalchemy.dialects import postgresql as dialect
+from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
@@ -92,20 +92,21 @@ def _check_encoding(connection: Connection, place: str) -> None:
 
 def _definitions() -> list[str]:
     found = []
+    dialect = make_url("postgresql+psycopg://").get_dialect()()
     for table in _tables().sorted_tables:
-        found.append(str(CreateTable(table).compile(dialect=dialect.dialect())))
+        found.append(str(CreateTable(table).compile(dialect=dialect)))
         found += [
-            str(CreateIndex(index).compile(dialect=dialect.dialect()))
+            str(CreateIndex(index).compile(dialect=dialect))
             for index in sorted(table.indexes, key=lambda index: str(index.name))
         ]
     found.append(_REFUSAL)
     for table in APPEND_ONLY_TABLES:
-        found += [
-            f"CREATE TRIGGER {table.name}_refuses_change BEFORE UPDATE OR DELETE"
-            f" ON {table.name} FOR EACH ROW EXECUTE FUNCTION rotulus_refuses()",
-            f"CREATE TRIGGER {table.name}_refuses_truncate BEFORE TRUNCATE"
-            f" ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION rotulus_refuses()",
-        ]
+        for change, each in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+            name = f"{table.name}_refuses_{each.lower()}"
+            found.append(
+                f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
+                f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
+            )
     found.append(f"COMMENT ON TABLE chain_head IS '{_COMMENT}{SCHEMA_VERSION}'")
     return found
 

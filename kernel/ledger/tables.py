@@ -1,7 +1,8 @@
 """The port of a ledger's storage: rows of the schema's tables inside one transaction.
 
 An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains.
-A row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``.
+A row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A text that holds
+U+0000 may be refused when it is written (`TextNotStorable`); then no row answers to it.
 """
 
 from collections.abc import Mapping

@@ -3,12 +3,14 @@
 The pre-image is content-addressed, so undoing restores exactly the bytes that were there (K2).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Table
 
 from kernel.canonical import canonicalize, sha256_hex
+from kernel.errors import EffectInapplicable, TextNotStorable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import KernelEffect
@@ -71,5 +73,15 @@ def write_record(
         tables.put(schema.pre_images, {"content_hash": pre_image_hash, "content": content})
     content = canonicalize(record)
     columns = columns_of(table, record, operation.transaction)
+    _check_names(key, columns)
     tables.put(table, {key_column: key, "record": content, **columns})
     return Applied(str(table.name), key, pre_image_hash, sha256_hex(content))
+
+
+def _check_names(key: str, columns: Mapping[str, Any]) -> None:
+    """Refuse what not every store's text can hold; a record's content may hold it."""
+    for value in (key, *columns.values()):
+        if type(value) is str and "\x00" in value:
+            raise EffectInapplicable(
+                "a name holds the character U+0000", code=TextNotStorable.code, field="payload"
+            )

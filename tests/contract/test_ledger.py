@@ -13,11 +13,13 @@ from kernel.ledger.ledger import GENESIS_HASH, GENESIS_POLICY, Head, Ledger
 from kernel.ledger.receipts import EPHEMERAL_LIFETIME_US, append_receipt, purge_expired
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.receipt import RECEIPT_KINDS, Receipt
+from kernel.verify import verify
 from tests.kernel.build import (
     START_US,
     FakeHost,
     abandoned,
     adapt,
+    code_of,
     create,
     drain,
     everything,
@@ -417,3 +419,29 @@ def test_adapting_a_node_leaves_one_newest_record(ledger):
     with ledger.view() as view:
         record = view.record(schema.nodes, "n")
     assert (record["version"], record["payload"]) == (3, {"title": "b", "text": "c"})
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (create("n\x00", "Note"), "envelope_schema_invalid"),
+        (create("n", "Note\x00"), "text_not_storable"),
+        (create("n", "Note", envelope={"operation_id": "o\x00"}), "envelope_schema_invalid"),
+        (create("n", "Note", envelope={"session_id": "s\x00"}), "envelope_schema_invalid"),
+        (create("n", "Note", envelope={"idempotency_key": "\x00"}), "envelope_schema_invalid"),
+        (link("e", "n", "m\x00"), None),
+        (create("n", "Note", title="\x00", text="a literal \\u0000"), None),
+    ],
+)
+def test_a_name_with_the_character_zero_is_refused_alike_on_every_store(ledger, document, code):
+    refused = code_of(submit(ledger, document))
+    if code is None:
+        assert refused != "envelope_schema_invalid"
+    else:
+        assert refused == code
+    assert code_of(submit(ledger, create("after", "Note"))) is None
+    with ledger.view() as view:
+        assert verify(view).ok

@@ -6,6 +6,7 @@ import threading
 import pytest
 from sqlalchemy import Integer, LargeBinary, UniqueConstraint
 
+from kernel.errors import TextNotStorable
 from kernel.ledger import schema
 from kernel.ledger.tables import DuplicateKey
 from tests.kernel.build import abandoned
@@ -79,10 +80,33 @@ def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(store, t
 
 
 def test_text_and_bytes_of_every_kind_read_back_as_they_were(store):
-    row = row_of(schema.nodes, node_id="\x00 'é\U0001f600\" ;--", record=bytes(range(256)))
+    row = row_of(schema.nodes, node_id="\x01 'é\U0001f600\" ;--", record=bytes(range(256)))
     fill(store, schema.nodes, row)
     with store.view() as tables:
         assert tables.get(schema.nodes, row["node_id"]) == row
+
+
+def test_text_that_a_store_cannot_hold_is_refused_as_such_and_the_transaction_goes_on(store):
+    row, other = row_of(schema.nodes, node_id="a\x00b"), row_of(schema.nodes, node_id="c")
+    with store.transaction() as tables:
+        try:
+            tables.insert(schema.nodes, row)
+            kept = [row, other]
+        except TextNotStorable:
+            kept = [other]
+        tables.insert(schema.nodes, other)
+    assert stored(store, schema.nodes) == kept
+    there = row if row in kept else None
+    with store.view() as tables:
+        assert tables.get(schema.nodes, "a\x00b") == there
+        assert tables.select(schema.nodes, {"node_id": "a\x00b"}) == [row] * (there is row)
+        assert tables.count(schema.nodes, {"node_id": "a\x00b"}) == (there is row)
+
+
+def test_integers_of_64_bits_read_back_as_they_were(store):
+    row = row_of(schema.ephemeral_receipts, expires_at_us=2**62)
+    fill(store, schema.ephemeral_receipts, row)
+    assert stored(store, schema.ephemeral_receipts) == [row]
 
 
 def test_a_key_that_is_not_there_gives_none(store):

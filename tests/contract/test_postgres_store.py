@@ -1,0 +1,392 @@
+"""What a server adds to the port: its tables, locks, lost connections, and an unanswered COMMIT."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
+
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - after the driver
+from kernel.ledger import postgres, schema  # noqa: E402 - likewise
+from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
+from kernel.ledger.postgres import PostgresStore, place_of  # noqa: E402 - likewise
+from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
+
+
+@pytest.fixture
+def store(postgres_url):
+    store = PostgresStore(postgres_url)
+    yield store
+    store.close()
+
+
+def node(name):
+    return {
+        "node_id": name,
+        "node_kind": "Note",
+        "updated_by_operation_id": "op",
+        "record": b"{}",
+    }
+
+
+def add(store, name):
+    with store.transaction() as tables:
+        tables.insert(schema.nodes, node(name))
+
+
+def names(store):
+    with store.view() as tables:
+        return [row["node_id"] for row in tables.select(schema.nodes)]
+
+
+def raw(url, *statements):
+    """Run statements past the store, as somebody with the database could."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursors = [connection.execute(statement) for statement in statements]
+        return [one.fetchall() if one.description else [] for one in cursors]
+
+
+@contextmanager
+def holding(url, *statements):
+    """A transaction of somebody else, open for as long as the block runs."""
+    with psycopg.connect(url) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        yield connection
+        connection.rollback()
+
+
+def end_others(url):
+    """End every other connection to the database, as a restart of the server would."""
+    raw(
+        url,
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+# The tables
+
+
+def test_integers_have_64_bits_text_is_ordered_by_bytes_and_nothing_counts_by_itself(postgres_url):
+    [columns] = raw(
+        postgres_url,
+        "SELECT data_type, collation_name, column_default FROM information_schema.columns"
+        " WHERE table_schema = current_schema()",
+    )
+    expected = {("bigint", None, None), ("character varying", "C", None), ("bytea", None, None)}
+    assert set(columns) == expected
+    assert len(columns) == sum(len(table.columns) for table in schema.metadata.sorted_tables)
+
+
+@pytest.mark.spec("§17.4")
+@pytest.mark.parametrize("table", schema.APPEND_ONLY_TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("change", ["UPDATE {} SET {} = {}", "DELETE FROM {}", "TRUNCATE {}"])
+def test_history_refuses_change_even_past_the_store(store, postgres_url, table, change):
+    column = table.columns.keys()[0]
+    row = {one.name: 1 if str(one.type) == "INTEGER" else "completed" for one in table.columns}
+    row |= {one.name: b"1" for one in table.columns if str(one.type) == "BLOB"}
+    with store.transaction() as tables:
+        tables.insert(table, row)
+    with pytest.raises(psycopg.errors.RaiseException, match="append only"):
+        raw(postgres_url, change.format(table.name, column, column))
+    with store.view() as tables:
+        assert tables.select(table) == [row]
+
+
+def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empty_url):
+    ledgers, failures = [], []
+
+    def found():
+        try:
+            ledgers.append(Ledger.create(PostgresStore(postgres_empty_url), FakeHost().host))
+        except Exception as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    threads = [threading.Thread(target=found) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(ledgers) == 4
+    with ledgers[0].view() as view:
+        assert view.tables.count(schema.chain_head) == view.tables.count(schema.policy_snapshots)
+        assert view.tables.count(schema.chain_head) == 1
+    for ledger in ledgers:
+        ledger.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("comment", ["'rotulus ledger, schema 1'", "NULL"])
+def test_tables_of_another_version_are_refused(postgres_empty_url, comment, read_only):
+    PostgresStore(postgres_empty_url).close()
+    raw(postgres_empty_url, f"COMMENT ON TABLE chain_head IS {comment}")
+    with pytest.raises(LedgerUnavailable) as refused:
+        PostgresStore(postgres_empty_url, read_only=read_only)
+    assert refused.value.code == "ledger_schema_version"
+
+
+def test_a_database_in_another_encoding_is_refused_and_left_alone(postgres, postgres_empty_url):
+    name = postgres_empty_url.split("/")[3].split("?")[0]
+    raw(
+        postgres.url,
+        f"DROP DATABASE {name}",
+        f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'",
+    )
+    with pytest.raises(LedgerUnavailable) as refused:
+        PostgresStore(postgres_empty_url)
+    assert refused.value.code == "ledger_encoding"
+    assert raw(postgres_empty_url, "SELECT to_regclass('chain_head')") == [[(None,)]]
+
+
+# The right to write
+
+
+@pytest.mark.spec("K18")
+def test_a_read_only_handle_reads_and_the_server_refuses_its_writes(store, postgres_url):
+    add(store, "a")
+    reader = PostgresStore(postgres_url, read_only=True)
+    assert names(reader) == ["a"]
+    with pytest.raises(LedgerUnavailable) as refused, reader.transaction():
+        pass
+    assert refused.value.code == "ledger_read_only"
+    for write in (
+        lambda tables: tables.insert(schema.nodes, node("b")),
+        lambda tables: tables.update(schema.nodes, ("a",), {"record": b"x"}),
+        lambda tables: tables.delete(schema.nodes, "a"),
+    ):
+        with (
+            pytest.raises(psycopg.errors.ReadOnlySqlTransaction),
+            reader.view() as tables,
+        ):
+            write(tables)
+    assert names(reader) == names(store) == ["a"]
+    reader.close()
+
+
+def test_a_handle_that_may_only_read_creates_nothing(postgres_empty_url):
+    with pytest.raises(LedgerUnavailable, match="no ledger at"):
+        PostgresStore(postgres_empty_url, read_only=True)
+    assert raw(postgres_empty_url, "SELECT to_regclass('chain_head')") == [[(None,)]]
+
+
+# Durability and connections
+
+
+def test_a_commit_waits_for_the_disk_whatever_the_servers_default_is(store, postgres_empty_url):
+    name = postgres_empty_url.split("/")[3].split("?")[0]
+    raw(postgres_empty_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    careful = PostgresStore(postgres_empty_url)
+    with careful.transaction() as tables:
+        [found] = tables._execute("SHOW synchronous_commit").fetchall()
+    assert found == ("on",)
+    careful.close()
+
+
+def test_a_closed_store_opens_itself_again(store):
+    add(store, "a")
+    store.close()
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+def test_more_readers_than_are_kept_idle_may_read_at_once(store):
+    add(store, "a")
+    views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
+    assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
+    for view in views:
+        view.__exit__(None, None, None)
+    assert store._readers.qsize() == postgres.IDLE_READERS_MAX
+    assert names(store) == ["a"]
+
+
+def test_connections_that_were_lost_while_idle_are_replaced_and_nobody_notices(store, postgres_url):
+    add(store, "a")
+    assert names(store) == ["a"]
+    end_others(postgres_url)
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+def test_a_connection_lost_in_a_transaction_undoes_it_and_the_next_one_works(store, postgres_url):
+    def lose_it():
+        with store.transaction() as tables:
+            tables.insert(schema.nodes, node("a"))
+            end_others(postgres_url)
+            with tables.savepoint():
+                tables.insert(schema.nodes, node("b"))
+
+    with pytest.raises(LedgerUnavailable) as lost:
+        lose_it()
+    assert lost.value.code == "ledger_unavailable"
+    add(store, "c")
+    assert names(store) == ["c"]
+
+
+def test_a_connection_lost_in_a_view_ends_it_and_the_next_one_works(store, postgres_url):
+    add(store, "a")
+    with store.view() as tables:
+        end_others(postgres_url)
+        with pytest.raises(LedgerUnavailable):
+            tables.count(schema.nodes)
+    assert names(store) == ["a"]
+
+
+def test_a_server_that_is_not_there_makes_the_ledger_unavailable():
+    with pytest.raises(LedgerUnavailable) as refused:
+        PostgresStore("postgresql://user:much-secret@127.0.0.1:1/roll")
+    assert "postgresql://127.0.0.1:1/roll" in str(refused.value)
+    assert "much-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:much-secret@h/d?nonsense", "much-secret", "postgresql://[much-secret"]
+)
+def test_a_url_that_cannot_be_read_is_not_repeated(url):
+    with pytest.raises(LedgerUnavailable) as refused:
+        PostgresStore(url)
+    assert refused.value.code == "database_url_invalid"
+    assert "much-secret" not in str(refused.value)
+    assert refused.value.__cause__ is refused.value.__context__ is None
+
+
+def test_a_place_is_named_without_its_user_and_password():
+    assert place_of("postgresql://u:p@db.example:5433/roll") == "postgresql://db.example:5433/roll"
+    assert place_of("postgresql:///roll") == "postgresql://localhost:5432/roll"
+
+
+# Locks
+
+LOCKS = {
+    "unfounded": "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)",
+    "founded": "SELECT FROM chain_head FOR UPDATE",
+}
+
+
+@pytest.mark.parametrize("state", LOCKS)
+def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(
+    monkeypatch, postgres_url, state
+):
+    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    store = PostgresStore(postgres_url)
+    if state == "founded":
+        Ledger.create(store, FakeHost().host)
+    add(store, "a")
+    entered = False
+    with holding(postgres_url, LOCKS[state]):
+        with pytest.raises(LedgerUnavailable) as refused, store.transaction():
+            entered = True
+        assert names(store) == ["a"], "a reader does not wait for the writer"
+    assert not entered
+    assert refused.value.code == "ledger_unavailable"
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+    store.close()
+
+
+def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
+    monkeypatch, postgres_url
+):
+    monkeypatch.setattr(postgres, "IDLE_WRITER_MAX_MS", 50)
+    stopped = PostgresStore(postgres_url)
+    monkeypatch.undo()
+    other = PostgresStore(postgres_url)
+
+    def stop_in_the_middle():
+        with stopped.transaction() as tables:
+            tables.insert(schema.nodes, node("a"))
+            add(other, "b")  # waits until the server has ended the one that stopped
+            tables.insert(schema.nodes, node("c"))
+
+    with pytest.raises(LedgerUnavailable):
+        stop_in_the_middle()
+    assert names(other) == names(stopped) == ["b"]
+    stopped.close()
+    other.close()
+
+
+# A COMMIT that fails
+
+
+class FailingConnection:
+    """A connection whose COMMIT gets no answer, before or after it took effect."""
+
+    def __init__(self, connection, *, after_the_fact):
+        self._connection = connection
+        self._after_the_fact = after_the_fact
+        self.close = connection.close
+
+    @property
+    def info(self):
+        return self._connection.info
+
+    def execute(self, sql, *values, **options):
+        if sql == "COMMIT":
+            if self._after_the_fact:
+                self._connection.execute(sql)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return self._connection.execute(sql, *values, **options)
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize("after_the_fact", [False, True])
+def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
+    store, after_the_fact
+):
+    add(store, "a")
+    store._writer = FailingConnection(store._writer, after_the_fact=after_the_fact)
+    with pytest.raises(CommitOutcomeUnknown) as failed:
+        add(store, "b")
+    assert failed.value.code == "commit_outcome_unknown"
+    there = ["a", "b"] if after_the_fact else ["a"]
+    assert names(store) == there
+    with store.transaction() as tables:
+        assert [row["node_id"] for row in tables.select(schema.nodes)] == there
+        tables.insert(schema.nodes, node("c"))
+    assert names(store) == [*there, "c"]
+
+
+@pytest.mark.spec("K25")
+def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_committing(
+    monkeypatch, postgres_url
+):
+    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    store = PostgresStore(postgres_url)
+    Ledger.create(store, FakeHost().host)
+    store._writer = FailingConnection(store._writer, after_the_fact=False)
+    with pytest.raises(CommitOutcomeUnknown):
+        add(store, "a")
+    with holding(postgres_url, LOCKS["founded"]) as late:
+        with pytest.raises(LedgerUnavailable):
+            names(store)
+        late.execute(
+            "INSERT INTO nodes (node_id, node_kind, updated_by_operation_id, record)"
+            " VALUES ('a', 'Note', 'op', '')"
+        )
+        late.commit()
+    assert names(store) == ["a"]
+    store.close()
+
+
+def test_a_transaction_in_which_an_error_was_swallowed_is_not_called_committed(store):
+    def swallow():
+        with store.transaction() as tables:
+            tables.insert(schema.nodes, node("a"))
+            with pytest.raises(psycopg.errors.NotNullViolation):
+                tables.insert(schema.nodes, node("b") | {"node_kind": None})
+
+    with pytest.raises(LedgerUnavailable) as failed:
+        swallow()
+    assert failed.value.code == "ledger_rolled_back"
+    add(store, "c")
+    assert names(store) == ["c"]
+
+
+def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(store):
+    with abandoned(store.transaction()) as tables:
+        tables.insert(schema.nodes, node("a"))
+        tables._execute("ROLLBACK")
+    add(store, "b")
+    assert names(store) == ["b"]
