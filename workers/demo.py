@@ -75,7 +75,7 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> Report:
             requests = await _drained(gateway, progress)
             seconds["drain"] = progress.elapsed_s
     with Progress("verify") as progress:
-        check = partial(verify_file, tree.folder.ledger_path, partial(_show_rows, progress))
+        check = partial(verify_file, tree.ledger_place, partial(_show_rows, progress))
         verification = await anyio.to_thread.run_sync(check)
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s

@@ -25,7 +25,6 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
-from kernel.ledger.sqlite import SqliteStore
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
@@ -37,6 +36,7 @@ from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
 from workers.host import system_host
 from workers.model_http import HttpModel
+from workers.record import ledger_place, open_store
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.snapshot_source import LiveSource
@@ -78,15 +78,13 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
     folder = DataFolder(settings.data_dir)
     with _listen(settings.host, settings.gateway_port) as listening:
         _make(folder)
-        await _serve(settings, redis_url, folder, listening)
+        await _serve(settings, redis_url, listening)
 
 
-async def _serve(
-    settings: Settings, redis_url: str, folder: DataFolder, listening: socket.socket
-) -> None:
+async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     host = system_host()
     ledger = await anyio.to_thread.run_sync(
-        lambda: Ledger.create(SqliteStore(folder.ledger_path), host)
+        lambda: Ledger.create(open_store(ledger_place(settings)), host)
     )
     redis = connect_redis(redis_url)
     queue = WorkQueue(redis, AUTHORITY_QUEUE)

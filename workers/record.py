@@ -1,23 +1,59 @@
-"""The ledger file as the command line reads it: without the right to write."""
+"""Where the record is kept, and how the command line reads it: without the right to write."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.tables import Store
 from kernel.verify import Verification, verify
+from workers.datafolder import DataFolder
 from workers.host import system_host
+from workers.settings import Settings
+
+LedgerPlace = Path | SecretStr
+"""A file, or the URL of a database, which holds a password."""
+
+
+def ledger_place(settings: Settings) -> LedgerPlace:
+    """Return the database of the settings, else the file in the data folder."""
+    return settings.database_url or DataFolder(settings.data_dir).ledger_path
+
+
+def shown_place(place: LedgerPlace) -> str:
+    """Return what may be said of a place: a URL without its user and password."""
+    if isinstance(place, Path):
+        return str(place)
+    from kernel.ledger.postgres import place_of  # noqa: PLC0415 - see `open_store`
+
+    return place_of(place.get_secret_value())
+
+
+def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
+    """Open the store at a place.
+
+    Raises:
+        LedgerUnavailable: when it cannot be opened, or holds another version.
+    """
+    if isinstance(place, Path):
+        return SqliteStore(place, read_only=read_only)
+    # The driver takes a while to load, and who keeps a file does without it.
+    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
+
+    return PostgresStore(place.get_secret_value(), read_only=read_only)
 
 
 @contextmanager
-def open_record(path: Path) -> Iterator[LedgerView]:
-    """Open a snapshot of a ledger file.
+def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
+    """Open a snapshot of a ledger.
 
     Raises:
         LedgerUnavailable: when there is no ledger there.
     """
-    ledger = Ledger(SqliteStore(path, read_only=True), system_host())
+    ledger = Ledger(open_store(place, read_only=True), system_host())
     try:
         with ledger.view() as view:
             yield view
@@ -25,7 +61,7 @@ def open_record(path: Path) -> Iterator[LedgerView]:
         ledger.close()
 
 
-def verify_file(path: Path, progress: Callable[[int, int], None]) -> Verification:
-    """Verify everything in a ledger file, as of now."""
-    with open_record(path) as view:
+def verify_file(place: LedgerPlace, progress: Callable[[int, int], None]) -> Verification:
+    """Verify everything in a ledger, as of now."""
+    with open_record(place) as view:
         return verify(view, progress=progress)

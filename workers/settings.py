@@ -39,8 +39,12 @@ def _lower(value: object) -> object:
 
 
 def _url_of(*schemes: str) -> AfterValidator:
-    def check(value: str) -> str:
-        parts = urlsplit(value)
+    def check(value: str | SecretStr) -> str | SecretStr:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            parts = urlsplit("")
         if parts.scheme not in schemes or not (parts.netloc or parts.path):
             names = ", ".join(f"{scheme}://" for scheme in schemes)
             raise PydanticCustomError("url_invalid", "must be a URL that starts with " + names)
@@ -59,6 +63,7 @@ def _is_loopback(host: str) -> bool:
 
 
 RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
@@ -101,6 +106,11 @@ class Settings(BaseSettings):
         default=None,
         repr=False,
         description="Redis to use (redis://, rediss:// or unix://); unset: the embedded server.",
+    )
+    database_url: DatabaseUrl | None = Field(
+        default=None,
+        description="PostgreSQL database of the ledger (postgresql://user:password@host/name); "
+        "unset: an SQLite file in the data folder.",
     )
     # Declared before host, whose check reads it.
     allow_remote: bool = Field(

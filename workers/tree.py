@@ -15,6 +15,7 @@ from queues.embedded import EmbeddedRedis, find_server
 from workers.children import ChildSpec, ServiceSpec
 from workers.datafolder import DataFolder
 from workers.gateway_client import GatewayClient
+from workers.record import LedgerPlace, ledger_place
 from workers.settings import Settings, child_environment
 from workers.supervisor import Supervisor
 
@@ -27,6 +28,7 @@ class Tree:
 
     supervisor: Supervisor
     folder: DataFolder
+    ledger_place: LedgerPlace
     gateway_url: str
 
 
@@ -71,7 +73,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
             async with Supervisor(specs) as supervisor:
                 folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
                 try:
-                    yield Tree(supervisor, folder, gateway_url)
+                    yield Tree(supervisor, folder, ledger_place(settings), gateway_url)
                 finally:
                     folder.remove_runtime()
 

@@ -3,24 +3,23 @@
 import os
 import random
 import signal
-from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
-from workers.datafolder import DataFolder
 from workers.fleet import WorkerProcess, new_worker_id
 from workers.gateway_client import GatewayClient
 from workers.host import system_host
 from workers.recompute import AuthorityDrainer
+from workers.record import LedgerPlace, ledger_place, open_store, shown_place
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 
@@ -34,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 async def serve_worker(settings: Settings, redis_url: str) -> None:
     """Work until SIGTERM or SIGINT, then finish the batches in hand and return."""
-    ledger = await _open_ledger(DataFolder(settings.data_dir).ledger_path)
+    ledger = await _open_ledger(ledger_place(settings))
     redis = connect_redis(redis_url)
     queue = WorkQueue(redis, AUTHORITY_QUEUE)
     token = settings.worker_token
@@ -70,12 +69,14 @@ async def _stop_on_signal(process: WorkerProcess) -> None:
             process.stop()
 
 
-async def _open_ledger(path: Path) -> Ledger:
+async def _open_ledger(place: LedgerPlace) -> Ledger:
     """Open the ledger for reading; the gateway that founds it may still be starting."""
     with anyio.move_on_after(LEDGER_WAIT_S):
         while True:
             try:
-                return Ledger(SqliteStore(path, read_only=True), system_host())
+                return await anyio.to_thread.run_sync(
+                    lambda: Ledger(open_store(place, read_only=True), system_host())
+                )
             except LedgerUnavailable:
                 await anyio.sleep(LEDGER_RETRY_S)
-    raise LedgerUnavailable(f"no ledger at {path}: start a gateway on this data folder first")
+    raise LedgerUnavailable(f"no ledger at {shown_place(place)}: start a gateway on it first")

@@ -61,6 +61,8 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
         ("ROTULUS_PORT", "many", "int_parsing"),
         ("ROTULUS_BATCH_MAX", "0", "greater_than_equal"),
         ("ROTULUS_REDIS_URL", "http://x", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "mysql://h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://[h/d", "url_invalid"),
         ("ROTULUS_GATEWAY_URL", "gateway:80", "url_invalid"),
         ("ROTULUS_LOG_LEVEL", "loud", "literal_error"),
         ("ROTULUS_WORKER_TOKEN", "short", "too_short"),
@@ -98,9 +100,10 @@ def test_the_key_of_a_model_is_not_shown(monkeypatch):
 def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):
     monkeypatch.setenv("ROTULUS_WORKER_TOKEN", "hunter2")
     monkeypatch.setenv("ROTULUS_REDIS_URL", "amqp://me:hunter2@host")
+    monkeypatch.setenv("ROTULUS_DATABASE_URL", "postgres+x://me:hunter2@host")
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert len(caught.value.problems) == 2
+    assert len(caught.value.problems) == 3
     assert "hunter2" not in str(caught.value)
     assert caught.value.__context__ is None
     with pytest.raises(ValidationError) as plain:
@@ -109,7 +112,11 @@ def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):
 
 
 def test_secrets_do_not_show_in_the_text_of_the_settings():
-    settings = load_settings(worker_token=SecretStr(TOKEN), redis_url="redis://:hunter2@localhost")
+    settings = load_settings(
+        worker_token=SecretStr(TOKEN),
+        redis_url="redis://:hunter2@localhost",
+        database_url="postgresql://me:hunter2@localhost/roll",
+    )
     assert TOKEN not in repr(settings)
     assert "hunter2" not in repr(settings)
 

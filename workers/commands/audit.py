@@ -1,4 +1,4 @@
-"""`rotulus audit`: what happened and why; reads the ledger file, so nothing needs to run."""
+"""`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,9 +19,8 @@ from workers.api.audit_documents import (
     preview_document,
 )
 from workers.commands.common import as_json, clean_errors, print_document, read_settings
-from workers.datafolder import DataFolder
 from workers.host import system_host
-from workers.record import open_record
+from workers.record import ledger_place, open_record
 
 T = TypeVar("T")
 
@@ -196,8 +195,8 @@ def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Pa
 
 
 def _read(data_dir: Path | None, question: Callable[[LedgerView], T]) -> T:
-    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
-    with clean_errors(), open_record(path) as view:
+    place = ledger_place(read_settings(data_dir))
+    with clean_errors(), open_record(place) as view:
         return question(view)
 
 

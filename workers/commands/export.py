@@ -11,9 +11,8 @@ import click
 
 from kernel.audit.export import export_lines
 from workers.commands.common import clean_errors, data_dir, read_settings
-from workers.datafolder import DataFolder
 from workers.progress import Progress
-from workers.record import open_record
+from workers.record import ledger_place, open_record
 
 
 @click.command()
@@ -30,8 +29,8 @@ def export(data_dir: Path | None, output: str) -> None:
 
     `rotulus verify --export FILE` verifies such a file by itself.
     """
-    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
-    with clean_errors(), open_record(path) as view, Progress("export") as progress:
+    place = ledger_place(read_settings(data_dir))
+    with clean_errors(), open_record(place) as view, Progress("export") as progress:
         last = view.head().ec_sequence_number
         rows = 0
         with _written(output) as file:

@@ -1,4 +1,4 @@
-"""`rotulus show`: look at the record; reads the ledger file, so nothing needs to run."""
+"""`rotulus show`: look at the record; reads the ledger by itself, so nothing else needs to run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from workers.api.records import count_requests, describe_operation
 from workers.commands.common import as_json, clean_errors, read_settings
-from workers.datafolder import DataFolder
-from workers.record import open_record
+from workers.record import ledger_place, open_record
 
 limit = click.option(
     "--limit",
@@ -145,8 +144,8 @@ def requests(data_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _read(data_dir: Path | None, question: Callable[[LedgerView], Any]) -> Any:
-    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
-    with clean_errors(), open_record(path) as view:
+    place = ledger_place(read_settings(data_dir))
+    with clean_errors(), open_record(place) as view:
         return question(view)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from workers.commands.common import data_dir, read_settings, run
+from workers.record import shown_place
 from workers.tree import Tree, running_tree
 
 worker_count = click.option(
@@ -30,6 +31,6 @@ def say_where(tree: Tree) -> None:
     """Say where a tree can be looked at, and how it is stopped."""
     click.echo(
         f"\n  dashboard      {tree.gateway_url}/"
-        f"\n  ledger file    {tree.folder.ledger_path}"
+        f"\n  ledger         {shown_place(tree.ledger_place)}"
         "\n  stop           Ctrl-C\n"
     )

@@ -8,9 +8,8 @@ import click
 
 from kernel.verify.export import verify_export
 from workers.commands.common import as_json, clean_errors, data_dir, print_document, read_settings
-from workers.datafolder import DataFolder
 from workers.progress import Progress
-from workers.record import verify_file
+from workers.record import ledger_place, verify_file
 
 
 @click.command()
@@ -24,13 +23,13 @@ from workers.record import verify_file
 def verify(data_dir: Path | None, export: BinaryIO | None, *, as_json: bool) -> None:
     """Recompute the whole record from its stored bytes and name the first bad row.
 
-    Reads the ledger file of the data folder; nothing needs to run. Ends with 1 on any finding.
+    Reads the ledger by itself; nothing else needs to run. Ends with 1 on any finding.
     """
     if export is not None:
         _verify_lines(export, as_json=as_json)
-    path = DataFolder(read_settings(data_dir).data_dir).ledger_path
+    place = ledger_place(read_settings(data_dir))
     with clean_errors(), Progress("verify") as progress:
-        found = verify_file(path, lambda done, total: progress.show(f"{done} of {total} rows"))
+        found = verify_file(place, lambda done, total: progress.show(f"{done} of {total} rows"))
         progress.show(f"{found.rows} rows")
     document = {
         "verifies": found.ok,
