@@ -25,6 +25,7 @@ from kernel.ledger.tables import DuplicateKey, Row
 
 BUSY_TIMEOUT_S = 10.0
 IDLE_READERS_MAX = 8
+WAL_ATTEMPTS_MAX = 5
 
 _SAVEPOINT = "rotulus"
 
@@ -222,7 +223,7 @@ class SqliteStore:
     def _connect_writer(self) -> sqlite3.Connection:
         writer = self._connect("rwc")
         with _closed_on_failure(writer, self._path):
-            writer.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")
             _create_schema(writer, self._path)
@@ -245,6 +246,20 @@ def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[N
     except BaseException:
         connection.close()
         raise
+
+
+def _use_write_ahead_log(writer: sqlite3.Connection) -> None:
+    for attempt in range(1, WAL_ATTEMPTS_MAX + 1):
+        try:
+            writer.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            # Where two processes change it at once SQLite does not wait but refuses one of them.
+            if attempt == WAL_ATTEMPTS_MAX:
+                raise
+            _begin_immediate(writer)
+            writer.execute("ROLLBACK")
+        else:
+            return
 
 
 def _begin_immediate(writer: sqlite3.Connection) -> None:

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from sqlalchemy import delete, text, update
@@ -274,6 +275,34 @@ def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(monkeypa
     assert refused.value.code == "ledger_unavailable"
     add(store, "b")
     assert names(store) == ["a", "b"]
+
+
+class Contended:
+    """A connection that is refused the change of the journal so many times."""
+
+    def __init__(self, connection, refusals):
+        self._connection = connection
+        self._refusals = refusals
+
+    def execute(self, sql):
+        if "journal_mode" in sql and self._refusals:
+            self._refusals -= 1
+            raise sqlite3.OperationalError("database is locked")
+        return self._connection.execute(sql)
+
+
+@pytest.mark.parametrize("refusals", [0, 1, sqlite.WAL_ATTEMPTS_MAX - 1])
+def test_a_new_file_that_others_open_too_gets_its_write_ahead_log_all_the_same(path, refusals):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        sqlite._use_write_ahead_log(Contended(connection, refusals))
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_write_ahead_log_that_is_refused_for_ever_is_given_up(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        contended = Contended(connection, sqlite.WAL_ATTEMPTS_MAX)
+        with pytest.raises(sqlite3.OperationalError):
+            sqlite._use_write_ahead_log(contended)
 
 
 # A COMMIT that fails
