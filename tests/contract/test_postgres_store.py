@@ -1,5 +1,6 @@
 """What a server adds to the port: its tables, locks, lost connections, and an unanswered COMMIT."""
 
+import os
 import threading
 from contextlib import contextmanager
 
@@ -164,6 +165,26 @@ def test_a_read_only_handle_reads_and_the_server_refuses_its_writes(store, postg
             write(tables)
     assert names(reader) == names(store) == ["a"]
     reader.close()
+
+
+@pytest.mark.spec("K18")
+def test_a_role_that_may_only_select_is_enough_to_read(store, postgres_url):
+    add(store, "a")
+    role = f"rotulus_reader_{os.getpid()}"
+    raw(
+        postgres_url,
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}",
+    )
+    try:
+        joined = "&" if "?" in postgres_url else "?"
+        reader = PostgresStore(f"{postgres_url}{joined}options=-c%20role%3D{role}", read_only=True)
+        assert names(reader) == ["a"]
+        with reader.view() as tables:
+            assert tables._execute("SELECT current_user::text").fetchall() == [(role,)]
+        reader.close()
+    finally:
+        raw(postgres_url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_handle_that_may_only_read_creates_nothing(postgres_empty_url):

@@ -1,0 +1,27 @@
+"""The main job on a database instead of a file."""
+
+import json
+
+import pytest
+from pydantic import SecretStr
+
+from tests.system.tree_run import TreeRun
+from workers.record import verify_file
+
+
+@pytest.mark.timeout(120)
+def test_the_main_job_runs_on_a_database_and_leaves_no_file(postgres_empty_url, tmp_path):
+    environment = {"ROTULUS_DATABASE_URL": postgres_empty_url}
+    run = TreeRun(tmp_path / "data", "demo", "--exit", "--json", env=environment)
+    try:
+        assert run.finish() == 0, run.stderr
+        report = json.loads(run.stdout)
+    finally:
+        run.stop_for_good()
+    assert report["failures"] == []
+    assert report["record"]["verifies"]
+    assert not (tmp_path / "data" / "ledger.db").exists()
+    found = verify_file(SecretStr(postgres_empty_url), lambda _done, _total: None)
+    assert found.ok, found.findings
+    assert (found.rows, found.requests_open) == (report["record"]["rows"], 0)
+    assert postgres_empty_url not in run.stderr + run.stdout
