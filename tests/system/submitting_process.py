@@ -4,6 +4,7 @@
 
 LEDGER is a file or the URL of a database. It prints `ready`, waits for a line, opens the ledger
 (and founds it when it is the first), and prints one line of JSON for each answer, after COMMIT.
+After the first answer it waits for another line, so that none has finished before all have begun.
 In turn it submits what every process submits under the same key, what only it submits, and a
 change of the one node that all of them change.
 """
@@ -61,6 +62,8 @@ def main(place: str, name: str, count: int) -> None:
         answer = [number, result.operation_id, result.ec_sequence_number, result.row_hash]
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
+        if number == 0:
+            sys.stdin.readline()
     ledger.close()
 
 

@@ -55,7 +55,15 @@ def submitting(place, *names):
             process.communicate()
 
 
-def begin(processes):
+def begin(processes) -> list[str]:
+    """Let them go, and go on once all have begun; returns the first line of each."""
+    go(processes)
+    first = [process.stdout.readline() for process in processes]
+    go(processes)
+    return first
+
+
+def go(processes):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -105,8 +113,9 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
 
 def test_two_processes_submit_at_once_and_leave_one_chain(place):
     with submitting(place, "a", "b") as processes:
-        begin(processes)
-        found = [answers_in(process.communicate(timeout=50)[0]) for process in processes]
+        texts = begin(processes)
+        rest = [process.communicate(timeout=50)[0] for process in processes]
+        found = [answers_in(begun + text) for begun, text in zip(texts, rest, strict=True)]
         assert [process.returncode for process in processes] == [0, 0]
     first, second = found
     assert len(first) == len(second) == COUNT
@@ -125,13 +134,13 @@ def test_a_process_killed_among_its_submissions_keeps_what_was_answered_and_stop
     place, kill
 ):
     with submitting(place, "a", "b") as processes:
-        begin(processes)
+        text, of_survivor = begin(processes)
         killed, survivor = processes
-        text = "".join(killed.stdout.readline() for _ in range(KILLED_AFTER_ANSWERS + 7 * kill))
+        text += "".join(killed.stdout.readline() for _ in range(KILLED_AFTER_ANSWERS + 7 * kill))
         killed.kill()
         text += killed.communicate()[0]
         answered = answers_in(text)
-        finished = answers_in(survivor.communicate(timeout=50)[0])
+        finished = answers_in(of_survivor + survivor.communicate(timeout=50)[0])
         assert (killed.returncode, survivor.returncode) == (-9, 0)
     assert KILLED_AFTER_ANSWERS <= len(answered) < COUNT
     assert len(finished) == COUNT
