@@ -13,12 +13,11 @@ from pydantic import SecretStr
 
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
 from workers.commands.common import as_json, clean_errors, print_document, read_settings, run
 from workers.datafolder import DataFolder
 from workers.gateway_client import GatewayClient
 from workers.host import system_host
-from workers.record import open_record
+from workers.record import ledger_place, open_record, open_store
 from workers.settings import Settings
 from workers.undoing import (
     BuildAgain,
@@ -120,7 +119,7 @@ def _do(settings: Settings, asked: Undoing, *, dry: bool, as_json: bool) -> None
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors():
         if dry:
-            with open_record(folder.ledger_path) as view:
+            with open_record(ledger_place(settings)) as view:
                 document = dry_run(kernel, view, asked)
         else:
             runtime = folder.read_runtime()
@@ -144,21 +143,22 @@ def _ask(gateway_url: str, asked: Undoing) -> dict[str, Any]:
 def _write(
     settings: Settings, folder: DataFolder, kernel: Kernel, asked: Undoing
 ) -> dict[str, Any]:
-    if not folder.ledger_path.exists():
-        raise click.ClickException(f"ledger_unavailable: no ledger at {folder.ledger_path}")
+    place = ledger_place(settings)
+    if isinstance(place, Path) and not place.exists():
+        raise click.ClickException(f"ledger_unavailable: no ledger at {place}")
     host = system_host()
 
     def archive(content: bytes) -> None:
-        place = folder.path / "rebuild-archives"
-        place.mkdir(mode=0o700, exist_ok=True)
-        kept = place / f"{host.new_id()}.json"
+        archives = folder.path / "rebuild-archives"
+        archives.mkdir(mode=0o700, exist_ok=True)
+        kept = archives / f"{host.new_id()}.json"
         with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
 
     with folder.locked():
-        ledger = Ledger(SqliteStore(folder.ledger_path), host)
+        ledger = Ledger(open_store(place), host)
         try:
             with ledger.transaction() as transaction:
                 return undo(kernel, transaction, asked, _keys(settings), archive)
