@@ -11,7 +11,9 @@ from kernel.checks import (
     v04_scope,
     v05_policy,
     v06_source_spans,
+    v07_isolation,
     v08_taint,
+    v09_overlays,
     v10_inverse,
     v10_reversibility,
 )
@@ -26,7 +28,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("V4", v04_epoch.check),
     ("V5", v05_policy.check),
     ("V6", v06_source_spans.check),
+    ("V7", v07_isolation.check),
     ("V8", v08_taint.check),
+    ("V9", v09_overlays.check),
     ("V10", v10_reversibility.check),
     ("V10", v10_inverse.check),
 )

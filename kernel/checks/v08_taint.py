@@ -24,6 +24,7 @@ def check(submission: Submission) -> Verdict:
         or _check_sources(submission)
         or _check_outputs(submission)
         or check_warning(submission)
+        or _check_model_outputs(submission)
     )
 
 
@@ -83,6 +84,34 @@ def _check_outputs(submission: Submission) -> Refusal | None:
                 "envelope_taint_output_node_mismatch",
                 field,
                 f"the output node is {stated}, resolved is {resolved}",
+            )
+    return None
+
+
+def _check_model_outputs(submission: Submission) -> Refusal | None:
+    """What a model saw is no more restricted than what the operation says that it touched."""
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class or LEAST_RESTRICTIVE
+    for index, output in enumerate(envelope.recorded_model_outputs):
+        own = output.resolved_output_visibility_class
+        touched = [*output.source_visibility_taint, *([own] if own is not None else ())]
+        field = f"recorded_model_outputs.{index}"
+        unknown = [name for name in touched if name not in VISIBILITY_CLASSES]
+        if unknown:
+            message = f"unknown visibility class {unknown[0]}"
+            return Refusal("envelope_taint_resolution_invalid", field, message)
+        seen = max_visibility_class(output.source_visibility_taint)
+        if own is not None and is_lowered(seen, own):
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                f"{field}.resolved_output_visibility_class",
+                f"expected {seen}, got {own}",
+            )
+        if is_lowered(max_visibility_class(touched), resolved):
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                field,
+                f"the model saw {max_visibility_class(touched)}, resolved is {resolved}",
             )
     return None
 

@@ -127,6 +127,21 @@ class LedgerView:
         rows = self.tables.select(schema.nodes, {"node_kind": node_kind}, after=after, limit=limit)
         return [orjson.loads(row["record"]) for row in rows]
 
+    def overlay_nodes(self, target_ref: str, *, limit: int | None = None) -> list[Document]:
+        """Return the nodes that put an overlay in force over a thing, or over a stretch of it."""
+        where = {"overlay_in_force": 1, "overlay_target": target_ref}
+        rows = self.tables.select(schema.nodes, where, limit=limit)
+        return [orjson.loads(row["record"]) for row in rows]
+
+    def has_overlays(self) -> bool:
+        """Tell whether any overlay is in force."""
+        return bool(self.tables.select(schema.nodes, {"overlay_in_force": 1}, limit=1))
+
+    def memberships_of(self, node_id: str) -> list[Document]:
+        """Return a node's memberships of corpora, in whatever state they are."""
+        rows = self.tables.select(schema.corpus_membership_records, {"node_id": node_id})
+        return [orjson.loads(row["record"]) for row in rows]
+
     def edges_out_of(self, node_id: str) -> list[Row]:
         """Return the edge rows that leave a node, removed ones included."""
         return self.tables.select(schema.edges, {"source_node_id": node_id})
@@ -238,6 +253,7 @@ class LedgerTransaction(LedgerView):
         self.host = host
         self.head_now = super().head()
         self._policy: str | None = None
+        self._overlays: bool | None = None
 
     def policy_generation_id(self) -> str:
         """Return the policy generation in force; read once until it changes."""
@@ -248,6 +264,16 @@ class LedgerTransaction(LedgerView):
     def forget_policy(self) -> None:
         """Read the policy generation again the next time: it may be another."""
         self._policy = None
+
+    def has_overlays(self) -> bool:
+        """Tell whether any overlay is in force; read once until one is written."""
+        if self._overlays is None:
+            self._overlays = super().has_overlays()
+        return self._overlays
+
+    def forget_overlays(self) -> None:
+        """Look for overlays again the next time: there may be others."""
+        self._overlays = None
 
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
@@ -263,6 +289,7 @@ class LedgerTransaction(LedgerView):
         except BaseException:
             self.head_now = before
             self.forget_policy()
+            self.forget_overlays()
             raise
 
     def next_commit_time_us(self) -> int:

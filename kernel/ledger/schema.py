@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -154,9 +154,13 @@ nodes = Table(
     metadata,
     Column("node_id", String, primary_key=True),
     Column("node_kind", String, nullable=False),
+    # 1 while the node puts an access overlay in force; over what, or over a stretch of what.
+    Column("overlay_in_force", Integer, nullable=False),
+    Column("overlay_target", String),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("nodes_by_kind", "node_kind", "node_id"),
+    Index("nodes_by_overlay", "overlay_in_force", "overlay_target"),
     info={"state": True},
 )
 
@@ -178,6 +182,7 @@ corpus_membership_records = Table(
     "corpus_membership_records",
     metadata,
     Column("membership_id", String, primary_key=True),
+    Column("node_id", String, nullable=False, index=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"state": True},

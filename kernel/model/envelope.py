@@ -113,5 +113,6 @@ class Envelope(_Document):
     """The caller's batch to which the operation belongs (K22)."""
 
     compensates_operation_id: Text | None = None
+    actor_session_kind: Text | None = None
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

@@ -3,6 +3,8 @@
 UNDERSTANDING = "ConsolidatedUnderstanding"
 CLAIM = "VersionedClaim"
 SESSION = "BeliefSession"
+SOURCE_ARTIFACT = "SourceArtifact"
+ACCESS_OVERLAY = "AccessOverlay"
 
 SESSION_NODE_PREFIX = "belief-session:"
 """The nodes of belief sessions have ids of their own, which nothing else may take."""

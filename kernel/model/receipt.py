@@ -36,6 +36,7 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "binding_evaluation_manifest": "durable",
     "profile_assign": "durable",
     "metadata_field_override": "durable",
+    "access_overlay_override": "durable",
     "simulation_preview_emit": "ephemeral",
     "simulation_external_effect_policy_check": "ephemeral",
     "visibility_taint_warning_record": "durable",
@@ -65,6 +66,7 @@ STATED_BY_ENVELOPES = frozenset(
         "binding_evaluation_manifest",
         "profile_assign",
         "metadata_field_override",
+        "access_overlay_override",
         *SIMULATION_RECEIPTS,
     }
 )

@@ -9,7 +9,9 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from kernel.errors import EffectInapplicable
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.overlays.overlay import OverlayInvalid, overlay_of
 
 
 def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, Any]:
@@ -20,7 +22,24 @@ def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, An
 
 
 def _node(record: Document, _: LedgerView) -> dict[str, Any]:
-    return {"node_kind": record["node_kind"]}
+    try:
+        overlay = overlay_of(record)
+    except OverlayInvalid as error:
+        # V9 has refused it; what is in force must be readable whatever wrote it.
+        raise EffectInapplicable(
+            str(error),
+            code="access_overlay_construction_invalid",
+            field=f"payload.{error.field}",
+        ) from None
+    return {
+        "node_kind": record["node_kind"],
+        "overlay_in_force": int(overlay is not None),
+        "overlay_target": None if overlay is None else overlay.target.target_ref,
+    }
+
+
+def _membership(record: Document, _: LedgerView) -> dict[str, Any]:
+    return {"node_id": record["node_id"]}
 
 
 def _edge(record: Document, view: LedgerView) -> dict[str, Any]:
@@ -56,6 +75,7 @@ def _extraction(record: Document, _: LedgerView) -> dict[str, Any]:
 _DERIVED: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = MappingProxyType(
     {
         "nodes": _node,
+        "corpus_membership_records": _membership,
         "edges": _edge,
         "policy_snapshots": _policy,
         "binding_generation_snapshots": _binding,

@@ -1,16 +1,18 @@
 """Graph nodes: a payload of fields under an id, with a state and a visibility class (§4.3.1).
 
 A create writes a node that was not there. Every other write merges its fields into the payload
-that is there. A visibility class only ever rises (INV-PROV-TAINT-1).
+that is there. A visibility class only ever rises, whatever becomes of the sources, and is stated no
+lower than that of a source (INV-PROV-TAINT-1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
+from kernel.spans import sources_in
 from kernel.stores.node_dispositions import DISPOSITIONS
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import stamp
@@ -42,6 +44,8 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     dispose = DISPOSITIONS.get(effect.effect_kind)
     if dispose is not None:
         record = _disposed(dispose, effect, operation, before)
+        if effect.effect_kind == "visibility_change":
+            _check_provenance(record, sources_in(record["payload"]), operation)
         return write_record(operation, schema.nodes, node_id, record)
     if before is None:
         if not creates and operation.semantic_intent not in _MAY_CREATE:
@@ -49,12 +53,16 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
                 f"no node {node_id}", code="node_not_found", field="target_ref"
             )
         record = _new_record(effect, operation, node_id)
+        _check_provenance(record, sources_in(record["payload"]), operation)
     else:
         if creates:
             raise EffectInapplicable(
                 f"node {node_id} exists", code="node_already_exists", field="target_ref"
             )
         record = _changed_record(effect, operation, before)
+        known = sources_in(before["payload"])
+        added = [ref for ref in sources_in(record["payload"]) if ref not in known]
+        _check_provenance(record, added, operation)
     _check_computed(effect, operation)
     _check_authorities(record["node_kind"], effect.payload)
     return write_record(operation, schema.nodes, node_id, record)
@@ -129,6 +137,20 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
         record["state"] = "retracted"
         record["retracted_by_operation_id"] = operation.operation_id
     return record
+
+
+def _check_provenance(record: Document, sources: Iterable[str], operation: Operation) -> None:
+    """Refuse a class below that of a source; sources that a node no longer names stay in it."""
+    for ref in sources:
+        source = operation.transaction.node(ref)
+        if source is not None and is_lowered(
+            source["visibility_class"], record["visibility_class"]
+        ):
+            raise EffectInapplicable(
+                f"{ref} is {source['visibility_class']}, what is drawn from it is no less",
+                code="visibility_class_lowered",
+                field="payload.visibility_class",
+            )
 
 
 def _moves_state(operation: Operation) -> bool:

@@ -74,6 +74,8 @@ def write_record(
     content = canonicalize(record)
     columns = columns_of(table, record, operation.transaction)
     _check_names(key, columns)
+    if columns.get("overlay_in_force"):
+        operation.transaction.forget_overlays()
     tables.put(table, {key_column: key, "record": content, **columns})
     return Applied(str(table.name), key, pre_image_hash, sha256_hex(content))
 

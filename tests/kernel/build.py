@@ -17,6 +17,7 @@ from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerView
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.schema import metadata
 from kernel.ledger.tables import Store
+from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
 
 START_US = 1_700_000_000_000_000
@@ -115,6 +116,58 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
             *more,
         ],
         **changes,
+    )
+
+
+def model_output(operation_id: str, **changes: Any) -> dict[str, Any]:
+    """What a model answered inside an operation, asked locally and with wrapped content."""
+    version, prompt, parameters = "m-1", "ab" * 32, "cd" * 32
+    return {
+        "recorded_output_id": f"out:{operation_id}",
+        "model_version": version,
+        "model_provider": "local",
+        "prompt_hash": prompt,
+        "parameter_hash": parameters,
+        "fingerprint_combined": fingerprint(version, prompt, parameters),
+        "output_payload_blob_ref": "ef" * 32,
+        "recorded_at": iso_time(START_US),
+        "recorded_by_operation_id": operation_id,
+        "prompt_hash_includes_wrapped_content": True,
+        **changes,
+    }
+
+
+def answered(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The envelope with one output of a model."""
+    outputs = [model_output(document["operation_id"], **changes)]
+    return document | {"recorded_model_outputs": outputs}
+
+
+def artifact(node_id: str, *, content: bool = True, metadata: bool = True) -> dict[str, Any]:
+    """The envelope that takes something in from outside, wrapped unless a test says otherwise."""
+    return create(
+        node_id,
+        "SourceArtifact",
+        acquisition_shape="ingested",
+        prompt_injection_isolation_wrapper_applied=content,
+        metadata_wrapper_applied=metadata,
+    )
+
+
+def overlay(
+    node_id: str, restriction: str, target_kind: str, target_ref: str, **more: Any
+) -> dict[str, Any]:
+    """The envelope that lays an overlay over something, or over a stretch of it."""
+    target = {"target_kind": target_kind, "target_ref": target_ref}
+    target |= {name: more.pop(name) for name in ("offset", "length") if name in more}
+    changes = more.pop("envelope", {})
+    return create(
+        node_id,
+        "AccessOverlay",
+        target=target,
+        access_restriction=restriction,
+        envelope=changes,
+        **more,
     )
 
 

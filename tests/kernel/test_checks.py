@@ -33,12 +33,15 @@ from kernel.model.result import SubmissionResult
 from tests.kernel.build import (
     ABSENT,
     adapt,
+    answered,
+    artifact,
     changed,
     code_of,
     create,
     effect,
     envelope,
     memory_ledger,
+    overlay,
     submit,
 )
 
@@ -66,6 +69,8 @@ IRREVERSIBLE = {
     f"{FIRST}.external_effect_descriptor": "a token was issued",
 }
 token = changed(create("t", "ShareTokenPolicy"), IRREVERSIBLE)
+shown = answered(create("n", "Note", envelope={"source_refs": ["wrapped"]}))
+laid = overlay("o", "blocked", "document", "old")
 search = envelope("search_run_record", [effect("receipt_only", query="q")])
 preview = effect("receipt_only") | {"receipt_subkind": "simulation_preview_emit"}
 simulation = envelope("simulate", [preview])
@@ -79,6 +84,8 @@ VALID = {
     "token": token,
     "search": search,
     "synthesis": synthesis,
+    "shown to a model": shown,
+    "an overlay": laid,
     "adapted": adapt("old", title="t"),
     "adapted token": changed(adapt("token", title="t"), IRREVERSIBLE),
     "from sources": tainted | {"source_refs": ["old", "secret", "nowhere"]},
@@ -410,6 +417,70 @@ V8 = [
     (note, {"source_refs": ["preview:nobody"]}, RESOLUTION, "source_refs.0"),
 ]
 
+OUTPUT_0 = "recorded_model_outputs.0"
+
+V7 = [
+    (shown, {"source_refs": ["old", "bare"]}, "envelope_unwrapped_content", "source_refs.1"),
+    (shown, {"source_refs": ["half"]}, "envelope_unwrapped_metadata", "source_refs.0"),
+    (
+        shown,
+        {f"{OUTPUT_0}.prompt_hash_includes_wrapped_content": False},
+        "envelope_prompt_hash_pre_wrap",
+        f"{OUTPUT_0}.prompt_hash_includes_wrapped_content",
+    ),
+    (
+        shown,
+        {f"{OUTPUT_0}.model_version": "m-2"},
+        SCHEMA,
+        f"{OUTPUT_0}.fingerprint_combined",
+    ),
+    (
+        shown,
+        {f"{OUTPUT_0}.recorded_by_operation_id": "op:known"},
+        SCHEMA,
+        f"{OUTPUT_0}.recorded_by_operation_id",
+    ),
+]
+
+V8 += [
+    (shown, {f"{OUTPUT_0}.{TAINT}": ["sealed"]}, RESOLUTION, OUTPUT_0),
+    (shown, {f"{OUTPUT_0}.{TAINT}": ["secret"]}, RESOLUTION, OUTPUT_0),
+    (shown, {f"{OUTPUT_0}.{RESOLVED}": "sealed"}, RESOLUTION, OUTPUT_0),
+    (shown, {f"{OUTPUT_0}.{RESOLVED}": "secret"}, RESOLUTION, OUTPUT_0),
+    (
+        answered(tainted),
+        {f"{OUTPUT_0}.{TAINT}": ["sealed"], f"{OUTPUT_0}.{RESOLVED}": "public_open"},
+        RESOLUTION,
+        f"{OUTPUT_0}.{RESOLVED}",
+    ),
+]
+
+BLOCKED, CONSTRUCTION = "envelope_access_overlay_blocked", "access_overlay_construction_invalid"
+
+V9 = [
+    (adapt("shut"), {}, BLOCKED, "write_set_refs.0"),
+    (adapt("shut"), {"write_set_refs": []}, BLOCKED, f"{FIRST}.target_ref"),
+    (laid, {f"{PAYLOAD}.access_restriction": "closed"}, CONSTRUCTION, f"{PAYLOAD}.access_restriction"),
+    (
+        laid,
+        {f"{PAYLOAD}.access_restriction": "access_ceremony_required"},
+        "b1_not_yet_supported",
+        PAYLOAD,
+    ),
+    (
+        answered(tainted),
+        {f"{OUTPUT_0}.tier_2_prompt_cache_used": True},
+        "envelope_sealed_tier_2_cache_violation",
+        f"{OUTPUT_0}.tier_2_prompt_cache_used",
+    ),
+    (
+        answered(tainted),
+        {f"{OUTPUT_0}.model_provider": "anthropic_provider_api"},
+        "envelope_sealed_outbound_unauthorized",
+        f"{OUTPUT_0}.model_provider",
+    ),
+]
+
 REVERSIBILITY = "envelope_effect_reversibility_invalid"
 INVERSE = f"{FIRST}.inverse_operation_kind"
 
@@ -474,7 +545,9 @@ RULES = {
     "V4": ("INV-A-SCOPE-1", [*V4, *V4_EPOCHS]),
     "V5": ("§2.2 V5", V5),
     "V6": ("INV-MVC-CU-1", V6),
+    "V7": ("INV-MVC-3", V7),
     "V8": ("INV-A-TAINT-INFECTIOUS-1", V8),
+    "V9": ("§12.2", V9),
     "V10": ("§4.4", V10),
 }
 
@@ -507,6 +580,14 @@ def ledger():
         opening(EPOCH_OPEN, "open"),
     )
     assert [code_of(result) for result in results] == [None] * 6
+        artifact("wrapped"),
+        artifact("half", metadata=False),
+        artifact("bare", content=False),
+        create("shut", "Note"),
+        overlay("over", "blocked", "document", "shut"),
+        submitter="orchestrator",
+    )
+    assert [code_of(result) for result in results] == [None] * 8
     return ledger
 
 
@@ -722,7 +803,9 @@ BREAKS = [
     ("V4", {SCOPE: ABSENT}),
     ("V5", {"policy_generation_id": "PG-0"}),
     ("V6", {f"{PAYLOAD}.source_spans": []}),
+    ("V7", {"recorded_model_outputs.0.model_version": "m-2"}),
     ("V8", {TAINT: ["sealed"]}),
+    ("V9", {"write_set_refs": ["shut"]}),
     ("V10", {f"{FIRST}.reversibility": "receipt_only"}),
     ("apply", {f"{FIRST}.target_ref": "old"}),
     ("V1", {"operation_id": "op:known"}),
@@ -734,7 +817,7 @@ BREAKS = [
     "first", range(len(BREAKS)), ids=[f"{n}-{b[0]}" for n, b in enumerate(BREAKS)]
 )
 def test_the_first_check_that_fails_is_the_one_that_answers(ledger, first):
-    document = spanned
+    document = answered(spanned)
     for _, changes in BREAKS[first:]:
         document = changed(document, changes)
     result = submit(ledger, document)

@@ -1,0 +1,54 @@
+"""Part of V9: what is sealed stays here unless somebody let it out (INV-B2-CACHING-1, §12.5).
+
+An operation that touched something sealed or firewalled used no prompt cache of a provider, and no
+provider but a local one, unless the policy in force authorizes its actor to send such things out.
+"""
+
+from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.ledger import schema
+
+LOCAL_PROVIDERS = frozenset({"local"})
+"""Everybody else is outside."""
+
+OUTBOUND = "sealed_outbound"
+
+_SECRET = frozenset({"sealed", "firewalled"})
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse the output of a model that was shown what may not leave."""
+    envelope = submission.envelope
+    outputs = envelope.recorded_model_outputs
+    touched = set(envelope.source_visibility_taint)
+    # An output that says more than the envelope does is believed.
+    touched.update(name for output in outputs for name in output.source_visibility_taint)
+    touched.update(output.resolved_output_visibility_class or "" for output in outputs)
+    if not outputs or not touched & _SECRET:
+        return None
+    for index, output in enumerate(outputs):
+        field = f"recorded_model_outputs.{index}"
+        if output.tier_2_prompt_cache_used:
+            return Refusal(
+                "envelope_sealed_tier_2_cache_violation",
+                f"{field}.tier_2_prompt_cache_used",
+                "what is sealed or firewalled went through a provider's prompt cache",
+            )
+        if output.model_provider not in LOCAL_PROVIDERS and not _authorized(submission):
+            return Refusal(
+                "envelope_sealed_outbound_unauthorized",
+                f"{field}.model_provider",
+                f"no policy lets {envelope.actor} send this to {output.model_provider}",
+            )
+    return None
+
+
+def _authorized(submission: Submission) -> bool:
+    transaction = submission.transaction
+    policy = transaction.record(schema.policy_snapshots, transaction.policy_generation_id())
+    stated = None if policy is None else policy["payload"].get("propa_authorizations")
+    return isinstance(stated, list) and any(
+        isinstance(one, dict)
+        and one.get("actor") == submission.envelope.actor
+        and one.get("scope") == OUTBOUND
+        for one in stated
+    )
