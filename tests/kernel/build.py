@@ -49,7 +49,7 @@ def ledger_on(store: Store) -> tuple[Ledger, FakeHost]:
     return Ledger.create(store, fake.host), fake
 
 
-def effect(kind: str, target: str | None = None, **payload: Any) -> dict[str, Any]:
+def effect(kind: str, target: str | None = None, /, **payload: Any) -> dict[str, Any]:
     row = EFFECT_KINDS[kind]
     document: dict[str, Any] = {
         "effect_id": f"{kind}:{target}",

@@ -460,7 +460,12 @@ BLOCKED, CONSTRUCTION = "envelope_access_overlay_blocked", "access_overlay_const
 V9 = [
     (adapt("shut"), {}, BLOCKED, "write_set_refs.0"),
     (adapt("shut"), {"write_set_refs": []}, BLOCKED, f"{FIRST}.target_ref"),
-    (laid, {f"{PAYLOAD}.access_restriction": "closed"}, CONSTRUCTION, f"{PAYLOAD}.access_restriction"),
+    (
+        laid,
+        {f"{PAYLOAD}.access_restriction": "closed"},
+        CONSTRUCTION,
+        f"{PAYLOAD}.access_restriction",
+    ),
     (
         laid,
         {f"{PAYLOAD}.access_restriction": "access_ceremony_required"},
@@ -808,7 +813,10 @@ BREAKS = [
     ("V9", {"write_set_refs": ["shut"]}),
     ("V10", {f"{FIRST}.reversibility": "receipt_only"}),
     ("apply", {f"{FIRST}.target_ref": "old"}),
-    ("V1", {"operation_id": "op:known"}),
+    (
+        "V1",
+        {"operation_id": "op:known", f"{OUTPUT_0}.recorded_by_operation_id": "op:known"},
+    ),
 ]
 
 

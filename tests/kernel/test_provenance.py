@@ -1,0 +1,128 @@
+"""Where something came from and who may see it are two things (INV-PROV-TAINT-1, §7.6)."""
+
+import pytest
+
+from tests.kernel.build import (
+    adapt,
+    code_of,
+    create,
+    effect,
+    envelope,
+    link,
+    memory_ledger,
+    submit,
+    unlink,
+)
+
+UNDERSTANDING = "ConsolidatedUnderstanding"
+LOWERED = "visibility_class_lowered"
+CLASSES = ("public_open", "work_product_internal", "firewalled", "sealed")
+
+pytestmark = pytest.mark.spec("INV-PROV-TAINT-1")
+
+
+def span(ref):
+    return {"source_ref": ref, "offset": 0, "length": 1}
+
+
+NAMING = [
+    {"source_spans": [span("open"), span("secret")]},
+    {"source_spans": [{"source_ref": "secret"}]},
+    {"source_spans": [span("secret#0-9")]},
+    {"span": span("secret")},
+    {"source_refs": ["open", "secret"]},
+    {"source_refs": ["secret#0-9"]},
+    {"source_ref": "secret"},
+]
+
+
+@pytest.fixture
+def ledger():
+    ledger = memory_ledger()
+    results = submit(
+        ledger,
+        create("open", "Note"),
+        create("secret", "Note", visibility_class="firewalled"),
+        create("note", "Note"),
+        create("cu", UNDERSTANDING, source_spans=[span("secret")], visibility_class="firewalled"),
+    )
+    assert [code_of(result) for result in results] == [None] * 4
+    return ledger
+
+
+def class_of(ledger, node_id):
+    with ledger.view() as view:
+        return view.node(node_id)["visibility_class"]
+
+
+def reclassify(node_id, visibility):
+    return envelope(
+        "visibility_change", [effect("visibility_change", node_id, visibility_class=visibility)]
+    )
+
+
+@pytest.mark.parametrize("naming", NAMING)
+@pytest.mark.parametrize("visibility", CLASSES)
+def test_a_new_node_is_no_less_restricted_than_what_it_was_drawn_from(ledger, naming, visibility):
+    result = submit(ledger, create("n", "Note", visibility_class=visibility, **naming))
+    enough = visibility in ("firewalled", "sealed")
+    assert code_of(result) == (None if enough else LOWERED)
+
+
+@pytest.mark.parametrize("naming", NAMING)
+def test_a_node_cannot_take_up_a_source_that_is_more_restricted(ledger, naming):
+    result = submit(ledger, adapt("note", **naming))
+    assert (code_of(result), result.rejection.check) == (LOWERED, "apply")
+    assert code_of(submit(ledger, adapt("note", visibility_class="sealed", **naming))) is None
+
+
+@pytest.mark.parametrize("visibility", CLASSES)
+def test_a_change_of_class_stays_above_the_sources(ledger, visibility):
+    result = submit(ledger, reclassify("cu", visibility))
+    enough = visibility in ("firewalled", "sealed")
+    assert code_of(result) == (None if enough else LOWERED)
+    assert class_of(ledger, "cu") == (visibility if enough else "firewalled")
+
+
+def test_a_class_is_raised_independently_of_the_sources(ledger):
+    assert code_of(submit(ledger, reclassify("note", "work_product_internal"))) is None
+    assert class_of(ledger, "note") == "work_product_internal"
+    assert class_of(ledger, "open") == "public_open"
+
+
+def test_a_class_is_not_raised_to_less_than_a_source_has_by_now(ledger):
+    submit(ledger, create("drawn", "Note", source_refs=["open"]), reclassify("open", "sealed"))
+    assert code_of(submit(ledger, reclassify("drawn", "firewalled"))) == LOWERED
+    assert code_of(submit(ledger, reclassify("drawn", "sealed"))) is None
+
+
+def test_what_a_source_became_later_holds_no_other_write_up(ledger):
+    submit(ledger, create("drawn", "Note", source_refs=["open"]), reclassify("open", "sealed"))
+    assert code_of(submit(ledger, adapt("drawn", title="t"))) is None
+    assert class_of(ledger, "drawn") == "public_open"
+
+
+REMOVALS = {
+    "the span is no longer named": adapt("cu", source_spans=[]),
+    "the source is retracted": envelope(
+        "retract", [effect("node_write", "secret", state="retracted")]
+    ),
+    "the edge is removed": unlink("edge"),
+    "the binding is disabled": envelope(
+        "source_binding_disable", [effect("node_write", "cu", state="disabled")]
+    ),
+    "the binding is detached": envelope(
+        "detach_source_binding", [effect("detach_source_binding", "edge")]
+    ),
+}
+
+
+@pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
+def test_removing_the_provenance_relaxes_nothing(ledger, removal):
+    submit(ledger, link("edge", "secret", "cu"))
+    assert code_of(submit(ledger, removal)) is None
+    assert class_of(ledger, "cu") == "firewalled"
+    for lower in ("public_open", "work_product_internal"):
+        assert code_of(submit(ledger, reclassify("cu", lower))) == LOWERED
+        assert code_of(submit(ledger, adapt("cu", visibility_class=lower))) == LOWERED
+    assert class_of(ledger, "cu") == "firewalled"
