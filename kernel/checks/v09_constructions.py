@@ -49,7 +49,7 @@ def check_constructions(submission: Submission) -> Refusal | None:
                 )
             laid = read_overlay(node_id, draft["node_kind"], draft["payload"])
         except OverlayInvalid as error:
-            place = f"{field}.{error.field}"
+            place = f"{field}.{error.field}" if error.field else field
             return Refusal("access_overlay_construction_invalid", place, str(error))
         stood = None if before is None else overlay_of(before)
         if laid is not None and _is_full(submission, stood, laid):
