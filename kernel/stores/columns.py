@@ -9,9 +9,8 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.errors import EffectInapplicable
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.overlays.overlay import OverlayInvalid, overlay_of
+from kernel.overlays.overlay import overlay_of
 
 
 def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, Any]:
@@ -22,15 +21,8 @@ def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, An
 
 
 def _node(record: Document, _: LedgerView) -> dict[str, Any]:
-    try:
-        overlay = overlay_of(record)
-    except OverlayInvalid as error:
-        # V9 has refused it; what is in force must be readable whatever wrote it.
-        raise EffectInapplicable(
-            str(error),
-            code="access_overlay_construction_invalid",
-            field=f"payload.{error.field}",
-        ) from None
+    # V9 lets no overlay pass that cannot be read.
+    overlay = overlay_of(record)
     return {
         "node_kind": record["node_kind"],
         "overlay_in_force": int(overlay is not None),

@@ -30,6 +30,8 @@ def node(name):
     return {
         "node_id": name,
         "node_kind": "Note",
+        "overlay_in_force": 0,
+        "overlay_target": None,
         "updated_by_operation_id": "op",
         "record": b"{}",
     }
@@ -71,6 +73,7 @@ def test_what_was_committed_outlives_a_process_that_dies_at_once(path):
         "from kernel.ledger.sqlite import SqliteStore\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
         "row = {'node_id': 'a', 'node_kind': 'k', 'updated_by_operation_id': 'o', 'record': b''}\n"
+        "row |= {'overlay_in_force': 0, 'overlay_target': None}\n"
         "with store.transaction() as tables: tables.insert(schema.nodes, row)\n"
         "with store.transaction() as tables:\n"
         "    tables.insert(schema.nodes, row | {'node_id': 'b'})\n"
