@@ -144,11 +144,11 @@ def writer_of(envelope: Envelope) -> Writer:
 
 
 def _overridden(envelope: Envelope) -> frozenset[str]:
-    """The overlays that the envelope overrides; an override names them, and its reason."""
+    """The overlays that the envelope overrides: an override names them, and its reason."""
     named: set[str] = set()
     for effect in envelope.primitive_effects:
         ids, reason = effect.payload.get("overlay_ids"), effect.payload.get("reason")
-        if effect.receipt_subkind != OVERRIDE or not isinstance(reason, str) or not reason:
-            continue
-        named.update(one for one in ids if isinstance(one, str)) if isinstance(ids, list) else None
+        reasoned = isinstance(reason, str) and reason != ""
+        if effect.receipt_subkind == OVERRIDE and reasoned and isinstance(ids, list):
+            named.update(one for one in ids if isinstance(one, str))
     return frozenset(named)
