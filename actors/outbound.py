@@ -6,18 +6,7 @@ policy in force says so, and never into a prompt cache.
 
 from actors.errors import ModelError
 from actors.model_client import ModelAnswer
-from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView
-
-RESTRICTED = frozenset({"sealed", "firewalled"})
-AUTHORIZATION = "sealed_outbound_authorized"
-"""The field of a policy generation that allows it; nothing but true does."""
-
-
-def is_outbound_authorized(view: LedgerView) -> bool:
-    """Tell whether the policy in force lets restricted sources out to a model."""
-    policy = view.record(schema.policy_snapshots, view.policy_generation_id())
-    return policy is not None and policy["payload"].get(AUTHORIZATION) is True
+from kernel.checks.v09_model_calls import RESTRICTED
 
 
 def may_be_told(visibility_class: str, *, external: bool, authorized: bool) -> bool:

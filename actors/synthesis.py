@@ -47,11 +47,12 @@ from actors.model_client import (
     ModelParameters,
 )
 from actors.orchestrator import idempotency_key, intent_digest
-from actors.outbound import RESTRICTED, check_cache, is_outbound_authorized, may_be_told
+from actors.outbound import check_cache, may_be_told
 from actors.prompting import assemble
 from actors.reading import DocumentReader, ReadDocument
 from actors.runtime import Sessions
 from actors.specialist import ContextFull, SessionContexts, Specialist
+from kernel.checks.v09_model_calls import RESTRICTED, is_outbound_authorized
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -171,13 +172,13 @@ class Synthesis:
         return DocumentReader(specialist, may_see)
 
     def _read_sources(self, specialist: Specialist, work: _Work) -> None:
-        work.authorized = is_outbound_authorized(specialist.view)
+        work.authorized = is_outbound_authorized(specialist.view, "user")
         work.add(self._reader(specialist, work).read(work.request.source_refs))
 
     def _look_up(
         self, specialist: Specialist, work: _Work, asked: SearchSources | ReadSource
     ) -> int:
-        work.authorized = is_outbound_authorized(specialist.view)
+        work.authorized = is_outbound_authorized(specialist.view, "user")
         return work.add(self._reader(specialist, work).look_up(asked, work.request.corpus_id))
 
     async def _call(self, work: _Work) -> Answer:

@@ -6,13 +6,14 @@ provider but a local one, unless the policy in force authorizes its actor to sen
 
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
 
 LOCAL_PROVIDERS = frozenset({"local"})
 """Everybody else is outside."""
 
 OUTBOUND = "sealed_outbound"
 
-_SECRET = frozenset({"sealed", "firewalled"})
+RESTRICTED = frozenset({"sealed", "firewalled"})
 
 
 def check(submission: Submission) -> Verdict:
@@ -23,7 +24,7 @@ def check(submission: Submission) -> Verdict:
     # An output that says more than the envelope does is believed.
     touched.update(name for output in outputs for name in output.source_visibility_taint)
     touched.update(output.resolved_output_visibility_class or "" for output in outputs)
-    if not outputs or not touched & _SECRET:
+    if not outputs or not touched & RESTRICTED:
         return None
     for index, output in enumerate(outputs):
         field = f"recorded_model_outputs.{index}"
@@ -33,7 +34,9 @@ def check(submission: Submission) -> Verdict:
                 f"{field}.tier_2_prompt_cache_used",
                 "what is sealed or firewalled went through a provider's prompt cache",
             )
-        if output.model_provider not in LOCAL_PROVIDERS and not _authorized(submission):
+        if output.model_provider not in LOCAL_PROVIDERS and not is_outbound_authorized(
+            submission.transaction, envelope.actor
+        ):
             return Refusal(
                 "envelope_sealed_outbound_unauthorized",
                 f"{field}.model_provider",
@@ -42,13 +45,11 @@ def check(submission: Submission) -> Verdict:
     return None
 
 
-def _authorized(submission: Submission) -> bool:
-    transaction = submission.transaction
-    policy = transaction.record(schema.policy_snapshots, transaction.policy_generation_id())
+def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
+    """Tell whether the policy in force lets an actor send restricted sources outside."""
+    policy = view.record(schema.policy_snapshots, view.policy_generation_id())
     stated = None if policy is None else policy["payload"].get("propa_authorizations")
     return isinstance(stated, list) and any(
-        isinstance(one, dict)
-        and one.get("actor") == submission.envelope.actor
-        and one.get("scope") == OUTBOUND
+        isinstance(one, dict) and one.get("actor") == actor and one.get("scope") == OUTBOUND
         for one in stated
     )

@@ -184,6 +184,7 @@ def rebuild(
         else:
             transaction.tables.put(one.table, one.folded)
     transaction.forget_policy()
+    transaction.forget_overlays()
     if state_digest(transaction.tables) != plan.state_digest:
         raise LedgerCorrupt("the state that was built again is not what the log gives")
     document = _envelope(transaction, plan, operation_id, confirmation_id)

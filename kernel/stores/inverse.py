@@ -35,6 +35,7 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
             code="rollback_superseded_by_later_write",
             field="undoes.replaces_hash",
         )
+    transaction.forget_overlays()
     before_policy = transaction.policy_generation_id()
     if row is not None:
         kept = {"content_hash": stands, "content": bytes(row["record"])}

@@ -13,7 +13,6 @@ from actors.intents import MAX_MODEL_CALLS, MAX_MODEL_SOURCES
 from actors.local_model import LocalModel
 from actors.messages import Operate
 from actors.model_client import ANSWER_MAX_BYTES, ModelParameters
-from actors.outbound import AUTHORIZATION
 from actors.prompting import CONTENT, parse_prompt
 from actors.synthesis import CALLS_AT_ONCE_MAX
 from kernel.belief.errors import BeliefError
@@ -316,9 +315,18 @@ async def test_restricted_sources_are_never_sent_out_unless_the_policy_says_so(v
 
 
 @pytest.mark.spec("INV-B2-CACHING-1")
-@pytest.mark.parametrize(("word", "calls"), [(True, 1), ("true", 0), (1, 0), (None, 0)])
-async def test_the_policys_word_is_true_and_nothing_else(ledger, word, calls):
-    authorize(ledger, **{AUTHORIZATION: word})
+@pytest.mark.parametrize(
+    ("word", "calls"),
+    [
+        ([{"actor": "user", "scope": "sealed_outbound"}], 1),
+        ([{"actor": "system", "scope": "sealed_outbound"}], 0),
+        ([{"actor": "user", "scope": "outbound"}], 0),
+        (True, 0),
+        (None, 0),
+    ],
+)
+async def test_the_policy_names_who_may_let_what_is_sealed_out(ledger, word, calls):
+    authorize(ledger, propa_authorizations=word)
     model = ScriptedModel(draft(("doc-1", "A sealed word.")), external=True)
     async with running_synthesis(ledger, model) as synthesis:
         if calls:

@@ -583,8 +583,6 @@ def ledger():
         opening(EPOCH_OPEN, "closed"),
         opening(EPOCH_CLOSE, "closed"),
         opening(EPOCH_OPEN, "open"),
-    )
-    assert [code_of(result) for result in results] == [None] * 6
         artifact("wrapped"),
         artifact("half", metadata=False),
         artifact("bare", content=False),
@@ -592,7 +590,7 @@ def ledger():
         overlay("over", "blocked", "document", "shut"),
         submitter="orchestrator",
     )
-    assert [code_of(result) for result in results] == [None] * 8
+    assert [code_of(result) for result in results] == [None] * 11
     return ledger
 
 

@@ -110,6 +110,7 @@ def model_output(**changes):
         "model_version": "local:1",
         "model_provider": "local",
         "prompt_hash": HASH,
+        "prompt_hash_includes_wrapped_content": True,
         "parameter_hash": HASH,
         "fingerprint_combined": fingerprint("local:1", HASH, HASH),
         "output_payload_blob_ref": HASH,

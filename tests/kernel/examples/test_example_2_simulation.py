@@ -44,6 +44,7 @@ PREDICTION = SimulationPrediction(
             model_version="local-model:1",
             model_provider="local",
             prompt_hash="a1" * 32,
+            prompt_hash_includes_wrapped_content=True,
             parameter_hash="b2" * 32,
             fingerprint_combined=fingerprint("local-model:1", "a1" * 32, "b2" * 32),
             output_payload_blob_ref="c3" * 32,
