@@ -14,11 +14,13 @@ from kernel.authority.requests import (
     triggers_of,
 )
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
+from kernel.operation_counts import count_operation
 from kernel.stores.appliers import apply_effect
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import mark_undone
@@ -66,6 +68,8 @@ def apply_operation(
         sequence,
         emit,
     )
+    count_operation(transaction, envelope, emit)
+    record_adjudications(transaction, envelope, sequence)
     recalculates = envelope.semantic_intent == "recalculate_authority"
     if recalculates:
         check_recompute(operation, envelope, strategy)

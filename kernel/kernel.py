@@ -8,7 +8,8 @@ envelope. Nothing is true for anybody outside before the transaction has been co
 from kernel.apply import Outcome, apply_operation
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.canonical import CanonicalizationError, canonicalize, sha256_hex
-from kernel.checks.check import Refusal, Submission, Submitter
+from kernel.capacity import CapacityLeases, UnlimitedCapacity
+from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import parse
 from kernel.errors import EffectInapplicable, TextNotStorable
@@ -17,16 +18,41 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import DuplicateKey
+from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
+DEFAULT_CONFLICT_WINDOW_MS = 5000
 
 _US_PER_HOUR = 3600 * 1_000_000
+_US_PER_MS = 1000
 _STATED_MAX = 512
 
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 """Fields that differ when the same thing is submitted again; they are not part of its content."""
+
+_OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11", "V12"))
+"""What an envelope of the kernel's own has to pass: it is no second draw on capacity, and settles
+a conflict instead of having one."""
+
+
+class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
+    """A check refused an envelope of the kernel's own."""
+
+    def __init__(self, check: str, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.check = check
+        self.refusal = refusal
+
+
+_UNDOING = (
+    DuplicateKey,
+    CanonicalizationError,
+    EffectInapplicable,
+    TextNotStorable,
+    _OwnRefused,
+)
 
 
 class Kernel:
@@ -38,12 +64,22 @@ class Kernel:
         idempotency_window_hours: int = DEFAULT_IDEMPOTENCY_WINDOW_HOURS,
         *,
         dev_mode: bool = False,
+        capacity: CapacityLeases | None = None,
+        conflict_window_ms: int = DEFAULT_CONFLICT_WINDOW_MS,
     ) -> None:
+        """Take the rules' parameters.
+
+        `capacity` says what the leases hold (§18.2), without limit where it is left out.
+        `conflict_window_ms` is how long after a commit a write that had not seen it conflicts
+        with it (§19.2, K10).
+        """
         self.strategy = strategy or BetaPosteriorMean()
         self.dev_mode = dev_mode
         """Whether a simulation may go on after a violation where its policy says so (§11.3)."""
 
         self._window_us = idempotency_window_hours * _US_PER_HOUR
+        self._capacity = capacity or UnlimitedCapacity()
+        self._conflict_window_us = conflict_window_ms * _US_PER_MS
 
     def submit(
         self, transaction: LedgerTransaction, document: object, submitter: Submitter
@@ -51,14 +87,45 @@ class Kernel:
         """Put one envelope on the record, or a receipt of why not.
 
         Durable when the caller's transaction has been committed. A duplicate inside the
-        idempotency window gets the first answer and changes nothing.
+        idempotency window gets the first answer and changes nothing. What the kernel has to add
+        of its own about a conflict is recorded with it, as operations of their own.
         """
         transaction.next_commit_time_us()
         parsed = parse(document)
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed)
+        submission = self._submission(transaction, parsed, submitter)
+        beside = Passage()
+        for name, check in CHECKS:
+            verdict = check(submission)
+            if isinstance(verdict, Refusal):
+                return self._refuse(submission, name, verdict)
+            if isinstance(verdict, SubmissionResult):
+                return verdict
+            if verdict is not None:
+                beside = Passage(
+                    beside.receipts + verdict.receipts, beside.follow_ups + verdict.follow_ups
+                )
+        try:
+            with transaction.savepoint():
+                for receipt in beside.receipts:
+                    receipt_id = f"receipt:{transaction.host.new_id()}"
+                    operation_id = submission.envelope.operation_id
+                    append_receipt(transaction, receipt_id, receipt, operation_id)
+                result = self._record(submission)
+                self._record_own(transaction, beside.follow_ups)
+                return result
+        except _UNDOING as error:
+            return _reject(transaction, document, *_why(error))
+
+    def _submission(
+        self,
+        transaction: LedgerTransaction,
+        parsed: tuple[Envelope, Document, bytes],
+        submitter: Submitter,
+    ) -> Submission:
         envelope, known, content = parsed
-        submission = Submission(
+        return Submission(
             known,
             content,
             _content_digest(known, submitter),
@@ -66,35 +133,57 @@ class Kernel:
             submitter,
             transaction,
             self._window_us,
+            self._capacity,
+            self._conflict_window_us,
         )
-        for name, check in CHECKS:
-            verdict = check(submission)
-            if isinstance(verdict, Refusal):
-                return _reject(transaction, document, name, verdict)
-            if verdict is not None:
-                return verdict
+
+    def _record(self, submission: Submission) -> SubmissionResult:
+        transaction = submission.transaction
+        sequence = transaction.head_now.ec_sequence_number + 1
+        outcome = apply_operation(transaction, submission.envelope, sequence, self.strategy)
+        return _seal(submission, sequence, outcome)
+
+    def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:
+        """Record envelopes of the kernel's own, each at a time of its own."""
+        for document in documents:
+            transaction.next_commit_time_us()
+            parsed = parse(document)
+            if isinstance(parsed, Refusal):
+                raise _OwnRefused("V1", parsed)
+            submission = self._submission(transaction, parsed, "orchestrator")
+            for name, check in _OWN_CHECKS:
+                verdict = check(submission)
+                if isinstance(verdict, Refusal):
+                    raise _OwnRefused(name, verdict)
+            self._record(submission)
+
+    def _refuse(self, submission: Submission, check: str, refusal: Refusal) -> RejectedResult:
+        """Record what happens instead, if anything does, and the receipt of the refusal."""
+        transaction, document = submission.transaction, submission.document
+        if not refusal.follow_ups:
+            return _reject(transaction, document, check, refusal)
         try:
             with transaction.savepoint():
-                sequence = transaction.head_now.ec_sequence_number + 1
-                outcome = apply_operation(transaction, envelope, sequence, self.strategy)
-                return _seal(submission, sequence, outcome)
-        except DuplicateKey:
-            # The keys of everything that an operation appends begin with its id.
-            refusal = Refusal(
-                "envelope_schema_invalid", "operation_id", "this operation is on the record"
-            )
-            return _reject(transaction, document, "V1", refusal)
-        except CanonicalizationError as error:
-            # A float beyond 2^53 is whole in canonical form, and too large when it is read back.
-            return _reject(
-                transaction, document, "V1", Refusal("envelope_schema_invalid", "", str(error))
-            )
-        except EffectInapplicable as error:
-            return _reject(
-                transaction, document, "apply", Refusal(error.code, error.field, str(error))
-            )
-        except TextNotStorable as error:
-            return _reject(transaction, document, "apply", Refusal(error.code, "", str(error)))
+                self._record_own(transaction, refusal.follow_ups)
+        except _UNDOING as error:
+            return _reject(transaction, document, *_why(error))
+        return _reject(transaction, document, check, refusal)
+
+
+def _why(error: Exception) -> tuple[str, Refusal]:
+    """Return the check and the refusal of what undid an operation."""
+    if isinstance(error, _OwnRefused):
+        return error.check, error.refusal
+    if isinstance(error, EffectInapplicable):
+        return "apply", Refusal(error.code, error.field, str(error))
+    if isinstance(error, TextNotStorable):
+        return "apply", Refusal(error.code, "", str(error))
+    if isinstance(error, DuplicateKey):
+        # The keys of everything that an operation appends begin with its id.
+        message = "this operation is on the record"
+        return "V1", Refusal("envelope_schema_invalid", "operation_id", message)
+    # A float beyond 2^53 is whole in canonical form, and too large when it is read back.
+    return "V1", Refusal("envelope_schema_invalid", "", str(error))
 
 
 def _content_digest(document: Document, submitter: Submitter) -> str:
@@ -234,12 +323,15 @@ def _reject(
         "reason_code": refusal.reason_code,
         "field": refusal.field,
         "message": refusal.message[:1000],
+        **refusal.details,
     }
+    if refusal.retry_after_s is not None:
+        body["retry_after_s"] = refusal.retry_after_s
     receipt_id = f"receipt:{transaction.host.new_id()}"
-    append_receipt(
-        transaction, receipt_id, Receipt("envelope_validation_failed", body), operation_id
+    append_receipt(transaction, receipt_id, Receipt(refusal.receipt_kind, body), operation_id)
+    rejection = Rejection(
+        check, refusal.reason_code, refusal.field, refusal.message, refusal.retry_after_s
     )
-    rejection = Rejection(check, refusal.reason_code, refusal.field, refusal.message)
     return RejectedResult(operation_id, rejection, receipt_id)
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Literal
 
+from kernel.capacity import CapacityLeases, UnlimitedCapacity
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
+from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 
 Submitter = Literal["orchestrator", "caller"]
@@ -19,6 +22,26 @@ class Refusal:
     reason_code: str
     field: str
     message: str
+    retry_after_s: int | None = None
+    """When the same may be sent again with a chance."""
+
+    receipt_kind: str = "envelope_validation_failed"
+    details: Document = dataclass_field(default_factory=dict)
+    """What else its receipt says."""
+
+    follow_ups: tuple[Document, ...] = ()
+    """Envelopes of the kernel's own that are applied instead of the refused one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The envelope passes on, and something is recorded with it."""
+
+    receipts: tuple[Receipt, ...] = ()
+    """Receipts that rest on more than the record, so they are not the operation's own."""
+
+    follow_ups: tuple[Document, ...] = ()
+    """Envelopes of the kernel's own that are applied right after it, or with it undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +57,12 @@ class Submission:
     submitter: Submitter
     transaction: LedgerTransaction
     idempotency_window_us: int
+    capacity: CapacityLeases = dataclass_field(default_factory=UnlimitedCapacity)
+    conflict_window_us: int = 0
+    """How long after a commit a write that had not seen it is concurrent (K10)."""
 
 
-Verdict = Refusal | SubmissionResult | None
+Verdict = Refusal | SubmissionResult | Passage | None
 """None lets the envelope pass on; a result is the answer that was given before (V2)."""
 
 Check = Callable[[Submission], Verdict]

@@ -16,6 +16,8 @@ from kernel.checks import (
     v09_overlays,
     v10_inverse,
     v10_reversibility,
+    v11_capacity,
+    v12_conflicts,
 )
 from kernel.checks.check import Check
 from kernel.checks.v01_schema import check_actor
@@ -33,4 +35,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("V9", v09_overlays.check),
     ("V10", v10_reversibility.check),
     ("V10", v10_inverse.check),
+    ("V11", v11_capacity.check),
+    ("V12", v12_conflicts.check),
 )

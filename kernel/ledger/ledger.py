@@ -102,8 +102,8 @@ class LedgerView:
             raise LedgerCorrupt("the chain head is missing")
         return Head(*(row[name] for name in Head.__slots__))
 
-    def policy_generation_id(self) -> str:
-        """Return the policy generation in force."""
+    def policy_row(self) -> Row:
+        """Return the row of the policy generation in force."""
         rows = self.tables.select(
             schema.policy_snapshots,
             {"in_force": 1},
@@ -111,7 +111,11 @@ class LedgerView:
             descending=True,
             limit=1,
         )
-        return str(rows[0]["policy_generation_id"])
+        return rows[0]
+
+    def policy_generation_id(self) -> str:
+        """Return the policy generation in force."""
+        return str(self.policy_row()["policy_generation_id"])
 
     def record(self, table: Table, key: str) -> Document | None:
         """Return the newest record of a typed store."""
@@ -252,13 +256,13 @@ class LedgerTransaction(LedgerView):
         super().__init__(tables)
         self.host = host
         self.head_now = super().head()
-        self._policy: str | None = None
+        self._policy: Row | None = None
         self._overlays: bool | None = None
 
-    def policy_generation_id(self) -> str:
-        """Return the policy generation in force; read once until it changes."""
+    def policy_row(self) -> Row:
+        """Return the row of the policy generation in force; read once until it changes."""
         if self._policy is None:
-            self._policy = super().policy_generation_id()
+            self._policy = super().policy_row()
         return self._policy
 
     def forget_policy(self) -> None:

@@ -157,10 +157,14 @@ nodes = Table(
     # 1 while the node puts an access overlay in force; over what, or over a stretch of what.
     Column("overlay_in_force", Integer, nullable=False),
     Column("overlay_target", String),
+    # What the node is about, where it says so; nodes that are about the same are one entity.
+    Column("identity_key", String),
+    Column("updated_at", String, nullable=False),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("nodes_by_kind", "node_kind", "node_id"),
     Index("nodes_by_overlay", "overlay_in_force", "overlay_target"),
+    Index("nodes_by_identity", "identity_key", "updated_at"),
     info={"state": True},
 )
 
@@ -348,6 +352,36 @@ share_links = Table(
     info={"state": True},
 )
 
+daily_operation_counts = Table(
+    "daily_operation_counts",
+    metadata,
+    # "YYYY-MM-DD|operation_kind", the day in UTC.
+    Column("day_and_kind", String, primary_key=True),
+    Column("operation_count", Integer, nullable=False),
+    Column("alerted", Integer, nullable=False),
+    info={"folded": True},
+)
+
+run_operation_counts = Table(
+    "run_operation_counts",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("operation_count", Integer, nullable=False),
+    Column("alerted", Integer, nullable=False),
+    info={"folded": True},
+)
+
+adjudications = Table(
+    "adjudications",
+    metadata,
+    # The primary key is the promise: an item of the review queue is resolved once.
+    Column("receipt_id", String, primary_key=True),
+    Column("operation_id", String, nullable=False),
+    Column("ec_sequence_number", Integer, nullable=False, index=True),
+    Column("adjudicated_at", String, nullable=False),
+    info={"folded": True},
+)
+
 outbox = Table(
     "outbox",
     metadata,
@@ -406,6 +440,9 @@ belief_events = Table(
 
 STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))
 """The typed stores: what the log folds into."""
+
+FOLDED_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("folded"))
+"""What the log folds into beside the typed stores: written by applying, by no effect."""
 
 APPEND_ONLY_TABLES = tuple(
     table for table in metadata.sorted_tables if table.info.get("append_only")

@@ -16,6 +16,7 @@ MAX_EFFECTS = 256
 MAX_REFS = 10_000
 MAX_CAUSAL_PARENTS = 64
 MAX_MODEL_OUTPUTS = 32
+MAX_ADJUDICATED = 64
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS)]
@@ -74,6 +75,7 @@ class AffectedSubgraphDescriptor(_Document):
     affected_edge_refs: Refs = ()
     visibility_class_envelope: Refs = ()
     estimated_cascade_depth: Annotated[int, Field(ge=0)] = 0
+    estimated_capacity_cost: Annotated[float, Field(ge=0)] = 0
     schema_version: SchemaVersion = 1
 
 
@@ -114,5 +116,11 @@ class Envelope(_Document):
 
     compensates_operation_id: Text | None = None
     actor_session_kind: Text | None = None
+    run_id: Text | None = None
+    """Whose write budget the operation draws on, where it is not its session's (§18.1)."""
+
+    adjudicates_receipt_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_ADJUDICATED)] = ()
+    """Items of the review queue that the operation resolves (§19.2)."""
+
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

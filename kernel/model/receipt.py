@@ -44,6 +44,10 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "epoch_closed": "durable",
     "simulation_preview_payload": "ephemeral",
     "simulation_not_supported_for_operation_kind": "durable",
+    "capacity_lease": "durable",
+    "capacity_alert": "durable",
+    "quota_exceeded_alert": "durable",
+    "envelope_conflict_user_review_required": "durable",
 }
 
 SIMULATION_RECEIPTS = frozenset(

@@ -12,6 +12,8 @@ class Rejection:
     reason_code: str
     field: str
     message: str
+    retry_after_s: int | None = None
+    """When the same may be sent again with a chance; None where waiting changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RejectedResult:
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""
-        return {
+        document: dict[str, Any] = {
             "operation_id": self.operation_id,
             "validation_result": "rejected",
             "check": self.rejection.check,
@@ -72,3 +74,6 @@ class RejectedResult:
             "message": self.rejection.message,
             "receipt_id": self.receipt_id,
         }
+        if self.rejection.retry_after_s is not None:
+            document["retry_after_s"] = self.rejection.retry_after_s
+        return document

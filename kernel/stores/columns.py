@@ -25,6 +25,8 @@ def _node(record: Document, _: LedgerView) -> dict[str, Any]:
     overlay = overlay_of(record)
     return {
         "node_kind": record["node_kind"],
+        "identity_key": record["payload"].get("identity_key"),
+        "updated_at": record["updated_at"],
         "overlay_in_force": int(overlay is not None),
         "overlay_target": None if overlay is None else overlay.target.target_ref,
     }

@@ -33,6 +33,8 @@ _STATE_OF_VERB = {
 }
 """The state that a node_write of a verb may state (§3.3); under other verbs it is a field."""
 
+_KEY_MAX = 512
+
 _COMPUTED_FIELDS = ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
 
 
@@ -64,6 +66,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         _check_provenance(record, added, operation)
     _check_computed(effect, operation)
+    _check_identity(effect.payload)
     _check_authorities(record["node_kind"], effect.payload)
     return write_record(operation, schema.nodes, node_id, record)
 
@@ -176,6 +179,16 @@ def _check_computed(effect: KernelEffect, operation: Operation) -> None:
                 code="computed_field_written",
                 field=f"payload.{name}",
             )
+
+
+def _check_identity(fields: Document) -> None:
+    identity = fields.get("identity_key")
+    if identity is not None and not (isinstance(identity, str) and 0 < len(identity) <= _KEY_MAX):
+        raise EffectInapplicable(
+            f"identity_key is a text of 1 to {_KEY_MAX} characters",
+            code="identity_key_invalid",
+            field="payload.identity_key",
+        )
 
 
 def _check_authorities(node_kind: str, fields: Document) -> None:

@@ -4,6 +4,8 @@ Generations are numbered without end: what was reverted is never in force again,
 taken.
 """
 
+from kernel.capacity import KernelCostGovernance
+from kernel.conflicts.policy import Policies
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
@@ -18,6 +20,8 @@ class PolicySnapshot(Payload):
     """A generation and the one that it takes over from."""
 
     prior_policy_generation_id: Name
+    kernel_cost_governance: KernelCostGovernance | None = None
+    semantic_conflict_policies: Policies = ()
 
 
 def apply_policy_snapshot(effect: KernelEffect, operation: Operation) -> Applied:

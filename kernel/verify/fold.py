@@ -29,7 +29,13 @@ from kernel.verify.reading import Document, Reader, joined, load_object, shown, 
 GIVEN_UP = "authority_recompute_dead_lettered"
 _GIVEN_UP_OUTCOMES = ("dead_letter", "cancelled")
 
-_COMPARED = (*schema.STATE_TABLES, schema.outbox, schema.outbox_outcomes, schema.pre_images)
+_COMPARED = (
+    *schema.STATE_TABLES,
+    *schema.FOLDED_TABLES,
+    schema.outbox,
+    schema.outbox_outcomes,
+    schema.pre_images,
+)
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
 
 

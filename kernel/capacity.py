@@ -1,0 +1,134 @@
+"""Capacity: what operations may cost, by the policy in force and the leases that the fleet holds.
+
+The policy is data of a generation (§18.1); what it leaves out has the default. The lease is a port:
+the kernel asks for its state and never waits for it (§18.2).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Literal, Protocol
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from kernel.algebra.verbs import OPERATION_KINDS
+from kernel.ledger.ledger import LedgerView
+from kernel.model.envelope import Envelope
+
+DEFAULT_DAILY_QUOTA = 10_000_000
+RETRY_AFTER_S = 5
+
+POLICY_FIELD = "kernel_cost_governance"
+"""Where the payload of a policy generation holds its governance."""
+
+BACKGROUND_PRIORITIES = frozenset({"background_normal", "background_low_priority"})
+
+_PRIORITY_OF_USERS = "user_active_session"
+_PRIORITY_OF_OTHERS = "background_normal"
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class KernelCostGovernance(BaseModel):
+    """What writing may cost, and what happens beyond that (§18.1)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    policy_id: _Name = "default"
+    daily_write_quota_per_kind: dict[_Name, _Count] = Field(default_factory=dict)
+    """A kind that is not here has the default quota."""
+
+    emergency_throttle_threshold_ops_per_sec: Annotated[int, Field(ge=1)] = 100
+    per_run_write_budget: _Count | None = None
+    on_quota_exceeded: Literal["queue_pending", "alert_and_continue", "hard_stop_and_alert"] = (
+        "alert_and_continue"
+    )
+    consumes_ec_capacity_lease: bool = True
+    ec_capacity_lease_strategy: Literal[
+        "block_on_unavailable", "queue_until_available", "alert_and_proceed"
+    ] = "queue_until_available"
+    cost_attribution_by_transactional_intent: bool = True
+    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+
+    @field_validator("daily_write_quota_per_kind")
+    @classmethod
+    def _of_known_kinds(cls, quotas: dict[str, int]) -> dict[str, int]:
+        # A quota under a misspelt name would limit nothing.
+        unknown = sorted(quotas.keys() - OPERATION_KINDS.keys())
+        if unknown:
+            raise ValueError(f"no operation kind {unknown[0]}")
+        return quotas
+
+    def quota_of(self, operation_kind: str) -> int:
+        """Return how many operations of a kind a day may have."""
+        return self.daily_write_quota_per_kind.get(operation_kind, DEFAULT_DAILY_QUOTA)
+
+    @property
+    def throttle_ops_per_sec(self) -> int | None:
+        """The threshold that a generation states; one that is left out throttles nothing."""
+        name = "emergency_throttle_threshold_ops_per_sec"
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What is known of the capacity for one kind of operation, now."""
+
+    granted: bool
+    cost_remaining: float
+    """In the unit of `estimated_capacity_cost`."""
+
+    ec_capacity_lease_id: str = ""
+    """Empty where nobody leases capacity; such a lease leaves no receipt."""
+
+    retry_after_s: int = RETRY_AFTER_S
+    """When it is worth asking again, where there is not enough."""
+
+
+class CapacityLeases(Protocol):
+    """Who holds the leases (§18.2); answers at once, from what it knows."""
+
+    def lease(self, operation_kind: str, priority: str) -> Lease:
+        """Return the state of the lease that an operation would draw on."""
+
+
+class UnlimitedCapacity:
+    """Grants everything, without limit: what holds until somebody leases capacity."""
+
+    def lease(self, operation_kind: str, priority: str) -> Lease:  # noqa: ARG002 - the port's names
+        """Return a lease without an end."""
+        return _UNLIMITED
+
+
+_UNLIMITED = Lease(granted=True, cost_remaining=float("inf"))
+
+
+def governance_of(view: LedgerView) -> KernelCostGovernance:
+    """Return the governance of the policy generation in force."""
+    return governance_in(view.policy_row()["record"])
+
+
+@lru_cache(maxsize=16)
+def governance_in(policy_record: bytes) -> KernelCostGovernance:
+    """Read the governance in a stored policy generation; the default where it states none."""
+    stated = orjson.loads(policy_record)["payload"].get(POLICY_FIELD)
+    if stated is None:
+        return _DEFAULT
+    return KernelCostGovernance.model_validate_json(orjson.dumps(stated))
+
+
+_DEFAULT = KernelCostGovernance()
+
+
+def priority_of(envelope: Envelope) -> str:
+    """Return the priority of an operation: as stated, else by who acts."""
+    if envelope.recompute_priority is not None:
+        return envelope.recompute_priority
+    return _PRIORITY_OF_USERS if envelope.actor == "user" else _PRIORITY_OF_OTHERS
+
+
+def estimated_cost(envelope: Envelope) -> float:
+    """Return what an operation is estimated to cost."""
+    scope = envelope.affected_subgraph_descriptor
+    return 0 if scope is None else scope.estimated_capacity_cost

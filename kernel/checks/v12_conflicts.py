@@ -1,0 +1,138 @@
+"""V12: a write that had not seen another is resolved by policy (§2.2, §15.5, §19.2, K10).
+
+1. Concurrent is what was committed inside the window and is neither among the causal parents nor
+   named by an item of the review queue that the envelope resolves.
+2. The most cautious outcome of all conflicts is done, to the envelope as a whole.
+3. First is who was committed first: when an envelope was recorded is its author's word.
+4. A computed authority is no opinion: it follows from the snapshot that it names.
+"""
+
+from kernel.checks.check import Passage, Refusal, Submission, Verdict
+from kernel.conflicts.adjudications import (
+    ITEM_KIND,
+    RESOLVED_CODE,
+    item,
+    open_item_of,
+    resolution_of,
+)
+from kernel.conflicts.follow_ups import (
+    contradiction_envelope,
+    is_mergeable,
+    merge_envelope,
+    merge_operation_id,
+)
+from kernel.conflicts.resolution import (
+    CONFLICTS_MAX,
+    Conflict,
+    Outcome,
+    conflicts_of,
+    outcome_of,
+)
+from kernel.host import iso_time
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import MAX_REFS
+
+_COMPUTED = frozenset({"recalculate_authority"})
+
+_REASONS: dict[Outcome, str] = {
+    "review": ITEM_KIND,
+    "first_writer": "envelope_conflict_first_writer_wins",
+    "lower_authority": "envelope_conflict_lower_authority",
+    "merge": "envelope_conflict_deferred_for_merge",
+}
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse, queue, merge or accept a write that conflicts with one it had not seen."""
+    envelope, transaction = submission.envelope, submission.transaction
+    seen = set(envelope.causal_parent_operation_ids)
+    for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
+        named = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
+        if isinstance(named, Refusal):
+            return named
+        seen |= named
+    if envelope.semantic_intent in _COMPUTED:
+        return None
+    since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
+    conflicts = conflicts_of(transaction, envelope, seen, since)
+    outcome = outcome_of(conflicts)
+    concerned = [one for one in conflicts if one.outcome == outcome]
+    if outcome == "accept":
+        return None
+    if outcome == "contradiction":
+        return Passage(follow_ups=(contradiction_envelope(transaction, envelope, concerned),))
+    if outcome == "merge":
+        # Fields that only contradict are kept side by side as well.
+        concerned = [one for one in conflicts if one.outcome != "accept"]
+        if is_mergeable(concerned):
+            return _deferred(submission, concerned)
+        outcome = "review"
+    details = _details(conflicts, concerned)
+    if outcome == "review":
+        return _queued(submission, concerned, details)
+    return _refusal(outcome, concerned, details)
+
+
+def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[str] | Refusal:
+    found = item(submission.transaction, receipt_id)
+    if found is None:
+        message = f"the review queue has no item {receipt_id}"
+        return Refusal("envelope_adjudication_unknown", field, message)
+    if resolution_of(submission.transaction, receipt_id) is not None:
+        return Refusal(RESOLVED_CODE, field, f"{receipt_id} was resolved before")
+    return set(found["existing_operation_ids"])
+
+
+def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> Refusal:
+    one = conflicts[0]
+    field = f"primitive_effects.{one.write.effect_index}.payload.{one.field}"
+    existing = one.document()["existing_operation_id"]
+    message = f"{one.conflict_class} with {existing}, which it had not seen"
+    return Refusal(_REASONS[outcome], field, message, details=details)
+
+
+def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:
+    """The receipt is the item and holds the envelope, unless an open item does."""
+    refusal = _refusal("review", conflicts, details)
+    held = open_item_of(submission.transaction, submission.document)
+    if held is not None:
+        known = {**details, "adjudication_receipt_id": held}
+        return Refusal(refusal.reason_code, refusal.field, refusal.message, details=known)
+    return Refusal(
+        refusal.reason_code,
+        refusal.field,
+        refusal.message,
+        receipt_kind=ITEM_KIND,
+        details={**details, "envelope": submission.document},
+    )
+
+
+def _deferred(submission: Submission, conflicts: list[Conflict]) -> Refusal:
+    """The envelope is on the receipt: what the merge does not take over is not lost."""
+    envelope, transaction = submission.envelope, submission.transaction
+    merged_by = merge_operation_id(envelope)
+    known = transaction.log_row_of(merged_by) is not None
+    document = merge_envelope(transaction, envelope, conflicts)
+    refusal = _refusal("merge", conflicts, {})
+    return Refusal(
+        refusal.reason_code,
+        refusal.field,
+        f"{refusal.message}; merged by {merged_by}",
+        details={
+            **_details(conflicts, conflicts),
+            "merge_operation_id": merged_by,
+            "envelope": submission.document,
+        },
+        follow_ups=() if known else (document,),
+    )
+
+
+def _details(conflicts: list[Conflict], concerned: list[Conflict]) -> Document:
+    operations = (name for one in conflicts for name in reversed(one.existing.operation_ids))
+    records = (one.existing.record_key for one in conflicts)
+    return {
+        "conflict_class": concerned[0].conflict_class,
+        "conflicts": [one.document() for one in conflicts[:CONFLICTS_MAX]],
+        "existing_operation_ids": list(dict.fromkeys(operations))[:MAX_REFS],
+        "existing_record_ids": list(dict.fromkeys(records))[:MAX_REFS],
+    }

@@ -1,0 +1,70 @@
+"""The review queue: what a person has to settle, as receipts, and which operation settled it.
+
+An item is a durable receipt with the whole envelope in it. It is open until an operation that
+names it has been applied; which operation that was is folded from the log. Whether an item exists
+is asked before applying (V12), because receipts of refusals are not part of the fold.
+"""
+
+from typing import Any
+
+import orjson
+
+from kernel.errors import EffectInapplicable
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.tables import Row
+from kernel.model.envelope import Envelope
+
+ITEM_KIND = "envelope_conflict_user_review_required"
+RESOLVED_CODE = "envelope_adjudication_resolved"
+
+
+def item(view: LedgerView, receipt_id: str) -> Document | None:
+    """Return an item of the queue, open or resolved."""
+    rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+    if not rows or rows[0]["receipt_kind"] != ITEM_KIND:
+        return None
+    found: Document = orjson.loads(rows[0]["receipt_bytes"])
+    return found
+
+
+def resolution_of(view: LedgerView, receipt_id: str) -> Row | None:
+    """Return the row of the operation that resolved an item, None while it is open."""
+    return view.tables.get(schema.adjudications, receipt_id)
+
+
+def open_item_of(view: LedgerView, document: Document) -> str | None:
+    """Return the open item that holds this very envelope already."""
+    rows = view.tables.select(schema.receipts, {"operation_id": document["operation_id"]})
+    for row in rows:
+        if row["receipt_kind"] != ITEM_KIND or resolution_of(view, row["receipt_id"]) is not None:
+            continue
+        held: Any = orjson.loads(row["receipt_bytes"])
+        if held["envelope"] == document:
+            return str(row["receipt_id"])
+    return None
+
+
+def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:
+    """Record that an operation resolved the items that it names.
+
+    Raises:
+        EffectInapplicable: when one of them was resolved before.
+    """
+    for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
+        if resolution_of(transaction, receipt_id) is not None:
+            raise EffectInapplicable(
+                f"{receipt_id} was resolved before",
+                code=RESOLVED_CODE,
+                field=f"adjudicates_receipt_ids.{index}",
+            )
+        transaction.tables.insert(
+            schema.adjudications,
+            {
+                "receipt_id": receipt_id,
+                "operation_id": envelope.operation_id,
+                "ec_sequence_number": sequence,
+                "adjudicated_at": iso_time(transaction.head_now.committed_at_us),
+            },
+        )

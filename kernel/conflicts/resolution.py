@@ -1,0 +1,133 @@
+"""Which conflicts an envelope has, what its policy does about each, and what that comes to.
+
+Where several conflicts ask for different things, the most cautious is done: what a person has to
+decide before what is refused, what is refused before what is merged, what is merged before what
+is accepted with a contradiction, and that before what is simply accepted.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Literal
+
+from kernel.conflicts.differences import differences
+from kernel.conflicts.existing import ExistingState, existing_states
+from kernel.conflicts.policy import (
+    ConflictClass,
+    SemanticConflictPolicy,
+    Strategy,
+    policies_of,
+    strategy_for,
+)
+from kernel.conflicts.writes import Write, writes_of
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.envelope import Envelope
+
+CONFLICTS_MAX = 256
+"""Conflicts that a receipt names; all of them are resolved."""
+
+Outcome = Literal["review", "first_writer", "lower_authority", "merge", "contradiction", "accept"]
+
+CAUTION: tuple[Outcome, ...] = (
+    "review",
+    "first_writer",
+    "lower_authority",
+    "merge",
+    "contradiction",
+    "accept",
+)
+"""The most cautious outcome first."""
+
+AUTHORITY_FIELDS = ("cu_authority", "override_authority", "authority")
+"""Where a node has its authority, or an envelope states one; the first that is there counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One field in which an envelope contradicts what it had not seen."""
+
+    write: Write
+    existing: ExistingState
+    conflict_class: ConflictClass
+    field: str
+    strategy: Strategy
+    outcome: Outcome
+
+    def document(self) -> Document:
+        """Return the conflict as a receipt names it."""
+        return {
+            "conflict_class": self.conflict_class,
+            "field": self.field,
+            "record_key": self.write.record_key,
+            "existing_record_key": self.existing.record_key,
+            "existing_operation_id": self.existing.written_by.get(
+                self.field, self.existing.operation_ids[0]
+            ),
+            "strategy": self.strategy,
+        }
+
+
+def conflicts_of(
+    view: LedgerView, envelope: Envelope, seen: AbstractSet[str], since: str
+) -> list[Conflict]:
+    """Return an envelope's conflicts by effect, by existing record and by field."""
+    found: list[Conflict] = []
+    for write in writes_of(envelope):
+        for existing in existing_states(view, write, seen, since):
+            found += _conflicts(policies_of(view), envelope, write, existing)
+    return found
+
+
+def outcome_of(conflicts: list[Conflict]) -> Outcome:
+    """Return the most cautious outcome."""
+    return min((one.outcome for one in conflicts), key=CAUTION.index, default="accept")
+
+
+def _conflicts(
+    policies: tuple[SemanticConflictPolicy, ...],
+    envelope: Envelope,
+    write: Write,
+    existing: ExistingState,
+) -> list[Conflict]:
+    other = existing.record_key != write.record_key
+    creates = other or envelope.semantic_intent == "create" or write.makes_edge
+    written = {name: value for name, value in write.fields.items() if name != "identity_key"}
+    before = {name: value for name, value in existing.fields.items() if name != "identity_key"}
+    if not other:
+        written, before = write.fields, existing.fields
+    found = []
+    for one in differences(before, written, existing.payload, whole=existing.whole and creates):
+        strategy = strategy_for(policies, one.conflict_class, existing.node_kind, one.field)
+        outcome = _outcome(strategy, write, existing)
+        found.append(Conflict(write, existing, one.conflict_class, one.field, strategy, outcome))
+    return found
+
+
+def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outcome:
+    if strategy == "highest_authority_wins":
+        lower = _authority(write.fields) < _authority(existing.payload)
+        return "lower_authority" if lower else "accept"
+    return _OUTCOMES[strategy]
+
+
+_OUTCOMES: dict[Strategy, Outcome] = {
+    "first_writer_wins": "first_writer",
+    "last_writer_wins": "accept",
+    "merge_with_provenance": "merge",
+    "user_review_required": "review",
+    "emit_contradiction_edge": "contradiction",
+}
+
+
+def _authority(fields: Document) -> float:
+    """An authority that nobody stated is none."""
+    for name in AUTHORITY_FIELDS:
+        value = fields.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return 0.0
+
+
+def is_node(conflict: Conflict) -> bool:
+    """Tell whether a conflict is about a node, and not about an edge."""
+    return conflict.existing.table is schema.nodes

@@ -1,0 +1,83 @@
+"""How many operations a day and a run have had: folded from the log, one row for each (§18.4).
+
+A day is a day of UTC by commit time. A run is a session, or what the envelope names as its
+`run_id`; runs are counted only while a budget for them is in force, so that nothing is written
+for a limit that nobody set. A quota that is exceeded and let pass is told once a day and kind, a
+budget once a run.
+"""
+
+from collections.abc import Callable
+
+from sqlalchemy import Table
+
+from kernel.capacity import governance_of
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.model.envelope import Envelope
+from kernel.model.receipt import Receipt
+
+ALERT = "quota_exceeded_alert"
+
+
+def day_of(time_us: int) -> str:
+    """Return the UTC day of a time."""
+    return iso_time(time_us)[:10]
+
+
+def day_key(time_us: int, operation_kind: str) -> str:
+    """Return the key under which a day's operations of a kind are counted."""
+    return f"{day_of(time_us)}|{operation_kind}"
+
+
+def run_of(envelope: Envelope) -> str | None:
+    """Return the run to which an operation belongs, None where it names none."""
+    return envelope.run_id or envelope.session_id
+
+
+def operations_of_day(view: LedgerView, time_us: int, operation_kind: str) -> int:
+    """Return how many operations of a kind the day of a time has had."""
+    return _counted(view, schema.daily_operation_counts, day_key(time_us, operation_kind))
+
+
+def operations_of_run(view: LedgerView, run: str) -> int:
+    """Return how many operations a run has had since its budget was set."""
+    return _counted(view, schema.run_operation_counts, run)
+
+
+def count_operation(
+    transaction: LedgerTransaction, envelope: Envelope, emit: Callable[[Receipt], str]
+) -> None:
+    """Count an operation that is being applied; tell of the first that is one too many."""
+    governance = governance_of(transaction)
+    time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
+    about: Document = {"operation_kind": kind, "day": day_of(time_us)}
+    daily, quota = schema.daily_operation_counts, governance.quota_of(kind)
+    _count(transaction, daily, day_key(time_us, kind), quota, about, emit)
+    budget, run = governance.per_run_write_budget, run_of(envelope)
+    if budget is not None and run is not None:
+        _count(transaction, schema.run_operation_counts, run, budget, {"run_id": run}, emit)
+
+
+def _counted(view: LedgerView, table: Table, key: str) -> int:
+    row = view.tables.get(table, key)
+    return 0 if row is None else int(row["operation_count"])
+
+
+def _count(
+    transaction: LedgerTransaction,
+    table: Table,
+    key: str,
+    limit: int,
+    about: Document,
+    emit: Callable[[Receipt], str],
+) -> None:
+    key_column = table.primary_key.columns[0].name
+    row = transaction.tables.get(table, key)
+    count, alerted = (0, 0) if row is None else (row["operation_count"], row["alerted"])
+    if count >= limit and not alerted:
+        alerted = 1
+        emit(Receipt(ALERT, {**about, "operation_count": count, "quota": limit}))
+    transaction.tables.put(
+        table, {key_column: key, "operation_count": count + 1, "alerted": alerted}
+    )
