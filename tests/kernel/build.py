@@ -15,7 +15,7 @@ from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerView
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.schema import metadata
+from kernel.ledger.schema import edges, metadata, nodes
 from kernel.ledger.tables import Store
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
@@ -188,14 +188,42 @@ def link(edge_id: str, source: str, target: str, essentiality: str = "core") -> 
 
 
 def submit(
-    ledger: Ledger, *documents: Any, kernel: Kernel | None = None, submitter: str = "caller"
+    ledger: Ledger,
+    *documents: Any,
+    kernel: Kernel | None = None,
+    submitter: str = "caller",
+    unseen: bool = False,
 ):
+    """Submit envelopes whose author knows the record as it stands, or has seen nothing of it."""
     with ledger.transaction() as transaction:
         results = [
-            (kernel or Kernel()).submit(transaction, document, submitter)  # type: ignore[arg-type]
+            (kernel or Kernel()).submit(
+                transaction,
+                document if unseen else informed(transaction, document),
+                submitter,  # type: ignore[arg-type]
+            )
             for document in documents
         ]
     return results[0] if len(results) == 1 else results
+
+
+def informed(view: LedgerView, document: Any) -> Any:
+    """Name who wrote the envelope's records last, where it names no causal parents of its own."""
+    try:
+        if document["causal_parent_operation_ids"]:
+            return document
+        if view.live_idempotency_record(document["idempotency_key"]) is not None:
+            return document
+        targets = {
+            one["target_ref"] for one in document["primitive_effects"] if "target_ref" in one
+        }
+        found = [view.record(table, key) for key in targets for table in (nodes, edges)]
+    except (KeyError, TypeError):
+        return document
+    parents = {one["updated_by_operation_id"] for one in found if one is not None}
+    # In place: whoever submits it again submits the same.
+    document["causal_parent_operation_ids"] = sorted(parents)
+    return document
 
 
 def adapt(node_id: str, *, envelope_changes: Any = None, **fields: Any) -> dict[str, Any]:

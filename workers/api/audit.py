@@ -6,12 +6,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.costs import cost_entries
 from kernel.audit.operations import AuditError, AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from workers.api.audit_documents import (
+    adjudications_document,
     ancestry_document,
+    costs_document,
     grounds_document,
     page_document,
     preview_document,
@@ -101,3 +105,19 @@ async def authority(node_id: str, services: Given) -> dict[str, Any]:
     if found is None:
         raise ApiError("not_found", "no such understanding")
     return grounds_document(found)
+
+
+@router.get("/adjudications")
+async def review_queue(
+    services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return a page of the conflicts that wait for a person, or of those that were settled."""
+    page = await services.read(lambda view: adjudications(view, state, after=after, limit=limit))
+    return adjudications_document(page)
+
+
+@router.get("/costs")
+async def costs(services: Given, after: After = 0, limit: Limit = 100) -> dict[str, Any]:
+    """Return a page of what operations cost, and to whom it is attributed."""
+    page = await services.read(lambda view: cost_entries(view, after=after, limit=limit))
+    return costs_document(page)

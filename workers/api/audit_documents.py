@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from kernel.audit.adjudications import AdjudicationPage
 from kernel.audit.causes import Ancestry, AuthorityGrounds
+from kernel.audit.costs import CostPage
 from kernel.audit.operations import Page
 from kernel.audit.preview import RollbackPreview
 
@@ -21,6 +23,22 @@ def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
         "roots": list(ancestry.roots),
         "missing": list(ancestry.missing),
         "complete": ancestry.complete,
+    }
+
+
+def adjudications_document(page: AdjudicationPage) -> dict[str, Any]:
+    """Return a page of the review queue."""
+    return {
+        "items": [one.document() for one in page.items],
+        "next_after": None if page.next_after is None else str(page.next_after),
+    }
+
+
+def costs_document(page: CostPage) -> dict[str, Any]:
+    """Return a page of what operations cost."""
+    return {
+        "entries": [one.document() for one in page.entries],
+        "next_after": None if page.next_after is None else str(page.next_after),
     }
 
 

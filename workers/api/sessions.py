@@ -127,6 +127,10 @@ async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any
             result.rejection.reason_code, result.rejection.message, result.document()
         )
         response.status_code = 422
+        if result.rejection.retry_after_s is not None:
+            # Nothing is wrong with it: it may be sent again as it is.
+            response.status_code = 429
+            response.headers["Retry-After"] = str(result.rejection.retry_after_s)
         return response
     raise result
 

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
+from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
 from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
 from workers.api.audit_documents import (
+    adjudications_document,
     ancestry_document,
     grounds_document,
     page_document,
@@ -182,6 +184,44 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
     )
     if known.operation is not None:
         click.echo(f"recorded by: {known.operation.operation_id}")
+
+
+@audit.command("adjudications")
+@click.option(
+    "--state",
+    type=click.Choice(["open", "resolved"]),
+    default="open",
+    show_default=True,
+    help="What waits for a person, or what was settled.",
+)
+@after
+@limit
+@as_json
+@click.pass_obj
+def review_queue(
+    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
+) -> None:
+    """Conflicts that wait for a person to settle them, and who settled which."""
+    page = _read(data_dir, lambda view: adjudications(view, state, after=after, limit=limit))
+    if as_json:
+        print_document(adjudications_document(page), as_json=True)
+        return
+    _print_table(
+        ("queued", "class", "operation", "conflicts with", "resolved by", "item"),
+        [
+            (
+                str(one.receipt["emitted_at"]),
+                str(one.receipt["conflict_class"]),
+                str(one.receipt["operation_id"]),
+                " ".join(one.receipt["existing_operation_ids"][:NAMES_SHOWN_MAX]),
+                one.resolved_by_operation_id or "-",
+                str(one.receipt["receipt_id"]),
+            )
+            for one in page.items
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
 
 
 def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Page:

@@ -1,0 +1,115 @@
+"""The review queue: conflicts that a person has to settle, and who settled which, in pages (§19.3).
+
+Open items come in the order in which they were queued, resolved ones in the order in which they
+were resolved. A page costs a bounded number of rows. It may hold fewer items than asked for and
+still name where to go on: only `next_after = None` means that there is nothing more.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kernel.audit.operations import stored_document
+from kernel.conflicts.adjudications import ITEM_KIND, item, resolution_of
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+from kernel.model.envelope import MAX_ADJUDICATED
+
+SCANNED_ROWS_MAX = 2000
+"""Items that one page looks at."""
+
+PAGE_ROWS = 200
+
+AdjudicationState = Literal["open", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjudication:
+    """One item of the review queue."""
+
+    receipt: Document
+    """The receipt whole: the conflicts, what exists, and the envelope that was held back."""
+
+    resolved_by_operation_id: str | None
+    resolved_at: str | None
+
+    def document(self) -> Document:
+        """Return the item as JSON has it."""
+        return {
+            "state": "open" if self.resolved_by_operation_id is None else "resolved",
+            "resolved_by_operation_id": self.resolved_by_operation_id,
+            "resolved_at": self.resolved_at,
+            "receipt": self.receipt,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AdjudicationPage:
+    """Some of the items."""
+
+    items: tuple[Adjudication, ...]
+    next_after: int | None
+    """Ask again after this: a receipt's sequence for open items, an operation's for resolved."""
+
+
+def adjudications(
+    view: LedgerView, state: AdjudicationState = "open", *, after: int = 0, limit: int = 100
+) -> AdjudicationPage:
+    """Return items of the review queue, open or resolved, after a sequence.
+
+    Raises:
+        LedgerCorrupt: when a stored receipt cannot be read.
+    """
+    if state == "open":
+        return _open_items(view, after, limit)
+    return _resolved_items(view, after, limit)
+
+
+def _open_items(view: LedgerView, after: int, limit: int) -> AdjudicationPage:
+    found: list[Adjudication] = []
+    scanned = 0
+    while scanned < SCANNED_ROWS_MAX:
+        rows = view.tables.select(
+            schema.receipts,
+            {"receipt_kind": ITEM_KIND},
+            order_by="receipt_sequence",
+            after=after,
+            limit=PAGE_ROWS,
+        )
+        for row in rows:
+            after = row["receipt_sequence"]
+            if resolution_of(view, row["receipt_id"]) is None:
+                name = f"receipt {row['receipt_id']}"
+                receipt = stored_document(row["receipt_bytes"], name)
+                found.append(Adjudication(receipt, None, None))
+                if len(found) == limit:
+                    return AdjudicationPage(tuple(found), after)
+        if len(rows) < PAGE_ROWS:
+            return AdjudicationPage(tuple(found), None)
+        scanned += len(rows)
+    return AdjudicationPage(tuple(found), after)
+
+
+def _resolved_items(view: LedgerView, after: int, limit: int) -> AdjudicationPage:
+    rows: list[Row] = []
+    # One operation may resolve several items: a page ends with all of the last one's.
+    for row in _in_order_of_resolution(view, after, limit):
+        if len(rows) >= limit and row["ec_sequence_number"] != rows[-1]["ec_sequence_number"]:
+            break
+        rows.append(row)
+    found = []
+    for row in rows:
+        receipt = item(view, row["receipt_id"])
+        if receipt is not None:
+            found.append(Adjudication(receipt, row["operation_id"], row["adjudicated_at"]))
+    more = len(rows) >= limit
+    return AdjudicationPage(tuple(found), rows[-1]["ec_sequence_number"] if more else None)
+
+
+def _in_order_of_resolution(view: LedgerView, after: int, limit: int) -> list[Row]:
+    return view.tables.select(
+        schema.adjudications,
+        order_by="ec_sequence_number",
+        after=after,
+        limit=limit + MAX_ADJUDICATED,
+    )
