@@ -7,6 +7,8 @@
    lease is not on the record, so that receipt is not the operation's.
 """
 
+from math import isfinite
+
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
     KernelCostGovernance,
@@ -104,8 +106,11 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
         return None
     strategy = governance.ec_capacity_lease_strategy
     if strategy == "alert_and_proceed":
-        found = {"lease_granted": lease.granted, "cost_remaining": lease.cost_remaining}
-        return Passage((Receipt("capacity_alert", about | found),))
+        about["lease_granted"] = lease.granted
+        # A lease without a bound, or one that cannot say, has no number to tell.
+        if isfinite(lease.cost_remaining):
+            about["cost_remaining"] = lease.cost_remaining
+        return Passage((Receipt("capacity_alert", about),))
     short = "not enough capacity is left" if lease.granted else "no capacity is granted"
     return Refusal(
         "envelope_capacity_unavailable",

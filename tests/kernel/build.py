@@ -259,6 +259,17 @@ def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
     return result
 
 
+def advance_policy(ledger: Ledger, name: str = "PG-2", **payload: Any) -> None:
+    """Put a policy generation in force; envelopes name it from then on."""
+    with ledger.view() as view:
+        current = view.policy_generation_id()
+    stated = {"prior_policy_generation_id": current, **payload}
+    kind = "policy_snapshot_advance"
+    document = envelope(kind, [effect(kind, name, **stated)], policy_generation_id=current)
+    result = submit(ledger, document, submitter="orchestrator")
+    assert code_of(result) is None, result
+
+
 def recompute(
     view: LedgerView, node_id: str, as_of: int | None = None, read: Any = None, **changes: Any
 ) -> dict[str, Any]:
