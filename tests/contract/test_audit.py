@@ -75,7 +75,7 @@ def ledger(store):
         ),
         named(adapt("u-1", title="t"), "op-title", session_id="s-2"),
     ):
-        assert code_of(submit(ledger, document)) is None
+        assert code_of(submit(ledger, document, unseen=True)) is None
         host.time_us += HOUR_US
     drain(ledger, names="op-recompute")
     return ledger

@@ -147,9 +147,7 @@ def test_what_the_lease_covers_passes_and_names_its_lease(world, cost):
     ("strategy", "retry_after_s"),
     [("block_on_unavailable", None), ("queue_until_available", 9), (None, 9)],
 )
-def test_what_the_lease_does_not_cover_is_refused_or_put_off(
-    world, lease, strategy, retry_after_s
-):
+def test_what_the_lease_does_not_cover_is_refused_or_put_off(world, lease, strategy, retry_after_s):
     if strategy is not None:
         world.govern(ec_capacity_lease_strategy=strategy)
     before = world.count()
@@ -341,9 +339,7 @@ def test_a_threshold_that_nobody_stated_throttles_nothing(world):
 def test_capacity_is_asked_for_after_reversibility_and_before_conflicts(world):
     world.govern(ec_capacity_lease_strategy="block_on_unavailable")
     named = {"adjudicates_receipt_ids": ["nothing"]}
-    spoiled = changed(
-        world.note() | named, {"primitive_effects.0.reversibility": "receipt_only"}
-    )
+    spoiled = changed(world.note() | named, {"primitive_effects.0.reversibility": "receipt_only"})
     assert world.submit(spoiled, DENIED).rejection.check == "V10"
     assert world.submit(world.note() | named, DENIED).rejection.check == "V11"
     assert world.submit(world.note() | named).rejection.check == "V12"

@@ -49,6 +49,8 @@ UNDERSTANDING = "ConsolidatedUnderstanding"
 SCOPE = "affected_subgraph_descriptor"
 FIRST = "primitive_effects.0"
 NO_SPANS = "synthesis_summary_no_spans"
+ELSEWHERE = ("V11", "V12")
+"""Checks whose cases are in test_capacity.py and test_conflicts.py."""
 
 note = create("n", "Note")
 tainted = create(
@@ -631,6 +633,8 @@ def test_what_is_no_envelope_at_all_is_refused_by_the_first_check(ledger, docume
 def stated_codes(folder, call, place):
     """The codes that a package's calls of one name can give, read from its source."""
     for path in sorted(Path(folder).glob("*.py")):
+        if path.stem.startswith(tuple(name.lower() for name in ELSEWHERE)):
+            continue
         module = importlib.import_module(f"kernel.checks.{path.stem}")
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == call:
@@ -647,7 +651,7 @@ def test_every_reason_code_in_the_checks_has_a_case():
 
 
 def test_every_check_in_the_order_has_a_case():
-    assert list(dict.fromkeys(name for name, _ in CHECKS)) == list(RULES)
+    assert list(dict.fromkeys(name for name, _ in CHECKS)) == [*RULES, *ELSEWHERE]
     assert {case.values[0] for case in CASES} == set(RULES)
 
 

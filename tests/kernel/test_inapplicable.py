@@ -74,6 +74,7 @@ def move_in(corpus_id):
 
 
 STORES = [
+    ("identity_key_invalid", "payload.identity_key", create("new", "Note", identity_key=7)),
     # typed records
     ("effect_target_missing", TARGET, own("filing_unit_write", "a|b", **dated("filing_date"))),
     ("effect_payload_invalid", "payload.filing_date_utc", own("filing_unit_write", "u")),

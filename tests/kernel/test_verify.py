@@ -29,7 +29,7 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.execute import rollback_operation
 from kernel.verify import verify
 from kernel.verify.reading import Reader
-from tests.kernel.build import FakeHost, create, effect, envelope, link, submit
+from tests.kernel.build import FakeHost, advance_policy, create, effect, envelope, link, submit
 from tests.kernel.every import every_kind
 
 HOUR_US = 3600 * 1_000_000
@@ -268,7 +268,34 @@ def write_honestly(ledger, host):
     drain(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
+    disagree(ledger)
     # Of cu-f, one request stays open.
+
+
+def disagree(ledger):
+    """Two writes that had not seen each other of every outcome, in a run that has a budget."""
+    policy = "PG-4"
+    advance_policy(
+        ledger,
+        policy,
+        kernel_cost_governance={
+            "per_run_write_budget": 1,
+            "daily_write_quota_per_kind": {"create": 1},
+        },
+    )
+    run = {"policy_generation_id": policy, "run_id": "run-1"}
+    accepted(submit(ledger, create("rival", "Note", envelope=run, reply_id="r")))
+    other = envelope("annotate", [effect("node_write", "rival", reply_id="s")], **run)
+    accepted(submit(ledger, other, unseen=True))
+    for field, values in (("cites_refs", (["a"], ["a", "b"])), ("source_refs", (["a"], ["b"]))):
+        for number, value in enumerate(values):
+            note = effect("node_write", "rival", **{field: value})
+            result = submit(ledger, envelope("annotate", [note], **run), unseen=True)
+            assert isinstance(result, RejectedResult if number else SubmissionResult)
+            if field == "cites_refs" and number:
+                item = result.receipt_id
+    settled = envelope("annotate", [effect("node_write", "rival", settled=True)], **run)
+    accepted(submit(ledger, settled | {"adjudicates_receipt_ids": [item]}))
 
 
 @pytest.fixture(scope="module")

@@ -226,12 +226,14 @@ async def test_any_json_as_an_envelope_is_answered_and_the_record_stays_whole():
             response = await door.post("envelopes", document)
             if response.status_code == 200:
                 accepted += 1
-                assert log_length(door.ledger) == length + 1, document
+                # Edges that say that it contradicts another are an operation of their own.
+                assert log_length(door.ledger) - length in (1, 2), document
                 continue
             assert 400 <= response.status_code < 500, (document, response.text)
             code = response.json()["error"]["code"]
             error_of(response, response.status_code, code)
-            assert log_length(door.ledger) == length
+            merged = code == "envelope_conflict_deferred_for_merge"
+            assert log_length(door.ledger) == length + merged
             refusals = len(rows(door.ledger, schema.receipts)) - receipts
             assert refusals == (0 if code == "INVALID_REQUEST" else 1), document
         with door.ledger.view() as view:
