@@ -18,8 +18,9 @@ import structlog
 from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from tests.kernel.build import FakeHost
+from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from workers.cli import COMMANDS, main
 from workers.commands import ingest as ingest_module
@@ -30,10 +31,11 @@ from workers.gateway import serve_gateway
 from workers.gateway_client import GatewayClient
 from workers.settings import load_settings, settings_table
 
+AUDITS = ("operations", "ancestors", "preview", "authority", "adjudications", "costs")
 COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
-    *(["audit", name] for name in ("operations", "ancestors", "preview", "authority")),
+    *(["audit", name] for name in AUDITS),
 ]
 
 
@@ -300,6 +302,51 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     assert found["findings"] == []
 
 
+def test_audit_adjudications_tells_what_waits_and_who_settled_it(folder: DataFolder):
+    document, settled = rivals(folder)
+    [item] = printed("audit", "adjudications", "--json")["items"]
+    assert item["receipt"]["envelope"] == document
+    [line] = rotulus("audit", "adjudications").stdout.splitlines()[1:]
+    assert "cardinality_conflict" in line
+    assert document["operation_id"] in line
+    settled(item["receipt"]["receipt_id"])
+    assert printed("audit", "adjudications", "--json")["items"] == []
+    [done] = printed("audit", "adjudications", "--state", "resolved", "--json")["items"]
+    assert done["state"] == "resolved"
+    assert done["receipt"] == item["receipt"]
+    first = rotulus("audit", "adjudications", "--state", "resolved", "--limit", "1").stdout
+    assert done["resolved_by_operation_id"] in first
+    assert "more: --after" in first
+
+
+def rivals(folder: DataFolder):
+    """Queue a conflict; return what was held back, and how to settle it."""
+    store = SqliteStore(folder.ledger_path)
+    ledger = Ledger(store, FakeHost().host)
+    made = adapt("u-1", cites_refs=["a"])
+    document = adapt("u-1", cites_refs=["a", "b"])
+    results = submit(ledger, made, document, unseen=True)
+    assert code_of(results[1]) == "envelope_conflict_user_review_required"
+    store.close()
+
+    def settle(receipt_id):
+        store = SqliteStore(folder.ledger_path)
+        changes = {"adjudicates_receipt_ids": [receipt_id]}
+        settled = adapt("u-1", cites_refs=["a", "b"], envelope_changes=changes)
+        assert code_of(submit(Ledger(store, FakeHost().host), settled)) is None
+        store.close()
+
+    return document, settle
+
+
+def test_audit_costs_tells_estimates(folder: DataFolder):
+    entries = printed("audit", "costs", "--json")["entries"]
+    assert [one["estimated_cost"] for one in entries] == [0] * 4
+    text = rotulus("audit", "costs", "--limit", "2").stdout.splitlines()
+    assert text[0].split()[:3] == ["recorded", "intent", "actor"]
+    assert text[3] == "more: --after 2"
+
+
 def test_the_verification_of_an_export_names_the_first_bad_line(folder: DataFolder, tmp_path):
     lines = rotulus("export").stdout_bytes.splitlines(keepends=True)
     target = tmp_path / "log.jsonl"
@@ -327,6 +374,8 @@ LEDGER_READERS = [
     ["audit", "ancestors", "x"],
     ["audit", "preview", "x"],
     ["audit", "authority", "x"],
+    ["audit", "adjudications"],
+    ["audit", "costs"],
     ["export"],
 ]
 

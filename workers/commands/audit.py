@@ -9,6 +9,7 @@ import click
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.costs import cost_entries
 from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -16,6 +17,7 @@ from kernel.ledger.ledger import LedgerView
 from workers.api.audit_documents import (
     adjudications_document,
     ancestry_document,
+    costs_document,
     grounds_document,
     page_document,
     preview_document,
@@ -222,6 +224,40 @@ def review_queue(
     )
     if page.next_after is not None:
         click.echo(f"more: --after {page.next_after}")
+
+
+@audit.command()
+@after
+@limit
+@as_json
+@click.pass_obj
+def costs(data_dir: Path | None, after: int, limit: int, *, as_json: bool) -> None:
+    """What operations were estimated to cost, and to whom it is attributed."""
+    page = _read(data_dir, lambda view: cost_entries(view, after=after, limit=limit))
+    if as_json:
+        print_document(costs_document(page), as_json=True)
+        return
+    _print_table(
+        ("recorded", "intent", "actor", "estimated", "actual", "lease", "operation"),
+        [
+            (
+                one.recorded_at,
+                one.semantic_intent,
+                one.actor,
+                _amount(one.estimated_cost),
+                _amount(one.actual_cost),
+                one.ec_capacity_lease_id or "-",
+                one.operation_id,
+            )
+            for one in page.entries
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+def _amount(cost: float | None) -> str:
+    return "-" if cost is None else f"{cost:g}"
 
 
 def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Page:

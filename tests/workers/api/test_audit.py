@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kernel.build import adapt
 from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
 from workers.api.records import PAGE_MAX, SEQUENCE_MAX
 
@@ -101,3 +102,31 @@ async def test_the_grounds_of_an_authority_are_told_before_there_are_any(door: D
 @pytest.mark.parametrize("path", ["ancestors/x", "rollback-preview/x", "authority/c-1"])
 async def test_what_is_on_no_record_is_not_found(door: Door, path):
     error_of(await door.http.get(f"/v1/audit/{path}"), 404, "not_found")
+
+
+async def test_what_waits_for_a_person_is_told_with_its_envelope(door: Door):
+    documents = [adapt("u/1", cites_refs=refs) for refs in (["a"], ["a", "b"])]
+    responses = [await door.post("envelopes", document) for document in documents]
+    assert [one.status_code for one in responses] == [200, 422]
+    [item] = (await found(door, "adjudications"))["items"]
+    receipt = item["receipt"]
+    assert (item["state"], receipt["conflict_class"]) == ("open", "cardinality_conflict")
+    assert receipt["envelope"]["operation_id"] == documents[1]["operation_id"]
+    named = {"adjudicates_receipt_ids": [receipt["receipt_id"]]}
+    settled = adapt("u/1", cites_refs=["a", "b"], envelope_changes=named)
+    assert (await door.post("envelopes", settled)).status_code == 200
+    assert (await found(door, "adjudications"))["items"] == []
+    [done] = (await found(door, "adjudications", state="resolved"))["items"]
+    assert done["resolved_by_operation_id"] == settled["operation_id"]
+    response = await door.http.get("/v1/audit/adjudications", params={"state": "lost"})
+    error_of(response, 422, "INVALID_REQUEST")
+
+
+async def test_costs_come_page_by_page(door: Door):
+    page = await found(door, "costs", limit=1)
+    [entry] = page["entries"]
+    rest = await found(door, "costs", after=page["next_after"])
+    assert rest["next_after"] is None
+    operations = [one["operation_id"] for one in [entry, *rest["entries"]]]
+    assert len(operations) == len(await numbers(door))
+    assert entry["estimated_cost"] == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
-from tests.kernel.build import FakeHost, adapt, changed, create, everything
+from tests.kernel.build import FakeHost, adapt, advance_policy, changed, create, everything
 from tests.workers.api.door import (
     ANY_JSON,
     SESSION,
@@ -241,3 +241,18 @@ async def test_any_json_as_an_envelope_is_answered_and_the_record_stays_whole():
         assert found.ok, found.findings
         assert accepted
         assert accepted < len(documents)
+
+
+@pytest.mark.spec("§18.1")
+async def test_what_was_put_off_says_when_it_may_be_sent_again(door: Door):
+    governance = {
+        "daily_write_quota_per_kind": {"create": 0},
+        "on_quota_exceeded": "queue_pending",
+    }
+    advance_policy(door.ledger, kernel_cost_governance=governance)
+    response = await door.post("envelopes", node(policy_generation_id="PG-2"))
+    details = error_of(response, 429, "quota_exceeded")["details"]
+    assert 0 < details["retry_after_s"] <= 24 * 3600
+    assert response.headers["retry-after"] == str(details["retry_after_s"])
+    [result] = await door.operate(source("s-2"))
+    assert result["retry_after_s"] == details["retry_after_s"]
