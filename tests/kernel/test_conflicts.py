@@ -591,6 +591,27 @@ def test_what_is_said_of_an_edges_origin_is_merged_into_it(world):
 
 
 @pytest.mark.spec("§19.2")
+def test_what_would_be_merged_into_a_node_and_an_edge_at_once_is_for_a_person(world):
+    edge_world(world)
+    origin = {"model_version": "m-1"}, {"model_version": "m-2"}
+    results = [
+        world.submit(
+            envelope(
+                "document_relationship_update",
+                [
+                    effect("edge_reclassify", "e", edge_metadata=fields),
+                    effect("node_write", "a", **fields),
+                ],
+            )
+        )
+        for fields in origin
+    ]
+    assert [code_of(one) for one in results] == [None, REVIEW]
+    [item] = world.items()
+    assert item.receipt["existing_record_ids"] == ["e", "a"]
+
+
+@pytest.mark.spec("§19.2")
 def test_an_edge_with_two_targets_says_that_they_contradict(world):
     edge_world(world)
     removed = envelope(
