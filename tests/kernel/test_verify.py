@@ -260,6 +260,7 @@ def write_honestly(ledger, host):
     believer.eliminate("h-000", "h-002", "nobody")
     believer.eliminate("h-029")
     Believer(ledger, "s-2", 3)
+    disagree(ledger)
     drain(ledger)
     mistake = envelope("annotate", [effect("node_write", "claim-2", note="a mistake")])
     accepted(submit(ledger, mistake))
@@ -268,7 +269,6 @@ def write_honestly(ledger, host):
     drain(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
-    disagree(ledger)
     # Of cu-f, one request stays open.
 
 
@@ -296,6 +296,9 @@ def disagree(ledger):
                 item = result.receipt_id
     settled = envelope("annotate", [effect("node_write", "rival", settled=True)], **run)
     accepted(submit(ledger, settled | {"adjudicates_receipt_ids": [item]}))
+    kind = "policy_snapshot_revert"
+    back = envelope(kind, [effect(kind, policy)], policy_generation_id=policy)
+    accepted(submit(ledger, back, submitter="orchestrator"))
 
 
 @pytest.fixture(scope="module")
@@ -951,28 +954,30 @@ GARBAGE = {
 }
 
 
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_anywhere_is_a_finding_and_never_an_exception(honest_file, tmp_path, garbage):
-    for table in TABLES:
-        for column in table.columns:
-            path = tmp_path / f"{table.name}.{column.name}.db"
-            shutil.copy(honest_file, path)
-            with closing(sqlite3.connect(path, isolation_level=None)) as db:
-                db.execute("PRAGMA ignore_check_constraints = ON")
-                for change in ("update", "delete"):
-                    db.execute(f"DROP TRIGGER IF EXISTS {table.name}_refuses_{change}")
-                try:
-                    assigned = f"{column.name} = {GARBAGE[garbage]}"
-                    words = ("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?")
-                    first = ("SELECT min(rowid) FROM", table.name)
-                    row_number = db.execute(" ".join(first)).fetchone()
-                    db.execute(" ".join(words), row_number)
-                except sqlite3.IntegrityError:
-                    continue  # a row number holds numbers only
-            found = verify_file(path)
-            path.unlink()
-            if (table.name, column.name) not in NOT_ON_RECORD:
-                assert not found.ok, f"{table.name}.{column.name}"
+def test_garbage_anywhere_is_a_finding_and_never_an_exception(
+    honest_file, tmp_path, garbage, table
+):
+    for column in table.columns:
+        path = tmp_path / f"{table.name}.{column.name}.db"
+        shutil.copy(honest_file, path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA ignore_check_constraints = ON")
+            for change in ("update", "delete"):
+                db.execute(f"DROP TRIGGER IF EXISTS {table.name}_refuses_{change}")
+            try:
+                assigned = f"{column.name} = {GARBAGE[garbage]}"
+                words = ("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?")
+                first = ("SELECT min(rowid) FROM", table.name)
+                row_number = db.execute(" ".join(first)).fetchone()
+                db.execute(" ".join(words), row_number)
+            except sqlite3.IntegrityError:
+                continue  # a row number holds numbers only
+        found = verify_file(path)
+        path.unlink()
+        if (table.name, column.name) not in NOT_ON_RECORD:
+            assert not found.ok, f"{table.name}.{column.name}"
 
 
 def test_no_more_findings_than_asked_for(tampered):
