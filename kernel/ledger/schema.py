@@ -340,7 +340,7 @@ operation_rollbacks = Table(
     Column("operation_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info={"folded": True},
 )
 
 share_links = Table(

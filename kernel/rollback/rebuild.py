@@ -36,7 +36,7 @@ FINDINGS_MAX = 10_000
 
 _PAGE_ROWS = 1_000
 
-_REBUILT = (*schema.STATE_TABLES, schema.pre_images)
+_REBUILT = (*schema.STATE_TABLES, *schema.FOLDED_TABLES, schema.pre_images)
 
 _HISTORY = frozenset(
     {str(table.name) for table in schema.APPEND_ONLY_TABLES} | {"blobs", "chain_head"}
@@ -196,11 +196,11 @@ def rebuild(
 
 def state_digest(tables: TablesView) -> str:
     """Return the hash of every record of state, in the order of stores and keys."""
-    parts = []
-    for table in schema.STATE_TABLES:
-        for row in _rows(tables, table):
-            key = row[_key_name(table)]
-            parts.append(f"{table.name}|{key}|{sha256_hex(bytes(row['record']))}")
+    parts = [
+        f"{table.name}|{row[_key_name(table)]}|{_row_hash(row)}"
+        for table in (*schema.STATE_TABLES, *schema.FOLDED_TABLES)
+        for row in _rows(tables, table)
+    ]
     return sha256_hex("\n".join(parts).encode())
 
 
@@ -273,7 +273,7 @@ def _envelope(
     transaction: LedgerTransaction, plan: RebuildPlan, operation_id: str, confirmation_id: str
 ) -> Document:
     replaced = [
-        [str(one.table.name), one.key, _record_hash(one.stored), _record_hash(one.folded)]
+        [str(one.table.name), one.key, _row_hash(one.stored), _row_hash(one.folded)]
         for one in plan.differences[:SKIPPED_MAX]
     ]
     now = transaction.host.now_us()
@@ -304,7 +304,5 @@ def _envelope(
     return envelope(transaction, REBUILD, digest([REBUILD, operation_id]), effects, fields)
 
 
-def _record_hash(row: Row | None) -> str:
-    if row is None:
-        return ""
-    return sha256_hex(bytes(row["record"] if "record" in row else row["content"]))
+def _row_hash(row: Row | None) -> str:
+    return "" if row is None else sha256_hex(canonicalize(_printable(row)))

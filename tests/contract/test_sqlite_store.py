@@ -30,13 +30,10 @@ def node(name):
     return {
         "node_id": name,
         "node_kind": "Note",
-<<<<<<< HEAD
         "overlay_in_force": 0,
         "overlay_target": None,
-=======
         "identity_key": None,
         "updated_at": "2026-02-09T10:00:00.000000Z",
->>>>>>> 8182615 (Prove every outcome of a conflict, and that the record stays whole)
         "updated_by_operation_id": "op",
         "record": b"{}",
     }
@@ -77,14 +74,9 @@ def test_what_was_committed_outlives_a_process_that_dies_at_once(path):
         "from kernel.ledger import schema\n"
         "from kernel.ledger.sqlite import SqliteStore\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
-<<<<<<< HEAD
-        "row = {'node_id': 'a', 'node_kind': 'k', 'updated_by_operation_id': 'o', 'record': b''}\n"
-        "row |= {'overlay_in_force': 0, 'overlay_target': None}\n"
-=======
         "row = {'node_id': 'a', 'node_kind': 'k', 'identity_key': None, 'updated_at': '2',\n"
         "       'updated_by_operation_id': 'o', 'record': b'',\n"
         "       'overlay_in_force': 0, 'overlay_target': None}\n"
->>>>>>> 8182615 (Prove every outcome of a conflict, and that the record stays whole)
         "with store.transaction() as tables: tables.insert(schema.nodes, row)\n"
         "with store.transaction() as tables:\n"
         "    tables.insert(schema.nodes, row | {'node_id': 'b'})\n"

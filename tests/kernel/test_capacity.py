@@ -15,6 +15,7 @@ from tests.kernel.build import (
     HOUR_US,
     START_US,
     advance_policy,
+    answered,
     changed,
     code_of,
     create,
@@ -375,20 +376,8 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
 
 @pytest.mark.spec("§18.3")
 def test_what_models_used_is_the_actual_cost(world):
-    blob = "ab" * 32
-    output = {
-        "recorded_output_id": "o",
-        "model_version": "m",
-        "model_provider": "p",
-        "prompt_hash": blob,
-        "parameter_hash": blob,
-        "fingerprint_combined": blob,
-        "output_payload_blob_ref": blob,
-        "recorded_at": "t",
-        "recorded_by_operation_id": "x",
-        "recorded_token_usage": {"input": 10, "output": 5},
-    }
-    assert code_of(world.submit(world.note() | {"recorded_model_outputs": [output]})) is None
+    usage = {"input": 10, "output": 5}
+    assert code_of(world.submit(answered(world.note(), recorded_token_usage=usage))) is None
     with world.ledger.view() as view:
         [entry] = cost_entries(view).entries
     assert entry.actual_cost == 15

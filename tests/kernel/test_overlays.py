@@ -690,7 +690,7 @@ def test_whom_an_overlay_keeps_out_does_not_lift_it(ledger, document, submitter,
     lay(ledger, "gone", "blocked", "document", "E")
     put(ledger, envelope("retract", [effect("node_write", "gone", state="retracted")]))
     assert outcome(ledger, document | changes, submitter)[:2] == ("V9", BLOCKED)
-    assert outcome(ledger, document) is None
+    assert outcome(ledger, changed(document, {})) is None
 
 
 @pytest.mark.spec("§12.7")

@@ -36,6 +36,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     everything,
+    informed,
     link,
     memory_ledger,
     recompute,
@@ -53,6 +54,7 @@ RECORDING = {
     "ephemeral_receipts",
     "idempotency_records",
     "chain_head",
+    "daily_operation_counts",
 }
 """What a simulation writes: its own operation and receipts, and nothing else."""
 
@@ -216,7 +218,8 @@ def test_a_file_takes_back_what_was_tried_as_memory_does(tmp_path):
             document = link(f"e:{number}", "cl", "cu")
             arguments = (Kernel(), transaction, document, NOTHING_FORBIDDEN, HASH)
             assert simulate_operation(*arguments).outcome == "previewed"
-            result = Kernel().submit(transaction, adapt("cl", x=number), "caller")
+            seen = informed(transaction, adapt("cl", x=number))
+            result = Kernel().submit(transaction, seen, "caller")
             assert code_of(result) is None
     after = everything(ledger)
     assert after["edges"] == before["edges"] == []

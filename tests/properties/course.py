@@ -55,8 +55,6 @@ def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, bytes]]:
     """Every record of state but the marks of undoing, by store and key."""
     found = {}
     for table in schema.STATE_TABLES:
-        if table is schema.operation_rollbacks:
-            continue
         key = table.primary_key.columns[0].name
         rows = transaction.tables.select(table)
         found[str(table.name)] = {
