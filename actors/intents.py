@@ -221,6 +221,15 @@ class RecordBelief(Intent):
     creates: bool
 
 
+class ReportExternalEffect(Intent):
+    """Record what became of an effect outside, and so close its request (K19)."""
+
+    intent_kind: Literal["report_external_effect"] = "report_external_effect"
+    performed: bool
+    target_ref: StoredRef
+    report: dict[str, Any]
+
+
 PublicIntent = Annotated[
     CreateSource | SynthesizeUnderstanding | CreateClaim | LinkInput | AdaptFields,
     Field(discriminator="intent_kind"),

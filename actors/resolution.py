@@ -18,6 +18,7 @@ from actors.intents import (
     LinkInput,
     RecalculateAuthority,
     RecordBelief,
+    ReportExternalEffect,
     SourceSpan,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
@@ -25,10 +26,12 @@ from actors.intents import (
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import REPORT_VERB
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief_record import session_node_id
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import CLAIM, SESSION, UNDERSTANDING
+from kernel.stores.external_report import FAILED, PERFORMED
 
 SOURCE = "SourceArtifact"
 SESSION_CORPUS = "corpus:belief-sessions"
@@ -283,6 +286,27 @@ def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
     )
 
 
+def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
+    """A report is caused by the operation that asked for the effect."""
+    effect = {
+        "effect_id": f"receipt_only:{intent.intent_key}",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": PERFORMED if intent.performed else FAILED,
+        "payload": intent.report,
+        "schema_version": 1,
+    }
+    parents = [intent.report["original_operation_id"]]
+    return ResolvedOperation(
+        REPORT_VERB,
+        REPORT_VERB,
+        (effect,),
+        (intent.target_ref,),
+        write_set=(intent.target_ref,),
+        extra=MappingProxyType({"causal_parent_operation_ids": parents}),
+    )
+
+
 RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
     {
         CreateSource: resolve_create_source,
@@ -293,6 +317,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         AdaptFields: resolve_adapt,
         RecalculateAuthority: resolve_recalculation,
         RecordBelief: resolve_belief,
+        ReportExternalEffect: resolve_external_report,
     }
 )
 

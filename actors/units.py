@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from actors.capture import outputs_of
-from actors.intents import Intent, RecalculateAuthority, RecordBelief
+from actors.intents import Intent, RecalculateAuthority, RecordBelief, ReportExternalEffect
 from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
@@ -163,6 +163,20 @@ class RecomputeUnit:
             return "input_pending", None
         result = IntentUnit(self.intent, self.session_id, "system").run(bench)
         return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalReportUnit:
+    """Record what became of an effect outside, if its request has no outcome yet."""
+
+    intent: ReportExternalEffect
+
+    def run(self, bench: Bench) -> Literal["recorded", "closed", "rejected"]:
+        """Submit the report; one that comes too late leaves no trace."""
+        if bench.transaction.outcome_of(self.intent.report["request_id"]) is not None:
+            return "closed"
+        result = IntentUnit(self.intent, None, "system").run(bench)
+        return "rejected" if isinstance(result, RejectedResult) else "recorded"
 
 
 @dataclass(frozen=True, slots=True)

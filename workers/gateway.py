@@ -34,6 +34,7 @@ from workers.api.services import Services
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
+from workers.external.performer import ExternalEffects
 from workers.host import system_host
 from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
@@ -89,6 +90,11 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     redis = connect_redis(redis_url)
     queue = WorkQueue(redis, AUTHORITY_QUEUE)
     relay = OutboxRelay(ledger, queue, time.monotonic)
+
+    def notify_all() -> None:
+        relay.notify()
+        external.notify()
+
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
@@ -98,8 +104,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         kernel,
         Orchestrator(host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
-        committed=lambda _: relay.notify(),
+        committed=lambda _: notify_all(),
     )
+    external = ExternalEffects(ledger, committer, folder.path, host.random_bytes, time.monotonic)
     sessions = SessionRuntime(
         ledger,
         committer,
@@ -151,6 +158,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             tasks.start_soon(committer.run)
             tasks.start_soon(sessions.run)
             tasks.start_soon(relay.run)
+            tasks.start_soon(external.run)
             tasks.start_soon(hub.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
             await server.serve([listening])

@@ -64,6 +64,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     NOT_SIMULATABLE: (
         *("simulate", "binding_evaluation_manifest_emit"),
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
+        "external_effect_report",
     ),
 }
 

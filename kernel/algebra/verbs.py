@@ -28,6 +28,9 @@ REBUILD = "rebuild"
 EPOCH_OPEN = "epoch_open"
 EPOCH_CLOSE = "epoch_close"
 
+REPORT_VERB = "external_effect_report"
+"""What became of an effect outside; spoken by the runtime alone (K19)."""
+
 _RESERVED = frozenset(
     {
         "document_artifact_write",
@@ -113,13 +116,15 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     REBUILD: ("receipt_only",),
     EPOCH_OPEN: ("receipt_only",),
     EPOCH_CLOSE: ("receipt_only",),
+    REPORT_VERB: ("receipt_only",),
 }
-"""The verbs of undoing and of epochs."""
+"""The verbs of undoing, of epochs, and of what became of effects outside."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
     "binding_fire_record": frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
+    REPORT_VERB: frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

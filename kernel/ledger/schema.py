@@ -347,6 +347,8 @@ share_links = Table(
     "share_links",
     metadata,
     Column("share_link_id", String, primary_key=True),
+    # Null until the token was issued.
+    Column("token_sha256", String, index=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"state": True},

@@ -31,6 +31,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "authority_recompute_dead_lettered": "durable",
     "cu_authority_cycle_detected": "durable",
     "cascade_depth_exceeded": "durable",
+    "external_effect_performed": "durable",
+    "external_effect_failed": "durable",
     "search_run_record": "durable",
     "binding_fire_record": "durable",
     "binding_evaluation_manifest": "durable",

@@ -66,6 +66,10 @@ def _extraction(record: Document, _: LedgerView) -> dict[str, Any]:
     return {name: record[name] for name in names}
 
 
+def _share_link(record: Document, _: LedgerView) -> dict[str, Any]:
+    return {"token_sha256": record.get("token_sha256")}
+
+
 _DERIVED: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = MappingProxyType(
     {
         "nodes": _node,
@@ -74,5 +78,6 @@ _DERIVED: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = Mappi
         "policy_snapshots": _policy,
         "binding_generation_snapshots": _binding,
         "extraction_attempts": _extraction,
+        "share_links": _share_link,
     }
 )

@@ -1,9 +1,11 @@
 """Derived indexes and materialized views: projections, computable again (§4.3.5, §4.3.6)."""
 
+from kernel.algebra.verbs import REPORT_VERB
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import STATED_BY_ENVELOPES, STATED_UNDER_VERB, TIME_FIELDS, Receipt
+from kernel.stores.external_report import report_external_effect
 from kernel.stores.record import Applied, Operation, write_record
 
 
@@ -44,6 +46,8 @@ def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Appli
 
 def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:
     """Emit the receipt that the effect describes; no state changes (§4.3.7)."""
+    if operation.semantic_intent == REPORT_VERB:
+        return report_external_effect(effect, operation)
     kind = effect.receipt_subkind or operation.semantic_intent
     if kind not in STATED_UNDER_VERB.get(operation.semantic_intent, STATED_BY_ENVELOPES):
         raise EffectInapplicable(

@@ -1,11 +1,13 @@
-"""Effects that leave the process: decided here, performed by whoever reads the queue (K19).
+"""Effects that leave the process: decided here, performed after the commit by the runtime (K19).
 
 The decision is a record and a request in one transaction. Nothing is written, sent or issued
-here, so replaying the log performs nothing again.
+here, so replaying the log performs nothing again. What became of it comes back as an operation
+(`external_report.py`).
 """
 
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
+from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.stores.record import Operation
 
@@ -13,8 +15,11 @@ EXTERNAL_QUEUE = "external-effects"
 _PRIORITY = "background_normal"
 
 
-def request_external_effect(effect: KernelEffect, operation: Operation) -> None:
-    """Ask for an effect outside, in the transaction of the decision; keyed by the operation."""
+def request_external_effect(effect: KernelEffect, operation: Operation, payload: Document) -> None:
+    """Ask for an effect outside, in the transaction of the decision; keyed by the operation.
+
+    `payload` is what performing it takes, but for the content itself, which may be erased.
+    """
     transaction = operation.transaction
     transaction.head_now.request_sequence += 1
     sequence = transaction.head_now.request_sequence
@@ -25,6 +30,7 @@ def request_external_effect(effect: KernelEffect, operation: Operation) -> None:
         "effect_kind": effect.effect_kind,
         "target_ref": effect.target_ref,
         "external_effect_descriptor": effect.external_effect_descriptor,
+        "payload": payload,
         "enqueued_at": operation.applied_at,
     }
     transaction.tables.insert(

@@ -9,9 +9,10 @@ from pydantic import AfterValidator
 
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
+from kernel.stores.content import Emitted, check_content, without_content
 from kernel.stores.external import request_external_effect
 from kernel.stores.record import Applied, Operation
-from kernel.stores.typed import Name, Payload, Sha256, TypedStore
+from kernel.stores.typed import Name, TypedStore, validated
 
 
 def _relative(path: str) -> str:
@@ -21,18 +22,22 @@ def _relative(path: str) -> str:
     return path
 
 
-class DocumentArtifact(Payload):
+def _one_name(name: str) -> str:
+    if "/" in _relative(name):
+        raise ValueError("the name of one folder")
+    return name
+
+
+class DocumentArtifact(Emitted):
     """Content that goes into the store of artifacts."""
 
-    source_artifact_kind: Name
-    content_hash: Sha256
+    source_artifact_kind: Annotated[Name, AfterValidator(_one_name)]
 
 
-class Materialization(Payload):
+class Materialization(Emitted):
     """A document written out as a file."""
 
     materialized_path: Annotated[Name, AfterValidator(_relative)]
-    content_hash: Sha256
 
 
 _ARTIFACTS = TypedStore(schema.document_artifacts, DocumentArtifact, frozenset())
@@ -41,13 +46,24 @@ _MATERIALIZATIONS = TypedStore(schema.materializations, Materialization, frozens
 
 def apply_document_artifact(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that an artifact is written."""
-    applied = _ARTIFACTS.apply(effect, operation)
-    request_external_effect(effect, operation)
-    return applied
+    return _decide(_ARTIFACTS, DocumentArtifact, "source_artifact_kind", effect, operation)
 
 
 def apply_materialization(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that a file is emitted."""
-    applied = _MATERIALIZATIONS.apply(effect, operation)
-    request_external_effect(effect, operation)
+    return _decide(_MATERIALIZATIONS, Materialization, "materialized_path", effect, operation)
+
+
+def _decide(
+    store: TypedStore,
+    model: type[Emitted],
+    place: str,
+    effect: KernelEffect,
+    operation: Operation,
+) -> Applied:
+    emitted = validated(model, effect.payload)
+    held = check_content(emitted, operation)
+    applied = store.apply(without_content(effect), operation)
+    asked = {place: getattr(emitted, place), "content_hash": emitted.content_hash, **held}
+    request_external_effect(effect, operation, asked)
     return applied

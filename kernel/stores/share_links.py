@@ -37,14 +37,15 @@ class ShareTokenRevocation(Payload):
 def apply_share_link_grant(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that a token is issued."""
     key = target_of(effect)
-    validated(ShareLink, effect.payload)
+    link = validated(ShareLink, effect.payload)
     if operation.transaction.record(schema.share_links, key) is not None:
         raise EffectInapplicable(
             f"link {key} was granted", code="record_already_exists", field="target_ref"
         )
     record = written(operation, schema.share_links, key, None, effect.payload)
     applied = write_record(operation, schema.share_links, key, record)
-    request_external_effect(effect, operation)
+    asked = {"recipient_email_hash": link.recipient_email_hash}
+    request_external_effect(effect, operation, asked)
     return applied
 
 

@@ -1,0 +1,168 @@
+"""What became of an effect outside: an operation that gives its request the one outcome (K19).
+
+A report names its request and what was asked for, so it cannot close another's. It is applied
+like any effect, hence closing a request follows from the log, and replaying closes it again
+without performing anything.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from kernel.algebra.effects import canonical_kind
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, Request
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import Receipt
+from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.stores.record import Applied, Operation, write_record
+from kernel.stores.typed import Name, Payload, Sha256, stamp, validated
+
+WRITTEN_MAX = 8
+PERFORMED = "external_effect_performed"
+FAILED = "external_effect_failed"
+
+_Count = Annotated[int, Field(ge=1)]
+_RequestId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+_Path = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class Written(Payload):
+    """Something that exists outside now, below the data folder."""
+
+    path: _Path
+    sha256: Sha256
+    size_bytes: Annotated[int, Field(ge=0)]
+
+
+class Report(Payload):
+    """The request that is answered, repeated so that it is the right one."""
+
+    request_id: _RequestId
+    original_operation_id: Name
+    effect_id: Name
+    effect_kind: Name
+    attempts: _Count
+
+
+class PerformedReport(Report):
+    """The effect has happened, once."""
+
+    written: Annotated[tuple[Written, ...], Field(min_length=1, max_length=WRITTEN_MAX)]
+    token_sha256: Sha256 | None = None
+    """Of the token that was issued; the token itself is never on the record."""
+
+    recipient_email_hash: Sha256 | None = None
+
+
+class FailedReport(Report):
+    """The effect has not happened and will not be tried again."""
+
+    error_code: Name
+
+
+_REPORTS: Mapping[str, tuple[type[Report], str]] = MappingProxyType(
+    {PERFORMED: (PerformedReport, "completed"), FAILED: (FailedReport, "dead_letter")}
+)
+"""By the kind of receipt: what is stated, and the outcome that the request gets."""
+
+
+def report_external_effect(effect: KernelEffect, operation: Operation) -> Applied:
+    """Close the request that the report answers, and emit the report as a durable receipt.
+
+    Raises:
+        EffectInapplicable: when there is no such open request, or the report is about another.
+    """
+    kind = effect.receipt_subkind or ""
+    if kind not in _REPORTS:
+        raise EffectInapplicable(
+            f"{kind or 'nothing'} does not report an effect outside",
+            code="receipt_kind_unknown",
+            field="receipt_subkind",
+        )
+    model, outcome = _REPORTS[kind]
+    report = validated(model, effect.payload)
+    asked = _open_request(report, operation)
+    if isinstance(report, PerformedReport):
+        _check_performed(report, asked)
+    _close(report.request_id, outcome, operation)
+    receipt_id = operation.emit(Receipt(kind, report.model_dump(mode="json", exclude_none=True)))
+    if isinstance(report, PerformedReport) and report.token_sha256 is not None:
+        return _keep_token_hash(report.token_sha256, asked["target_ref"], operation)
+    return Applied(str(schema.receipts.name), receipt_id, None, None)
+
+
+def _open_request(report: Report, operation: Operation) -> Document:
+    row = operation.transaction.tables.get(schema.outbox, report.request_id)
+    if row is None or row["queue"] != EXTERNAL_QUEUE:
+        raise EffectInapplicable(
+            f"no effect outside was asked for by {report.request_id}",
+            code="external_request_unknown",
+            field="payload.request_id",
+        )
+    if not row["open"]:
+        raise EffectInapplicable(
+            f"{report.request_id} has its outcome",
+            code="external_request_closed",
+            field="payload.request_id",
+        )
+    asked = Request.of_row(row).document
+    stated = {
+        "operation_id": report.original_operation_id,
+        "effect_id": report.effect_id,
+        "effect_kind": report.effect_kind,
+    }
+    for name, value in stated.items():
+        if asked[name] != value:
+            raise _mismatch(f"{report.request_id} asks for another {name}")
+    return asked
+
+
+def _check_performed(report: PerformedReport, asked: Document) -> None:
+    """What was asked for is what was written."""
+    payload = asked["payload"]
+    if canonical_kind(report.effect_kind) == "share_link_grant":
+        if report.token_sha256 is None:
+            raise _mismatch("a token is known by its hash")
+        if report.recipient_email_hash != payload["recipient_email_hash"]:
+            raise _mismatch("the token is another recipient's")
+        return
+    if report.token_sha256 is not None:
+        raise _mismatch(f"{report.effect_kind} issues no token")
+    if payload["content_hash"] not in {one.sha256 for one in report.written}:
+        raise _mismatch("nothing of what was written has the content's hash")
+
+
+def _mismatch(message: str) -> EffectInapplicable:
+    return EffectInapplicable(message, code="external_report_mismatch", field="payload")
+
+
+def _close(request_id: str, outcome: str, operation: Operation) -> None:
+    tables = operation.transaction.tables
+    tables.insert(
+        schema.outbox_outcomes,
+        {
+            "request_id": request_id,
+            "outcome": outcome,
+            "operation_id": operation.operation_id,
+            "closed_sequence": operation.sequence,
+            "closed_at_us": operation.transaction.head_now.committed_at_us,
+        },
+    )
+    tables.update(schema.outbox, (request_id,), {"open": 0})
+
+
+def _keep_token_hash(token_sha256: str, share_link_id: str, operation: Operation) -> Applied:
+    before = operation.transaction.record(schema.share_links, share_link_id)
+    if before is None:
+        raise _mismatch(f"no link {share_link_id}")
+    record = {
+        **before,
+        "version": before["version"] + 1,
+        "token_sha256": token_sha256,
+        **stamp(operation),
+    }
+    return write_record(operation, schema.share_links, share_link_id, record)

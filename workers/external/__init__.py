@@ -1,0 +1,1 @@
+"""Effects outside the process: performed after their commit, once, and reported to the record."""
