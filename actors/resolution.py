@@ -302,7 +302,6 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
         REPORT_VERB,
         (effect,),
         (intent.target_ref,),
-        write_set=(intent.target_ref,),
         extra=MappingProxyType({"causal_parent_operation_ids": parents}),
     )
 

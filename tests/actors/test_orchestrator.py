@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.errors import IntentInvalid
-from actors.intents import CreateClaim, PublicIntent
+from actors.intents import CreateClaim, PublicIntent, ReportExternalEffect
 from actors.isolation import unwrap_untrusted
 from actors.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.resolution import _RESERVED_FIELDS, RESOLVERS, edge_id
@@ -20,6 +20,7 @@ from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
 from tests.actors.world import (
@@ -40,18 +41,29 @@ from tests.actors.world import (
     understanding,
 )
 from tests.kernel.build import FakeHost, memory_ledger
+from tests.kernel.reports import artifact, asked, report
 
 ANCHOR = session_node_id("s-9")
 
 
 @pytest.fixture
 def ledger():
-    """Two sources, an understanding of them, a claim that feeds it, and an anchored session."""
+    """Sources, an understanding of them, claims, an anchored session, an effect asked for."""
     ledger = memory_ledger()
     put(ledger, source("src-1"), source("src-2"), understanding("cu-1", "src-1", "src-2"))
     put(ledger, claim("cl-1", "src-1", understanding_id="cu-1"), claim("cl-2", "src-2"))
     put(ledger, belief(ANCHOR, "a" * 64, creates=True), actor="system")
+    asked(ledger, artifact("out"))
     return ledger
+
+
+def report_of(ledger):
+    with ledger.view() as view:
+        [request] = view.open_requests(queue=EXTERNAL_QUEUE)
+    [effect] = report(request)["primitive_effects"]
+    return ReportExternalEffect(
+        intent_key="k", performed=True, target_ref="out", report=effect["payload"]
+    )
 
 
 EVERY_KIND = {
@@ -63,6 +75,7 @@ EVERY_KIND = {
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
     "record_belief": lambda _: belief(ANCHOR, "b" * 64, creates=False),
+    "report_external_effect": report_of,
 }
 
 
@@ -509,6 +522,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "recalculate_authority",
         "record_belief",
         "synthesized_cu",
+        "report_external_effect",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 

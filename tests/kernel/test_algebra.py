@@ -7,7 +7,7 @@ import pytest
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
-from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.algebra.verbs import OPERATION_KINDS, REPORT_VERB, SEMANTIC_VERBS
 
 KINDS_OF_4_2 = {
     "node_write",
@@ -196,7 +196,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
 def test_every_kind_is_reached_by_a_verb_and_what_none_reached_has_one_of_its_name():
     assert {kind for verb in SEMANTIC_VERBS.values() for kind in verb.requires} == {*EFFECT_KINDS}
     boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
-    own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys() - boundaries
+    own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys() - boundaries - {REPORT_VERB}
     assert own == EFFECT_KINDS.keys() - set().union(*VERBS_OF_3_3.values())
     assert {"share_link_grant", "share_link_revoke", "visibility_change"} <= own
 
@@ -212,5 +212,6 @@ def test_every_operation_kind_knows_how_far_it_can_be_simulated():
     levels = {kind.name: kind.simulation_support_level for kind in OPERATION_KINDS.values()}
     refused = {name for name, level in levels.items() if level == NOT_SIMULATABLE}
     boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
-    assert refused == {"simulate", "binding_evaluation_manifest_emit", *boundaries}
+    manifest = "binding_evaluation_manifest_emit"
+    assert refused == {"simulate", manifest, REPORT_VERB, *boundaries}
     assert "synthesize_consolidated_understanding" in levels

@@ -25,6 +25,7 @@ from tests.kernel.build import (
     submit,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, move, own
+from tests.kernel.reports import REPORTS
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 FIRST = "primitive_effects.0"
@@ -73,6 +74,11 @@ def move_in(corpus_id):
     return [changed(one, {"payload.corpus_id": corpus_id})]
 
 
+def artifact(**payload):
+    payload = {"source_artifact_kind": "pdf", "content_hash": HASH, **payload}
+    return own("document_artifact_write", "a", **payload)
+
+
 STORES = [
     ("identity_key_invalid", "payload.identity_key", create("new", "Note", identity_key=7)),
     # typed records
@@ -85,6 +91,17 @@ STORES = [
         "payload.materialized_path",
         own("materialization_emit", "m", materialized_path="../x", content_hash=HASH),
     ),
+    (
+        "effect_payload_invalid",
+        "payload.source_artifact_kind",
+        own("document_artifact_write", "a", source_artifact_kind="../x", content_hash=HASH),
+    ),
+    ("effect_payload_invalid", "payload", artifact(content="x", content_node_ref="note")),
+    ("effect_payload_invalid", "payload.content_base64", artifact(content_base64="é")),
+    ("content_hash_mismatch", "payload.content", artifact(content="x")),
+    ("content_hash_mismatch", "payload.content_base64", artifact(content_base64="eA==")),
+    ("content_hash_mismatch", "payload.content_node_ref", artifact(content_node_ref="note")),
+    ("record_reference_missing", "payload.content_node_ref", artifact(content_node_ref="none")),
     ("record_not_found", TARGET, own("filing_unit_retract", "u")),
     ("record_not_found", TARGET, own("share_link_revoke", "l", revocation_reason="r")),
     ("record_not_found", TARGET, own("binding_generation_revert", "b")),
@@ -412,7 +429,7 @@ UNDOING = {"rollback_superseded_by_later_write", "rollback_pre_image_missing"}
 def test_every_code_in_the_stores_has_a_case():
     stated = set(stated_codes(kernel.stores))
     assert len(stated) > 12
-    assert stated - UNDOING == {code for code, _, _ in STORES}
+    assert stated - UNDOING == {code for code, _, _ in (*STORES, *REPORTS)}
 
 
 def test_every_code_in_authority_has_a_case():
