@@ -100,7 +100,8 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(
         default=Path("rotulus-data"),
-        description="Folder of the ledger, the embedded Redis and the lock; created when missing.",
+        description="Folder of the ledger, the embedded Redis, the lock and what effects write; "
+        "created when missing.",
     )
     redis_url: RedisUrl | None = Field(
         default=None,

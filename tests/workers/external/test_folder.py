@@ -2,9 +2,13 @@
 
 import errno
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workers.external import folder as folder_module
 from workers.external.errors import ExternalEffectError
@@ -61,6 +65,20 @@ def test_a_part_that_is_not_a_name_is_refused(outside, root, part, place):
     parts[place] = part
     assert code_of(outside, *parts) == ("external_path_unsafe", False)
     assert list(root.iterdir()) == []
+
+
+@given(st.lists(st.text(max_size=8) | st.sampled_from(["..", ".", "/", "out"]), max_size=4))
+def test_no_place_is_outside_of_the_folder(parts: list[str]):
+    with tempfile.TemporaryDirectory() as place:
+        root, elsewhere = Path(place, "data"), Path(place, "elsewhere")
+        root.mkdir()
+        elsewhere.mkdir()
+        (root / "out").symlink_to(elsewhere)
+        with suppress(ExternalEffectError):
+            OutsideFolder(root).write(parts, b"content")
+            assert root.joinpath(*parts).resolve().is_relative_to(root)
+        assert list(elsewhere.iterdir()) == []
+        assert sorted(path.name for path in Path(place).iterdir()) == ["data", "elsewhere"]
 
 
 def test_a_link_in_the_place_of_a_folder_leads_nowhere(outside, root, tmp_path):

@@ -1,0 +1,58 @@
+"""The gateway performs what a caller's envelope asks for outside."""
+
+import socket
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from tests.kernel.reports import TEXT, TEXT_HASH, artifact
+from tests.workers.api.door import ONTOLOGY, SESSION
+from workers.gateway import serve_gateway
+from workers.record import verify_file
+from workers.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+WAIT_S = 30
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.spec("K19")
+async def test_an_artifact_that_a_caller_asks_for_becomes_a_file(tmp_path: Path, valkey_url: str):
+    data_dir, port = tmp_path / "data", free_port()
+    settings = Settings(data_dir=data_dir, port=port)
+    file = anyio.Path(data_dir / "artifacts" / "pdf" / TEXT_HASH)
+    url = f"http://127.0.0.1:{port}"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_gateway, settings, valkey_url)
+        async with httpx.AsyncClient(base_url=url) as client:
+            with anyio.fail_after(WAIT_S):
+                while not await answers(client):
+                    await anyio.sleep(0.02)
+                declared = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["h"]}
+                (await client.post("/v1/sessions", json=declared)).raise_for_status()
+                place = f"/v1/sessions/{SESSION}/envelopes"
+                (await client.post(place, json=artifact("art"))).raise_for_status()
+                while (await client.get("/v1/queues")).json()["requests"]["open"]:
+                    await anyio.sleep(0.02)
+        assert await file.read_text() == TEXT
+        tasks.cancel_scope.cancel()
+    found = await anyio.to_thread.run_sync(
+        verify_file, data_dir / "ledger.db", lambda _done, _total: None
+    )
+    assert (found.findings, found.requests_closed) == ((), 1)
+
+
+async def answers(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/healthz")).is_success
+    except httpx.TransportError:
+        return False
