@@ -75,6 +75,7 @@ class ExternalEffects:
         self._clock_s = clock_s
         self._pending: dict[str, _Pending] = {}
         self._seen_sequence = 0
+        self._next_due_s = float("inf")
         self._started = False
         self._wake = anyio.Event()
 
@@ -99,11 +100,15 @@ class ExternalEffects:
             _log.warning("external_effects_wait", code=error.code)
             return 0
         closed, held = 0, set()
+        self._next_due_s = float("inf")
         for pending in sorted(self._pending.values(), key=lambda one: one.request.request_sequence):
-            if pending.target_ref not in held and pending.due_s <= self._clock_s():
+            if pending.target_ref in held:
+                continue
+            if pending.due_s <= self._clock_s():
                 closed += await self._attempt(pending)
             if pending.request.request_id in self._pending:
                 held.add(pending.target_ref)
+                self._next_due_s = min(self._next_due_s, pending.due_s)
         return closed
 
     def _collect(self) -> None:
@@ -189,8 +194,7 @@ class ExternalEffects:
         self._outside.events.forget(request_id)
 
     def _idle_s(self) -> float:
-        due_s = min((one.due_s for one in self._pending.values()), default=float("inf"))
-        return max(0.0, min(LOOK_EVERY_S, due_s - self._clock_s()))
+        return max(0.0, min(LOOK_EVERY_S, self._next_due_s - self._clock_s()))
 
 
 def _report(
