@@ -83,7 +83,7 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
-    host = system_host()
+    host, folder = system_host(), DataFolder(settings.data_dir)
     ledger = await anyio.to_thread.run_sync(
         lambda: Ledger.create(open_store(ledger_place(settings)), host)
     )

@@ -16,7 +16,9 @@ _ALLOWED_ACTORS = {
 }
 
 
-_RUNTIME_VERBS = frozenset({"recalculate_authority", "simulate", REPORT_VERB, ROLLBACK, EPOCH_ROLLBACK, REBUILD})
+_RUNTIME_VERBS = frozenset(
+    {"recalculate_authority", "simulate", REPORT_VERB, ROLLBACK, EPOCH_ROLLBACK, REBUILD}
+)
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 """A caller that could move the policy could refuse everybody else's operations (V5)."""
 

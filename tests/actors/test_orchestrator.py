@@ -564,7 +564,7 @@ def test_r1_an_envelope_has_every_field_that_construction_asks_for(ledger, kind)
 
 
 @pytest.mark.spec("§20.4 R2", "§10.4")
-@pytest.mark.parametrize("kind", EVERY_KIND)
+@pytest.mark.parametrize("kind", sorted(EVERY_KIND.keys() - {"report_external_effect"}))
 def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
     ledger = memory_ledger()
     put(ledger, source("src-1", INJECTION), source("src-2", INJECTION))
