@@ -22,6 +22,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.operation_counts import count_operation
 from kernel.stores.appliers import apply_effect
+from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import mark_undone
 from kernel.visibility import LEAST_RESTRICTIVE
@@ -74,6 +75,7 @@ def apply_operation(
     if recalculates:
         check_recompute(operation, envelope, strategy)
     applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
+    record_model_outputs(envelope.recorded_model_outputs, operation)
     undone = _undone(envelope)
     if undone:
         mark_undone(operation, undone)

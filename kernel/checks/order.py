@@ -1,10 +1,11 @@
 """The order of the checks; the first that refuses names itself on the receipt (K4).
 
-V1 has read the envelope before a submission exists, so what stands here for it is its last
-question, whether the actor may write.
+V1 has read the envelope before a submission exists, so what stands here for it are its last
+questions: whether the actor may write, and whether what models answered is there.
 """
 
 from kernel.checks import (
+    v01_model_outputs,
     v02_idempotency,
     v03_verb,
     v04_epoch,
@@ -24,6 +25,7 @@ from kernel.checks.v01_schema import check_actor
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
+    ("V1", v01_model_outputs.check),
     ("V2", v02_idempotency.check),
     ("V3", v03_verb.check),
     ("V4", v04_scope.check),

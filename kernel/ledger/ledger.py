@@ -309,6 +309,10 @@ class LedgerTransaction(LedgerView):
         self.tables.insert(schema.blobs, row)
         return blob_ref
 
+    def drop_blob(self, blob_ref: str) -> None:
+        """Erase content; who puts an answer and has its envelope refused takes it back."""
+        self.tables.delete(schema.blobs, blob_ref)
+
     def write_head(self) -> None:
         """Store the head: the last write of a transaction that wrote anything."""
         values = {name: getattr(self.head_now, name) for name in Head.__slots__}

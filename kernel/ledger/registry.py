@@ -61,6 +61,7 @@ _ENTRIES = (
         "daily_operation_counts",
         "run_operation_counts",
         "adjudications",
+        "recorded_model_outputs",
     ),
     *_durable(_KERNEL, "blob_store", "blobs", "pre_images"),
     *_durable(_KERNEL, "receipt_store", "receipts"),

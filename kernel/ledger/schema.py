@@ -384,6 +384,16 @@ adjudications = Table(
     info={"folded": True},
 )
 
+recorded_model_outputs = Table(
+    "recorded_model_outputs",
+    metadata,
+    Column("recorded_output_id", String, primary_key=True),
+    Column("output_payload_blob_ref", String, nullable=False, index=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"state": True},
+)
+
 outbox = Table(
     "outbox",
     metadata,

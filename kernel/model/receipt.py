@@ -12,6 +12,7 @@ Retention = Literal["durable", "ephemeral"]
 RECEIPT_KINDS: dict[str, Retention] = {
     "envelope_validation_failed": "durable",
     "audit_replay": "ephemeral",
+    "replay_blocked_fingerprint_mismatch": "durable",
     "binding_fire_capacity_rejected": "durable",
     "tier_1_rollback": "durable",
     "tier_2_rollback": "durable",
@@ -19,6 +20,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "rollback_partial_external_effect_persists": "durable",
     "simulation_external_effect_blocked": "durable",
     "recorded_model_output": "durable",
+    "recorded_model_output_collected": "durable",
+    "operation_archived": "durable",
     "binding_generation_snapshot": "durable",
     "extraction_attempt": "durable",
     "membership_state_transition": "durable",
@@ -102,10 +105,12 @@ class Receipt:
 
     receipt_kind: str
     body: dict[str, Any]
+    upgraded: bool = False
+    """Kept durably although its kind need not be; nothing is ever kept for less (§17.7)."""
 
     @property
     def retention_class(self) -> Retention:
         """How long this receipt is kept."""
         if self.receipt_kind in RETENTION_CHOSEN and self.body.get("retention_class") == "durable":
             return "durable"
-        return RECEIPT_KINDS[self.receipt_kind]
+        return "durable" if self.upgraded else RECEIPT_KINDS[self.receipt_kind]

@@ -70,6 +70,10 @@ def _share_link(record: Document, _: LedgerView) -> dict[str, Any]:
     return {"token_sha256": record.get("token_sha256")}
 
 
+def _model_output(record: Document, _: LedgerView) -> dict[str, Any]:
+    return {"output_payload_blob_ref": record["output_payload_blob_ref"]}
+
+
 _DERIVED: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = MappingProxyType(
     {
         "nodes": _node,
@@ -79,5 +83,6 @@ _DERIVED: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = Mappi
         "binding_generation_snapshots": _binding,
         "extraction_attempts": _extraction,
         "share_links": _share_link,
+        "recorded_model_outputs": _model_output,
     }
 )

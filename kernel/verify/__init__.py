@@ -26,6 +26,7 @@ from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.chains import RECEIPTS, Chain, check_receipts
 from kernel.verify.fold import Fold
 from kernel.verify.log import LogCheck
+from kernel.verify.model_outputs import check_model_outputs
 from kernel.verify.reading import PAGE_ROWS, EnoughFindings, Finding, Findings, Reader
 from kernel.verify.records import (
     answered_hash,
@@ -106,6 +107,7 @@ class _Run:
         self._receipts = Chain(RECEIPTS, findings)
         self._log = LogCheck(self._reader)
         self._requests = (0, 0)
+        self._answers: set[str] = set()
         self._belief = BeliefCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
@@ -134,7 +136,8 @@ class _Run:
         check_head(reader, log.committed_at_us)
         check_extra_effects(reader, log.effects)
         check_extra_receipts(reader, emitted, log.emitted)
-        check_extra_blobs(reader, log.blobs)
+        self._answers = check_model_outputs(reader)
+        check_extra_blobs(reader, log.blobs, self._answers)
         check_answers(reader, head)
         self._requests = check_requests(reader, head)
         check_pre_images(reader)
@@ -148,7 +151,7 @@ class _Run:
         return Verification(
             rows=self._log.chain.rows,
             receipts=self._receipts.rows,
-            blobs=self._log.blobs,
+            blobs=self._log.blobs + len(self._answers),
             belief_sessions=self._belief.sessions,
             belief_events=self._belief.events,
             requests_open=self._requests[0],

@@ -221,6 +221,22 @@ def is_emitted(row: Row) -> bool:
     return operation_id is not None and row["receipt_id"].startswith(f"receipt:{operation_id}:")
 
 
+def is_of_a_replay(row: Row) -> bool:
+    """Tell whether an ephemeral receipt is that of a replay, and its columns say what it says."""
+    document = load_object(row["receipt_bytes"])
+    if document is None or row["receipt_kind"] != "audit_replay" or is_emitted(row):
+        return False
+    emitted_us = time_us(document.get("emitted_at"))
+    names = ("receipt_id", "receipt_kind", "operation_id")
+    return (
+        all(row[name] == document.get(name) for name in names)
+        and document.get("original_operation_id") == row["operation_id"]
+        and emitted_us is not None
+        and row["expires_at_us"] > emitted_us
+        and is_canonical(row["receipt_bytes"], document)
+    )
+
+
 def is_canonical(content: bytes, document: Document) -> bool:
     """Tell whether bytes are the canonical form of what they say."""
     try:

@@ -88,7 +88,6 @@ class LogCheck:
         envelope = self._envelope(document)
         if envelope is not None:
             self._check_fields(sequence, document, envelope, effects)
-            self._check_answers(envelope)
 
     def _check_once(self, row: Row) -> None:
         where = {"operation_id": row["operation_id"]}
@@ -143,15 +142,6 @@ class LogCheck:
             message = "the envelope is not a JSON object"
             self._reader.findings.add(schema.blobs, blob_ref, "unreadable", message)
         return envelope
-
-    def _check_answers(self, envelope: Document) -> None:
-        """One that is not there is no finding: answers have a retention of their own (§6.5)."""
-        for blob_ref in answer_refs(envelope):
-            row = self._reader.get(schema.blobs, blob_ref)
-            self.blobs += row is not None
-            if row is not None and not keeps_commitment(row):
-                message = "salt and content of a model's answer do not give the commitment"
-                self._reader.findings.add(schema.blobs, blob_ref, "bytes_changed", message)
 
     def _check_fields(
         self, sequence: int, document: Document, envelope: Document, effects: Effects
@@ -208,12 +198,6 @@ def emitted_receipts(reader: Reader, operation_id: object) -> list[Row]:
     """Return the durable receipts that an operation on the log emitted, in order."""
     rows = reader.select(schema.receipts, {"operation_id": operation_id})
     return [row for row in rows if is_emitted(row)]
-
-
-def answer_refs(envelope: Document) -> list[str]:
-    """Return the payloads that an envelope names as answers of models, each once."""
-    outputs = envelope.get("recorded_model_outputs") or ()
-    return list(dict.fromkeys(one["output_payload_blob_ref"] for one in outputs))
 
 
 def keeps_commitment(blob: Row) -> bool:

@@ -10,7 +10,7 @@ from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
 from kernel.verify.chains import is_canonical, is_emitted, sha256_hex
-from kernel.verify.log import answer_refs, emitted_receipts, keeps_commitment, read_effects
+from kernel.verify.log import emitted_receipts, keeps_commitment, read_effects
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
@@ -221,15 +221,12 @@ def check_extra_receipts(reader: Reader, emitted: int, found: int) -> None:
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
 
 
-def check_extra_blobs(reader: Reader, found: int) -> None:
-    """Name the payloads to which no row commits, where there are more than rows."""
-    if reader.count(schema.blobs) == found:
+def check_extra_blobs(reader: Reader, envelopes: int, answers: set[str]) -> None:
+    """Name the payloads to which neither a row nor a recorded output commits."""
+    if reader.count(schema.blobs) == envelopes + len(answers):
         return
     named = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
-    for row in reader.pages(schema.kernel_event_log):
-        envelope = reader.get(schema.blobs, row["envelope_payload_blob_ref"])
-        stated = None if envelope is None else load_object(envelope["content"])
-        named.update(answer_refs(stated or {}))
+    named |= answers
     for row in reader.pages(schema.blobs):
         if row["blob_ref"] not in named:
             held = "" if keeps_commitment(row) else ", and it does not keep its commitment"

@@ -28,6 +28,7 @@ RETENTION_OF_17_6 = {
     "envelope_validation_failed": "durable",
     "envelope_commit_rolled_back": "durable",
     "recorded_model_output": "durable",
+    "replay_blocked_fingerprint_mismatch": "durable",
     "policy_generation_advance": "durable",
     "membership_state_transition": "durable",
 }

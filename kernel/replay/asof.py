@@ -1,0 +1,225 @@
+"""The state as it was just before an operation, to be read through and written nowhere.
+
+A record as of a sequence is the pre-image of the first effect on it at or after that sequence;
+where there is none, nobody has written it since, and it is the record that stands. A row of
+`membership_state_transitions` has no effect of its own and is never written twice: it was there if
+its writer's operation came earlier.
+
+What is written here stays here: it is what the next operation in sequence finds. So a run over a
+range looks a record up once, and from then on knows it from what it computed itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import orjson
+from sqlalchemy import Table
+
+from kernel.errors import KernelError, LedgerCorrupt
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row, TablesView
+from kernel.stores.columns import columns_of
+
+RECORDS_KNOWN_MAX = 100_000
+EFFECTS_PAGE_ROWS = 1000
+
+_STATE = frozenset(table.name for table in schema.STATE_TABLES)
+
+_NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
+"""Read as they are: two by commitments to their content, and the head, which a replay overrules."""
+
+_WRITTEN_ONCE = frozenset({"membership_state_transitions"})
+
+_LASTING_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "policy_snapshots": (),
+        "binding_generation_snapshots": ("binding_id",),
+        "extraction_attempts": ("extraction_run_id",),
+    }
+)
+"""Stores that are searched when an effect is applied, and the columns that a record never changes,
+by which the rows that stand may be looked through."""
+
+
+class StateAsOf:
+    """The ledger's tables for one run of operations in sequence."""
+
+    def __init__(self, tables: TablesView) -> None:
+        self._tables = tables
+        self._view = LedgerView(self)
+        self._sequence = 0
+        self._own: dict[tuple[str, str], str] = {}
+        self._known: dict[tuple[str, str], Row | None] = {}
+        self._gone: dict[str, frozenset[str]] = {}
+
+    def begin(self, sequence: int, recorded: Iterable[Document]) -> None:
+        """Stand just before an operation, whose recorded effects say what they found."""
+        self._sequence = sequence
+        self._own = {}
+        for one in recorded:
+            self._own.setdefault((one["store"], one["record_key"]), one["pre_image_hash"])
+        if len(self._known) > RECORDS_KNOWN_MAX:
+            self._known.clear()
+
+    def forget(self) -> None:
+        """Look everything up again: an operation was not computed, or not as it was recorded."""
+        self._known.clear()
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key as it was."""
+        name = table.name
+        if name not in _STATE:
+            if name not in _NEVER_CHANGING:
+                _refuse(name)
+            return self._tables.get(table, *key)
+        place = (name, str(key[0]))
+        if place not in self._known:
+            self._known[place] = self._lookup(table, *place)
+        return self._known[place]
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equalled `where`, in the order of one column."""
+        wanted = dict(where or {})
+        key_column = table.primary_key.columns[0].name
+        column = order_by or key_column
+        rows = (self.get(table, key) for key in self._candidates(table, key_column, wanted))
+        found = [
+            row
+            for row in rows
+            if row is not None and all(row[name] == value for name, value in wanted.items())
+        ]
+        if after is not None:
+            found = [
+                row for row in found if (row[column] < after if descending else row[column] > after)
+            ]
+        found.sort(key=lambda row: row[column], reverse=descending)
+        return found[:limit]
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equalled `where`."""
+        return len(self.select(table, where))
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """No effect asks for it."""
+        del columns
+        _refuse(table.name)
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Keep a row of state for the operations to come; any other goes nowhere."""
+        self.put(table, row)
+
+    def put(self, table: Table, row: Row) -> None:
+        """Keep a row of state for the operations to come; any other goes nowhere."""
+        if table.name in _STATE:
+            self._known[(table.name, row[table.primary_key.columns[0].name])] = row
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Change a row of state for the operations to come; any other stays as it is."""
+        if table.name in _STATE:
+            self.put(table, {**(self.get(table, *key) or {}), **values})
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Have no row of state under a key from here on."""
+        if table.name in _STATE:
+            self._known[(table.name, str(key[0]))] = None
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """No effect asks for it."""
+        del column, bound
+        _refuse(table.name)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo nothing: whoever meets an exception forgets everything."""
+        yield
+
+    def _lookup(self, table: Table, name: str, key: str) -> Row | None:
+        if name in _WRITTEN_ONCE:
+            row = self._tables.get(table, key)
+            return row if row is not None and self._was_written(row) else None
+        pre_image_hash = self._own.get((name, key))
+        if pre_image_hash is None:
+            effect = self._next_effect(name, key)
+            if effect is None:
+                return self._tables.get(table, key)
+            pre_image_hash = str(effect["pre_image_hash"])
+        return self._restored(table, key, pre_image_hash) if pre_image_hash else None
+
+    def _was_written(self, row: Row) -> bool:
+        writer = LedgerView(self._tables).log_row_of(row["updated_by_operation_id"])
+        return writer is not None and writer["ec_sequence_number"] < self._sequence
+
+    def _next_effect(self, name: str, key: str) -> Document | None:
+        """Return the first effect on a record from this sequence on."""
+        where: dict[str, Any] = {"store": name, "record_key": key}
+        rows = self._tables.select(
+            schema.applied_effects,
+            where,
+            order_by="ec_sequence_number",
+            after=self._sequence - 1,
+            limit=1,
+        )
+        if not rows:
+            return None
+        same = where | {"ec_sequence_number": rows[0]["ec_sequence_number"]}
+        first = self._tables.select(schema.applied_effects, same, order_by="ordinal", limit=1)
+        document: Document = orjson.loads(first[0]["effect_bytes"])
+        return document
+
+    def _restored(self, table: Table, key: str, pre_image_hash: str) -> Row:
+        kept = self._tables.get(schema.pre_images, pre_image_hash)
+        if kept is None:
+            raise LedgerCorrupt(f"the pre-image {pre_image_hash} of {key} is missing")
+        content = bytes(kept["content"])
+        columns = columns_of(table, orjson.loads(content), self._view)
+        return {table.primary_key.columns[0].name: key, "record": content, **columns}
+
+    def _candidates(self, table: Table, key_column: str, where: Mapping[str, Any]) -> list[str]:
+        """Return the keys of every record that may have equalled `where`, and of others."""
+        lasting = _LASTING_COLUMNS.get(table.name)
+        if lasting is None:
+            _refuse(table.name)
+        narrowed = {name: where[name] for name in lasting if name in where}
+        keys = {row[key_column]: None for row in self._tables.select(table, narrowed)}
+        keys |= dict.fromkeys(sorted(self._gone_from(table)))
+        return list(keys)
+
+    def _gone_from(self, table: Table) -> frozenset[str]:
+        """Return the keys that a later operation wrote and that have no row now."""
+        if table.name not in self._gone:
+            keys: set[str] = set()
+            after = self._sequence - 1
+            while True:
+                rows = self._tables.select(
+                    schema.applied_effects,
+                    {"store": table.name},
+                    order_by="ec_sequence_number",
+                    after=after,
+                    limit=EFFECTS_PAGE_ROWS,
+                )
+                keys.update(row["record_key"] for row in rows)
+                if len(rows) < EFFECTS_PAGE_ROWS:
+                    break
+                if rows[0]["ec_sequence_number"] == rows[-1]["ec_sequence_number"]:
+                    raise LedgerCorrupt("an operation with more effects than it may have")
+                # The last operation may go on behind the page.
+                after = rows[-1]["ec_sequence_number"] - 1
+            gone = (key for key in keys if self._tables.get(table, key) is None)
+            self._gone[table.name] = frozenset(gone)
+        return self._gone[table.name]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise KernelError(f"{name} cannot be read as it was", code="state_as_of_unknown")

@@ -1,0 +1,233 @@
+"""Whether a reproduced operation may be called replayed: its model outputs, and its parents (§6.3).
+
+A recorded output must be there and eligible. Then the whole fingerprint is compared (K26): the
+three parts give the combined hash, the envelope and the stored record say the same, and the
+model's version is the one in use. `record_only` reproduces what was recorded in spite of a
+mismatch and says so; `blocked_on_fingerprint_mismatch` stops.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView, blob_commitment
+from kernel.model.model_output import RecordedModelOutput, fingerprint
+from kernel.model.replay import AuditReplayStrategy, BlockReason
+from kernel.model_registry import ModelRegistry
+from kernel.replay.reproduce import Reproduction, reproduce, reproduce_range
+from kernel.stores.model_outputs import stated_part, statement_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What replaying one operation came to, before any receipt of it is written."""
+
+    operation_id: str
+    ec_sequence_number: int | None
+    """None where the operation is not on the log."""
+
+    fingerprint_match: bool
+    output_reproduced: bool
+    block_reason: BlockReason | None = None
+    recorded_model_version: str | None = None
+    current_model_version: str | None = None
+    recorded_output_id: str | None = None
+    """The output that was not available, or whose fingerprint does not match."""
+
+    blocked_by_operation_id: str | None = None
+    difference: str | None = None
+    """What is corrupt; nothing else is said of such an operation."""
+
+
+def replay_one(
+    view: LedgerView, operation_id: str, strategy: AuditReplayStrategy, registry: ModelRegistry
+) -> Verdict:
+    """Replay one operation without leaving a trace; its causal parents count as replayed."""
+    reproduction = reproduce(view, operation_id)
+    if reproduction is None:
+        return Verdict(
+            operation_id,
+            None,
+            fingerprint_match=False,
+            output_reproduced=False,
+            block_reason="operation_not_replayable",
+        )
+    return judge(view, reproduction, strategy, registry)
+
+
+def replay_all(
+    view: LedgerView,
+    first: int,
+    last: int,
+    strategy: AuditReplayStrategy,
+    registry: ModelRegistry,
+) -> Iterator[Verdict]:
+    """Replay a range without leaving a trace, in sequence and parents before children."""
+    return judge_in_order(view, reproduce_range(view, first, last), last, strategy, registry)
+
+
+def judge_in_order(
+    view: LedgerView,
+    reproductions: Iterable[Reproduction],
+    last: int,
+    strategy: AuditReplayStrategy,
+    registry: ModelRegistry,
+) -> Iterator[Verdict]:
+    """Judge consecutive operations up to a sequence, each after its causal parents among them.
+
+    A parent outside of the range counts as replayed. An operation whose parent was not is blocked
+    and names it; so are those that wait for each other. Holds an id for each operation.
+    """
+    replayed: dict[str, bool] = {}
+    waiting: dict[str, list[Reproduction]] = {}
+
+    def settle(one: Reproduction) -> Iterator[Verdict]:
+        ready = [one]
+        while ready:
+            child = ready.pop()
+            parent = _ahead(view, child, replayed, last)
+            if parent is not None:
+                waiting.setdefault(parent, []).append(child)
+                continue
+            verdict = _after_parents(view, child, replayed, strategy, registry)
+            replayed[child.operation_id] = verdict.output_reproduced
+            ready += reversed(waiting.pop(child.operation_id, []))
+            yield verdict
+
+    for reproduction in reproductions:
+        yield from settle(reproduction)
+    held = [(parent, one) for parent, ones in waiting.items() for one in ones]
+    for parent, one in sorted(held, key=lambda each: each[1].ec_sequence_number):
+        yield _blocked(one, parent)
+
+
+def judge(
+    view: LedgerView,
+    reproduction: Reproduction,
+    strategy: AuditReplayStrategy,
+    registry: ModelRegistry,
+) -> Verdict:
+    """Judge an operation whose parents were replayed."""
+    if reproduction.difference is not None:
+        return _verdict(reproduction, difference=reproduction.difference)
+    if reproduction.erased:
+        return _verdict(reproduction, "operation_not_replayable")
+    outputs = [
+        RecordedModelOutput.model_validate_json(orjson.dumps(stated))
+        for stated in reproduction.recorded_model_outputs
+    ]
+    found = [(one, _Standing.of(view, one, registry)) for one in outputs]
+    for output, standing in found:
+        if not standing.available:
+            return _verdict(reproduction, "recorded_output_unavailable", output)
+        if standing.corrupt:
+            difference = f"the answer {output.output_payload_blob_ref} does not keep its commitment"
+            return _verdict(reproduction, difference=difference)
+    if not found:
+        return _verdict(reproduction, reproduced=True)
+    drifted = [(one, standing) for one, standing in found if not standing.matches]
+    output, standing = (drifted or found)[0]
+    blocked = bool(drifted) and strategy == "blocked_on_fingerprint_mismatch"
+    return Verdict(
+        reproduction.operation_id,
+        reproduction.ec_sequence_number,
+        fingerprint_match=not drifted,
+        output_reproduced=not blocked,
+        block_reason="fingerprint_mismatch" if blocked else None,
+        recorded_model_version=output.model_version,
+        current_model_version=standing.current_version,
+        recorded_output_id=output.recorded_output_id if drifted else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Where a recorded output stands today."""
+
+    available: bool
+    corrupt: bool = False
+    matches: bool = False
+    current_version: str | None = None
+
+    @classmethod
+    def of(
+        cls, view: LedgerView, output: RecordedModelOutput, registry: ModelRegistry
+    ) -> "_Standing":
+        record = view.record(schema.recorded_model_outputs, output.recorded_output_id)
+        blob = view.tables.get(schema.blobs, output.output_payload_blob_ref)
+        current = registry.current_version(output.model_version)
+        if record is None or blob is None or current is None or not output.replay_eligible:
+            return cls(available=False)
+        return cls(
+            available=True,
+            corrupt=blob_commitment(blob["salt"], blob["content"]) != blob["blob_ref"],
+            matches=_whole_fingerprint_matches(output, record, current),
+            current_version=current,
+        )
+
+
+def _whole_fingerprint_matches(
+    output: RecordedModelOutput, record: Document, current_version: str
+) -> bool:
+    parts = (output.model_version, output.prompt_hash, output.parameter_hash)
+    return (
+        fingerprint(*parts) == output.fingerprint_combined
+        and stated_part(record) == statement_of(output)
+        and output.model_version == current_version
+    )
+
+
+def _verdict(
+    reproduction: Reproduction,
+    reason: BlockReason | None = None,
+    output: RecordedModelOutput | None = None,
+    *,
+    difference: str | None = None,
+    reproduced: bool = False,
+) -> Verdict:
+    return Verdict(
+        reproduction.operation_id,
+        reproduction.ec_sequence_number,
+        fingerprint_match=reproduced,
+        output_reproduced=reproduced,
+        block_reason=reason,
+        recorded_model_version=None if output is None else output.model_version,
+        recorded_output_id=None if output is None else output.recorded_output_id,
+        difference=difference,
+    )
+
+
+def _blocked(one: Reproduction, parent: str) -> Verdict:
+    return Verdict(
+        one.operation_id,
+        one.ec_sequence_number,
+        fingerprint_match=False,
+        output_reproduced=False,
+        block_reason="operation_not_replayable",
+        blocked_by_operation_id=parent,
+    )
+
+
+def _after_parents(
+    view: LedgerView,
+    one: Reproduction,
+    replayed: dict[str, bool],
+    strategy: AuditReplayStrategy,
+    registry: ModelRegistry,
+) -> Verdict:
+    verdict = judge(view, one, strategy, registry)
+    failed = [name for name in one.causal_parent_operation_ids if not replayed.get(name, True)]
+    return _blocked(one, failed[0]) if failed and verdict.difference is None else verdict
+
+
+def _ahead(view: LedgerView, one: Reproduction, replayed: dict[str, bool], last: int) -> str | None:
+    """Return a parent in the range that has not been replayed yet, or failed to be."""
+    for parent in one.causal_parent_operation_ids:
+        if parent in replayed:
+            continue
+        row = view.log_row_of(parent)
+        if row is not None and one.ec_sequence_number <= row["ec_sequence_number"] <= last:
+            return parent
+    return None

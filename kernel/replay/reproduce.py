@@ -1,0 +1,229 @@
+"""Reproduction: the effects of an operation computed again, and held against the recorded bytes.
+
+The envelope is applied by the code that applied it at first, to the state as it was just before,
+and what comes out must be the stored effects, byte for byte, and hash to what the row of the log
+commits to. The row and the envelope are held against their hashes on the way. Receipts that the
+effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
+process and no model is asked: there is nothing here to ask one with.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from kernel.algebra.effects import canonical_kind
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.errors import EffectInapplicable, LedgerCorrupt
+from kernel.host import Host, parse_time_us
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_commitment
+from kernel.ledger.tables import Row
+from kernel.model.envelope import KernelEffect
+from kernel.model.receipt import Receipt
+from kernel.replay.asof import StateAsOf
+from kernel.replay.effects import RecordedEffects
+from kernel.stores.appliers import apply_effect
+from kernel.stores.record import Operation
+
+PAGE_ROWS = 500
+
+_CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
+
+_BAD_RECORD = (
+    EffectInapplicable,
+    LedgerCorrupt,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+)
+"""What a record that is not as it was written makes its reader raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """One operation computed again."""
+
+    ec_sequence_number: int
+    operation_id: str
+    causal_parent_operation_ids: tuple[str, ...] = ()
+    recorded_model_outputs: tuple[Document, ...] = ()
+    """As the envelope states them."""
+
+    erased: bool = False
+    """The envelope is no longer there, so there was nothing to compute."""
+
+    difference: str | None = None
+    """What is not as it is recorded; None where every byte is."""
+
+
+class _Differs(Exception):  # noqa: N818 - what a comparison came to, said in a Reproduction
+    pass
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """What the record says of one operation."""
+
+    sequence: int
+    document: Document
+    envelope: Document | None
+    effects: list[bytes] = field(default_factory=list)
+
+
+def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
+    """Compute one operation again; None where it is not on the log."""
+    row = view.log_row_of(operation_id)
+    if row is None:
+        return None
+    sequence = row["ec_sequence_number"]
+    return next(reproduce_range(view, sequence, sequence))
+
+
+def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reproduction]:
+    """Compute the operations of a range again, in sequence, both ends included.
+
+    Each range stands on its own: what came before it is taken from the record. Memory is bounded
+    by a page of rows and `RECORDS_KNOWN_MAX` records.
+
+    Raises:
+        LedgerCorrupt: when a row of the log is not there.
+    """
+    run = _Run(view, first)
+    after = max(0, first - 1)
+    last = min(last, view.head().ec_sequence_number)
+    while after < last:
+        rows = view.log_rows(after=after, limit=min(PAGE_ROWS, last - after))
+        for row in rows:
+            after += 1
+            if row["ec_sequence_number"] != after:
+                raise LedgerCorrupt(f"row {after} of the log is missing")
+            yield run.reproduce(row)
+        if not rows:
+            raise LedgerCorrupt(f"row {after + 1} of the log is missing")
+
+
+class _Run:
+    """One walk along the log with the state beside it."""
+
+    def __init__(self, view: LedgerView, first: int) -> None:
+        self._view = view
+        self._state = StateAsOf(view.tables)
+        self._transaction = LedgerTransaction(self._state, Host(_no_time, _no_randomness))
+        self._effects = RecordedEffects(view.tables, first)
+
+    def reproduce(self, row: Row) -> Reproduction:
+        sequence = row["ec_sequence_number"]
+        difference, recorded = None, _Recorded(sequence, {}, None)
+        try:
+            recorded.effects = self._effects.of(sequence)
+            recorded.document = _row_document(row)
+            recorded.envelope = self._envelope(row)
+            if recorded.envelope is not None:
+                self._compare(recorded, recorded.envelope)
+        except _Differs as differs:
+            difference = str(differs)
+        except _BAD_RECORD as error:
+            difference = f"{type(error).__name__}: {error}"
+        if difference is not None or recorded.envelope is None:
+            self._state.forget()
+        return Reproduction(
+            sequence,
+            row["operation_id"],
+            tuple(recorded.document.get("causal_parent_operation_ids", ())),
+            tuple((recorded.envelope or {}).get("recorded_model_outputs") or ()),
+            erased=recorded.envelope is None and difference is None,
+            difference=difference,
+        )
+
+    def _envelope(self, row: Row) -> Document | None:
+        blob = self._view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])
+        if blob is None:
+            return None
+        if blob_commitment(blob["salt"], blob["content"]) != blob["blob_ref"]:
+            raise _Differs("the envelope does not keep its commitment")
+        envelope: Document = orjson.loads(blob["content"])
+        return envelope
+
+    def _compare(self, recorded: _Recorded, envelope: Document) -> None:
+        found = [orjson.loads(content) for content in recorded.effects]
+        self._state.begin(recorded.sequence, found)
+        computed = self._apply(recorded, envelope)
+        for ordinal, content in enumerate(computed):
+            if ordinal >= len(recorded.effects) or recorded.effects[ordinal] != content:
+                raise _Differs(f"effect {ordinal} is recorded otherwise")
+        if len(computed) != len(recorded.effects):
+            raise _Differs(f"effect {len(computed)} is recorded and was not computed")
+        effects_hash = sha256_hex(b"[" + b",".join(computed) + b"]")
+        if effects_hash != recorded.document["applied_effects_hash"]:
+            raise _Differs("the row commits to other effects")
+
+    def _apply(self, recorded: _Recorded, envelope: Document) -> list[bytes]:
+        transaction, committed_at = self._transaction, recorded.document["committed_at"]
+        transaction.head_now.ec_sequence_number = recorded.sequence - 1
+        transaction.forget_policy()
+        receipts = 0
+
+        def emit(receipt: Receipt) -> str:
+            nonlocal receipts
+            receipt_id = f"receipt:{operation.operation_id}:{receipts}"
+            receipts += 1
+            if receipt.retention_class == "durable":
+                self._compare_receipt(receipt_id, receipt, operation)
+            return receipt_id
+
+        operation = Operation(
+            transaction,
+            envelope["operation_id"],
+            envelope["semantic_intent"],
+            committed_at,
+            recorded.sequence,
+            emit,
+        )
+        computed = []
+        for stated in envelope["primitive_effects"]:
+            effect = KernelEffect.model_construct(**stated)
+            if effect.external_effect_descriptor is not None:
+                # Only a request that is not sent needs the clock.
+                transaction.head_now.committed_at_us = parse_time_us(committed_at)
+            applied = apply_effect(effect, operation)
+            document = applied.document(effect, canonical_kind(effect.effect_kind), committed_at)
+            computed.append(canonicalize(document))
+        return computed
+
+    def _compare_receipt(self, receipt_id: str, receipt: Receipt, operation: Operation) -> None:
+        expected = {
+            **receipt.body,
+            "receipt_id": receipt_id,
+            "receipt_kind": receipt.receipt_kind,
+            "emitted_at": operation.applied_at,
+            "schema_version": 1,
+            "operation_id": operation.operation_id,
+        }
+        where = {"receipt_id": receipt_id}
+        rows = self._view.tables.select(schema.receipts, where, limit=1)
+        stored = orjson.loads(rows[0]["receipt_bytes"]) if rows else {}
+        for name in _CHAIN_FIELDS:
+            stored.pop(name, None)
+        if canonicalize(stored) != canonicalize(expected):
+            raise _Differs(f"{receipt_id} is recorded otherwise")
+
+
+def _row_document(row: Row) -> Document:
+    if sha256_hex(row["row_bytes"]) != row["row_hash"]:
+        raise _Differs("the row does not hash to its row_hash")
+    document: Document = orjson.loads(row["row_bytes"])
+    for name in ("operation_id", "envelope_payload_blob_ref"):
+        if document[name] != row[name]:
+            raise _Differs(f"{name} is another in the bytes of the row")
+    return document
+
+
+def _no_time() -> int:
+    raise AssertionError("replaying an operation takes no clock")
+
+
+def _no_randomness(_: int) -> bytes:
+    raise AssertionError("replaying an operation takes no randomness")
