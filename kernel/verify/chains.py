@@ -18,6 +18,8 @@ from kernel.verify.reading import Document, Findings, Reader, load_object, shown
 
 GENESIS = "0" * 64
 
+_EPHEMERAL_US = 24 * 3600 * 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -232,7 +234,7 @@ def is_of_a_replay(row: Row) -> bool:
         all(row[name] == document.get(name) for name in names)
         and document.get("original_operation_id") == row["operation_id"]
         and emitted_us is not None
-        and row["expires_at_us"] > emitted_us
+        and row["expires_at_us"] == emitted_us + _EPHEMERAL_US
         and is_canonical(row["receipt_bytes"], document)
     )
 

@@ -4,38 +4,68 @@ The records themselves are a fold of the log (level B). Here are their payloads:
 keeps its commitment, and one that is not has a durable receipt that says who erased it.
 """
 
-from kernel.ledger import schema
-from kernel.verify.log import keeps_commitment
-from kernel.verify.reading import Reader, load_object
+from collections.abc import Iterator
 
+from kernel.ledger import schema
+from kernel.ledger.tables import Row
+from kernel.verify.log import keeps_commitment
+from kernel.verify.reading import Document, Reader, load_object, shown
+
+_RECORDED = "recorded_model_output"
 _COLLECTED = "recorded_model_output_collected"
 
 
 def check_model_outputs(reader: Reader) -> set[str]:
     """Check every answer and return the commitments of those that are there."""
-    collected = _collected(reader)
+    collected = {
+        (one.get("recorded_output_id"), one.get("output_payload_blob_ref"))
+        for one in _said(reader, _COLLECTED)
+    }
     present: set[str] = set()
     for row in reader.pages(schema.recorded_model_outputs):
-        key, blob_ref = row["recorded_output_id"], row["output_payload_blob_ref"]
-        with reader.findings.guard(schema.recorded_model_outputs, key):
-            blob = reader.get(schema.blobs, blob_ref)
-            if blob is None:
-                if (key, blob_ref) not in collected:
-                    message = f"the answer of {key} is not there, and nobody collected it"
-                    reader.findings.add(schema.blobs, blob_ref, "missing", message)
-                continue
-            if blob_ref not in present and not keeps_commitment(blob):
-                message = "salt and content do not give the commitment"
-                reader.findings.add(schema.blobs, blob_ref, "bytes_changed", message)
-            present.add(blob_ref)
+        with reader.findings.guard(schema.recorded_model_outputs, row["recorded_output_id"]):
+            if _repeats(reader, row):
+                _check_answer(reader, row, collected, present)
+    for receipt in _said(reader, _RECORDED):
+        key = receipt.get("recorded_output_id")
+        if reader.get(schema.recorded_model_outputs, key) is None:
+            message = f"{shown(receipt.get('receipt_id'))} says that it was recorded"
+            reader.findings.add(schema.recorded_model_outputs, key, "missing", message)
     return present
 
 
-def _collected(reader: Reader) -> set[tuple[object, object]]:
-    """Return the outputs that receipts name as collected, each with its commitment."""
-    found = set()
-    for row in reader.pages(schema.receipts, {"receipt_kind": _COLLECTED}):
-        document = load_object(row["receipt_bytes"]) or {}
-        output = (document.get("recorded_output_id"), document.get("output_payload_blob_ref"))
-        found.add(output)
-    return found
+def _said(reader: Reader, kind: str) -> Iterator[Document]:
+    for row in reader.pages(schema.receipts, {"receipt_kind": kind}):
+        yield load_object(row["receipt_bytes"]) or {}
+
+
+def _repeats(reader: Reader, row: Row) -> bool:
+    key, record = row["recorded_output_id"], load_object(row["record"])
+    if record is None:
+        message = "record is not a JSON object"
+        reader.findings.add(schema.recorded_model_outputs, key, "unreadable", message)
+        return False
+    for name in ("recorded_output_id", "output_payload_blob_ref"):
+        if row[name] != record.get(name):
+            message = f"{name} is {shown(row[name])}, the record says {shown(record.get(name))}"
+            reader.findings.add(schema.recorded_model_outputs, key, "column_differs", message)
+            return False
+    return True
+
+
+def _check_answer(
+    reader: Reader, row: Row, collected: set[tuple[object, object]], present: set[str]
+) -> None:
+    key, blob_ref = row["recorded_output_id"], row["output_payload_blob_ref"]
+    if blob_ref in present:
+        return
+    blob = reader.get(schema.blobs, blob_ref)
+    if blob is None:
+        if (key, blob_ref) not in collected:
+            message = f"the answer of {shown(key)} is not there, and nobody collected it"
+            reader.findings.add(schema.blobs, blob_ref, "missing", message)
+        return
+    present.add(blob_ref)
+    if not keeps_commitment(blob):
+        message = "salt and content do not give the commitment"
+        reader.findings.add(schema.blobs, blob_ref, "bytes_changed", message)

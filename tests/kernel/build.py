@@ -224,6 +224,37 @@ def informed(view: LedgerView, document: Any) -> Any:
     # In place: whoever submits it again submits the same.
     document["causal_parent_operation_ids"] = sorted(parents)
     return document
+def output(operation_id: str, blob_ref: str, name: str = "output", **stated: Any) -> dict[str, Any]:
+    """What an envelope states of a model's answer; its fingerprint fits its parts."""
+    parts = {
+        "model_version": "claude-opus-4-7",
+        "prompt_hash": digest(["prompt", name]),
+        "parameter_hash": digest(["parameters", name]),
+    } | {key: stated.pop(key) for key in list(stated) if key in _PARTS}
+    return {
+        "recorded_output_id": f"{operation_id}:{name}",
+        "model_provider": "anthropic",
+        **parts,
+        "fingerprint_combined": fingerprint(*(parts[key] for key in _PARTS)),
+        "output_payload_blob_ref": blob_ref,
+        "recorded_at": iso_time(START_US),
+        "recorded_by_operation_id": operation_id,
+        **stated,
+    }
+
+
+_PARTS = ("model_version", "prompt_hash", "parameter_hash")
+
+
+def submit_answered(ledger: Ledger, document: dict[str, Any], *answers: bytes, **stated: Any):
+    """Submit an envelope with what models answered, as the orchestrator does."""
+    with ledger.transaction() as transaction:
+        outputs = [
+            output(document["operation_id"], transaction.put_blob(answer), f"{number}", **stated)
+            for number, answer in enumerate(answers)
+        ]
+        document = {**document, "recorded_model_outputs": outputs}
+        return Kernel().submit(transaction, document, "orchestrator")
 
 
 def adapt(node_id: str, *, envelope_changes: Any = None, **fields: Any) -> dict[str, Any]:

@@ -26,10 +26,13 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model_registry import ActiveModels
+from kernel.model_retention import collect_model_outputs, mark_archived
 from kernel.rollback.execute import rollback_operation
+from kernel.replay.record import replay_operation
 from kernel.verify import verify
 from kernel.verify.reading import Reader
-from tests.kernel.build import FakeHost, advance_policy, create, effect, envelope, link, submit
+from tests.kernel.build import FakeHost, adapt, advance_policy, submit_answered, create, effect, envelope, link, submit
 from tests.kernel.every import every_kind
 
 HOUR_US = 3600 * 1_000_000
@@ -270,6 +273,25 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
+    ask_models(ledger, host)
+
+
+def ask_models(ledger, host):
+    """Three answers on record, one of them collected again, and replays of every retention."""
+    asked = [adapt("claim-2", note=str(number)) for number in range(3)]
+    for document in asked:
+        accepted(submit_answered(ledger, document, b"an answer"))
+    registry = ActiveModels({"claude-opus-4-7": "claude-opus-4-7"})
+    with ledger.transaction() as transaction:
+        for document in asked:
+            replay_operation(transaction, document["operation_id"], "record_only", registry)
+        replay_operation(transaction, "nowhere", "record_only", registry)
+        mark_archived(transaction, asked[1]["operation_id"])
+    host.time_us += 8 * 24 * HOUR_US
+    with ledger.transaction() as transaction:
+        collected = collect_model_outputs(transaction, ActiveModels({}), host.time_us)
+        assert len(collected) == 1
+    accepted(submit(ledger, adapt("claim-2", note="later")))
 
 
 def disagree(ledger):
@@ -854,7 +876,9 @@ def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered
     found = tampered.first()
     assert (found.table, found.key, found.rule) == (table.name, key, "state_differs")
     # A transition's row goes with the effect on its membership and has none of its own.
-    assert bool(last) == (table is not schema.membership_state_transitions)
+    # What a model answered is recorded beside the effects.
+    without = (schema.membership_state_transitions, schema.recorded_model_outputs)
+    assert bool(last) == (table not in without)
     assert not last or f"sequence {max(last)}" in found.message
 
 
