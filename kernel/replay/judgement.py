@@ -65,17 +65,18 @@ def replay_all(
     registry: ModelRegistry,
 ) -> Iterator[Verdict]:
     """Replay a range without leaving a trace, in sequence and parents before children."""
-    return judge_in_order(view, reproduce_range(view, first, last), last, strategy, registry)
+    return judge_in_order(view, reproduce_range(view, first, last), first, last, strategy, registry)
 
 
 def judge_in_order(
     view: LedgerView,
     reproductions: Iterable[Reproduction],
+    first: int,
     last: int,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
 ) -> Iterator[Verdict]:
-    """Judge consecutive operations up to a sequence, each after its causal parents among them.
+    """Judge the operations of a range, each after its causal parents among them.
 
     A parent outside of the range counts as replayed. An operation whose parent was not is blocked
     and names it; so are those that wait for each other. Holds an id for each operation.
@@ -87,7 +88,7 @@ def judge_in_order(
         ready = [one]
         while ready:
             child = ready.pop()
-            parent = _ahead(view, child, replayed, last)
+            parent = _awaited(view, child, replayed, range(first, last + 1))
             if parent is not None:
                 waiting.setdefault(parent, []).append(child)
                 continue
@@ -222,12 +223,14 @@ def _after_parents(
     return _blocked(one, failed[0]) if failed and verdict.difference is None else verdict
 
 
-def _ahead(view: LedgerView, one: Reproduction, replayed: dict[str, bool], last: int) -> str | None:
-    """Return a parent in the range that has not been replayed yet, or failed to be."""
+def _awaited(
+    view: LedgerView, one: Reproduction, replayed: dict[str, bool], within: range
+) -> str | None:
+    """Return a parent in the range that has been neither replayed nor blocked yet."""
     for parent in one.causal_parent_operation_ids:
         if parent in replayed:
             continue
         row = view.log_row_of(parent)
-        if row is not None and one.ec_sequence_number <= row["ec_sequence_number"] <= last:
+        if row is not None and row["ec_sequence_number"] in within:
             return parent
     return None
