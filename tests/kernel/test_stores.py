@@ -15,7 +15,16 @@ from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.stores.extraction import TRANSITIONS as EXTRACTION
 from kernel.stores.membership_transitions import Trigger
 from kernel.verify import verify
-from tests.kernel.build import ABSENT, changed, code_of, create, effect, envelope, memory_ledger
+from tests.kernel.build import (
+    ABSENT,
+    answered,
+    changed,
+    code_of,
+    create,
+    effect,
+    envelope,
+    memory_ledger,
+)
 from tests.kernel.build import submit as submit_as
 from tests.kernel.every import HASH, attempt, dated, every_kind, move, own
 
@@ -35,7 +44,9 @@ def accept(ledger, *documents):
 def used():
     """A ledger on which every kind was used."""
     ledger = memory_ledger()
-    accept(ledger, *every_kind())
+    *others, last = every_kind()
+    accept(ledger, *others)
+    assert code_of(answered(ledger, last, b"what a model said")) is None
     return ledger
 
 

@@ -260,6 +260,7 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, again))
     member = effect("membership_write", "claim-1", corpus_id="corpus:test", to_state="confirmed")
     accepted(submit(ledger, envelope("corpus_membership_confirm", [member])))
+    ask_models(ledger, host)
     believer.eliminate("h-000", "h-002", "nobody")
     believer.eliminate("h-029")
     Believer(ledger, "s-2", 3)
@@ -273,12 +274,11 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
-    ask_models(ledger, host)
 
 
 def ask_models(ledger, host):
     """Three answers on record, one of them collected again, and replays of every retention."""
-    asked = [adapt("claim-2", note=str(number)) for number in range(3)]
+    asked = [adapt("n", note=str(number)) for number in range(3)]
     for document in asked:
         accepted(submit_answered(ledger, document, b"an answer"))
     registry = ActiveModels({"claude-opus-4-7": "claude-opus-4-7"})
@@ -291,7 +291,7 @@ def ask_models(ledger, host):
     with ledger.transaction() as transaction:
         collected = collect_model_outputs(transaction, ActiveModels({}), host.time_us)
         assert len(collected) == 1
-    accepted(submit(ledger, adapt("claim-2", note="later")))
+    accepted(submit(ledger, adapt("n", note="later")))
 
 
 def disagree(ledger):
