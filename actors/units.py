@@ -15,14 +15,17 @@ from actors.orchestrator import Orchestrator
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
 from kernel.checks.check import Submitter
-from kernel.errors import KernelError
+from kernel.errors import KernelError, LedgerCorrupt
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
+from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
+from kernel.model_registry import ModelRegistry
+from kernel.replay.record import replay_operation, replay_range
 
 Submitted = SubmissionResult | RejectedResult
 
@@ -210,3 +213,26 @@ class DeadLetterUnit:
             receipt = Receipt("authority_recompute_dead_lettered", dict(body))
             append_receipt(transaction, f"receipt:{request_id}:dead_letter", receipt, None)
         return closed
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayUnit:
+    """Replay one operation, or a range, and leave a receipt of each; asks no model."""
+
+    target: str | tuple[int, int]
+    """An operation's id, or the first and the last sequence of a range."""
+
+    strategy: AuditReplayStrategy
+    registry: ModelRegistry
+    context: AuditContext
+
+    def run(self, bench: Bench) -> tuple[AuditReplayReceipt, ...]:
+        """Replay and return the receipts, in the order of replaying."""
+        how = (self.strategy, self.registry, self.context)
+        try:
+            if isinstance(self.target, str):
+                return (replay_operation(bench.transaction, self.target, *how),)
+            return replay_range(bench.transaction, *self.target, *how)
+        except LedgerCorrupt as error:
+            # It is the past that cannot be read; what is written now does not rest on it.
+            raise KernelError(str(error), code="replay_differs") from error

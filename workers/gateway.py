@@ -20,17 +20,19 @@ from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
-from actors.units import DeadLetterUnit, Unit
+from actors.units import DeadLetterUnit, ReplayUnit, Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
+from kernel.model.replay import AuditContext, AuditReplayStrategy
+from kernel.model_registry import ActiveModels
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import OutboxRelay
 from workers.api.app import build_app
-from workers.api.services import Services
+from workers.api.services import Replayed, Services
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
@@ -124,6 +126,16 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     async def give_up(item_key: str, error_signature: str) -> list[str]:
         return list(await write(DeadLetterUnit(item_key, error_signature)))
 
+    models = ActiveModels(settings.current_model_versions)
+
+    async def replay(
+        target: str | tuple[int, int], strategy: AuditReplayStrategy, context: AuditContext
+    ) -> Replayed:
+        [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
+        if isinstance(replayed, Exception):
+            raise replayed
+        return tuple(replayed)
+
     token = settings.worker_token
     model = _model(settings)
     services = Services(
@@ -139,6 +151,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         confirmations=confirmations_of(
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
+        replay=replay,
         worker_token=None if token is None else token.get_secret_value(),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))

@@ -71,6 +71,17 @@ LogLevel = Annotated[
 LogFormat = Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)]
 
 
+def _versions(value: str) -> str:
+    for entry in value.split(","):
+        if not all(part.strip() for part in entry.split("=", 1)):
+            raise PydanticCustomError(
+                "model_versions_invalid", "must be versions separated by commas, or old=new"
+            )
+    return value
+
+
+ActiveVersions = Annotated[str, Field(max_length=4096), AfterValidator(_versions)]
+
 S = TypeVar("S", bound="Settings")
 
 
@@ -180,6 +191,11 @@ class Settings(BaseSettings):
         le=8760,
         description="Hours for which a repeated idempotency key answers the first receipt.",
     )
+    active_models: ActiveVersions = Field(
+        default="rotulus-local-1",
+        description="Model versions in use, separated by commas; old=new where new has taken "
+        "over from old. What is not named counts as retired in a replay.",
+    )
     kernel_causal_window_minutes: int = Field(
         default=1440,
         ge=1,
@@ -238,6 +254,12 @@ class Settings(BaseSettings):
     def gateway_port(self) -> int:
         """The port of a gateway that is started on its own, 0 only when asked for."""
         return self.port if "port" in self.model_fields_set else GATEWAY_PORT
+
+    @property
+    def current_model_versions(self) -> dict[str, str]:
+        """The version in use, by each version that may stand on the record."""
+        entries = (entry.partition("=") for entry in self.active_models.split(","))
+        return {old.strip(): (new or old).strip() for old, _, new in entries}
 
     def replaced(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.

@@ -17,7 +17,7 @@ from kernel.replay.judgement import replay_one
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
-    answered,
+    submit_answered,
     code_of,
     create,
     ledger_on,
@@ -59,7 +59,7 @@ def record(ledger, key):
 @pytest.mark.spec("§6.4", "§17.1")
 def test_an_answer_is_recorded_with_a_durable_receipt_for_each(ledger):
     document = adapt("n", summary="x")
-    result = answered(ledger, document, b"one", b"two", resolved_output_visibility_class="sealed")
+    result = submit_answered(ledger, document, b"one", b"two", resolved_output_visibility_class="sealed")
     kinds = [one["receipt_kind"] for one in result.emitted_receipts]
     assert kinds == ["recorded_model_output"] * 2
     assert {one["retention_class"] for one in result.emitted_receipts} == {"durable"}

@@ -21,7 +21,7 @@ from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
     adapt,
-    answered,
+    submit_answered,
     code_of,
     create,
     drain,
@@ -53,7 +53,7 @@ def asked(ledger):
     """An operation that asked a model twice."""
     submit(ledger, create("n", "Note"))
     document = adapt("n", summary="what the model said")
-    assert code_of(answered(ledger, document, b"one answer", b"another")) is None
+    assert code_of(submit_answered(ledger, document, b"one answer", b"another")) is None
     return document["operation_id"]
 
 
@@ -167,7 +167,7 @@ def test_an_answer_that_was_erased_is_unavailable(ledger, asked, strategy):
 
 def test_an_answer_that_was_captured_as_not_to_be_replayed_is_unavailable(ledger):
     document = create("n", "Note")
-    answered(ledger, document, b"answer", replay_eligible=False)
+    submit_answered(ledger, document, b"answer", replay_eligible=False)
     found = replay(ledger, document["operation_id"])
     assert found.block_reason == "recorded_output_unavailable"
 
@@ -370,7 +370,7 @@ def test_parents_are_replayed_before_their_children(ledger):
 @pytest.mark.spec("§3.4")
 def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
-    answered(ledger, asking, b"answer")
+    submit_answered(ledger, asking, b"answer")
     chain(ledger, ["asking"], ["o-0"], [], ["o-2"])
     found = {one.operation_id: one for one in verdicts(ledger, 1, 5, BUMPED)}
     assert found["asking"].block_reason == "fingerprint_mismatch"
@@ -390,7 +390,7 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
 
 def test_a_parent_outside_of_the_range_counts_as_replayed(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
-    answered(ledger, asking, b"answer")
+    submit_answered(ledger, asking, b"answer")
     chain(ledger, ["asking", "nowhere"], ["o-2"], [])
     assert [one.output_reproduced for one in verdicts(ledger, 2, 3, BUMPED)] == [True, True]
 

@@ -17,7 +17,7 @@ from kernel.stores.membership_transitions import Trigger
 from kernel.verify import verify
 from tests.kernel.build import (
     ABSENT,
-    answered,
+    submit_answered,
     changed,
     code_of,
     create,
@@ -46,7 +46,7 @@ def used():
     ledger = memory_ledger()
     *others, last = every_kind()
     accept(ledger, *others)
-    assert code_of(answered(ledger, last, b"what a model said")) is None
+    assert code_of(submit_answered(ledger, last, b"what a model said")) is None
     return ledger
 
 

@@ -31,7 +31,10 @@ from workers.gateway import serve_gateway
 from workers.gateway_client import GatewayClient
 from workers.settings import load_settings, settings_table
 
-AUDITS = ("operations", "ancestors", "preview", "authority", "adjudications", "costs")
+AUDITS = (
+    *("operations", "ancestors", "preview", "authority", "adjudications", "costs"),
+    "replay",
+)
 COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),

@@ -75,6 +75,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
             ),
             409,
         ),
+        "replay_differs": 500,
     }
 )
 """A code without a status here is a defect of ours: 500."""

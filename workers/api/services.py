@@ -13,11 +13,14 @@ from actors.synthesis import Synthesis
 from actors.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.rollback.confirmation import Confirmations
+from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 
 T = TypeVar("T")
+
+Replayed = tuple[AuditReplayReceipt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class Services:
     """Run one unit in the next commit and return what it came to; raises what it raised."""
 
     confirmations: Confirmations
+    replay: Callable[
+        [str | tuple[int, int], AuditReplayStrategy, AuditContext], Awaitable[Replayed]
+    ]
+    """Replay an operation or a range and record it; see `ReplayUnit`."""
+
     worker_token: str | None
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -14,6 +14,9 @@ from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
+from kernel.model.replay import AuditReplayStrategy
+from kernel.model_registry import ActiveModels
+from kernel.replay.judgement import replay_all, replay_one
 from workers.api.audit_documents import (
     adjudications_document,
     ancestry_document,
@@ -22,6 +25,8 @@ from workers.api.audit_documents import (
     page_document,
     preview_document,
 )
+from workers.api.records import SEQUENCE_MAX
+from workers.api.replay_documents import reason_of, tally_document, tally_of
 from workers.commands.common import as_json, clean_errors, print_document, read_settings
 from workers.host import system_host
 from workers.record import ledger_place, open_record
@@ -165,6 +170,58 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
         click.echo(f"not undone by itself: {one.effect_id} {one.persists or ''}".rstrip())
     if known.superseded:
         click.echo("later operations wrote the same records")
+
+
+@audit.command()
+@click.argument("operation_id", required=False)
+@click.option("--from", "first", type=click.IntRange(1), help="First sequence of a range.")
+@click.option("--to", "last", type=click.IntRange(1), help="Last sequence of a range.")
+@click.option(
+    "--strategy",
+    type=click.Choice(get_args(AuditReplayStrategy)),
+    default="record_only",
+    show_default=True,
+    help="Go on where the model is another one, or stop.",
+)
+@as_json
+@click.pass_obj
+def replay(
+    data_dir: Path | None,
+    operation_id: str | None,
+    first: int | None,
+    last: int | None,
+    strategy: AuditReplayStrategy,
+    *,
+    as_json: bool,
+) -> None:
+    """Do it again from the record and compare every byte; no model is asked, nothing is written.
+
+    One operation, or those from --from to --to; a bound that is left out is the end of the log.
+    Ends with 1 when something was not reproduced.
+    """
+    if (operation_id is None) == (first is None and last is None):
+        raise click.UsageError("name an operation, or a range by --from and --to")
+    with clean_errors():
+        registry = ActiveModels(read_settings(data_dir).current_model_versions)
+    tally = _read(
+        data_dir,
+        lambda view: tally_of(
+            [replay_one(view, operation_id, strategy, registry)]
+            if operation_id is not None
+            else replay_all(view, first or 1, last or SEQUENCE_MAX, strategy, registry)
+        ),
+    )
+    if as_json:
+        print_document(tally_document(tally), as_json=True)
+    else:
+        for one in tally.not_reproduced:
+            click.echo(f"{one.ec_sequence_number or '-'}  {one.operation_id}  {reason_of(one)}")
+        hidden = tally.blocked - len(tally.not_reproduced)
+        if hidden:
+            click.echo(f"and {hidden} more")
+        click.echo(f"reproduced: {tally.reproduced}  not reproduced: {tally.blocked}")
+    if tally.blocked:
+        raise click.exceptions.Exit(1)
 
 
 @audit.command()

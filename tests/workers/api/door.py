@@ -20,7 +20,7 @@ from actors.local_model import LocalModel
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
-from actors.units import DeadLetterUnit
+from actors.units import DeadLetterUnit, ReplayUnit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.kernel import Kernel
@@ -29,6 +29,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Store
 from kernel.rollback.confirmation import Confirmations
+from kernel.model_registry import ActiveModels
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
@@ -142,6 +143,13 @@ async def running_door(
     async def give_up(item_key: str, error_signature: str) -> list[str]:
         return list(await write(DeadLetterUnit(item_key, error_signature)))
 
+    async def replay(target: Any, strategy: Any, context: Any) -> Any:
+        models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
+        [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
+        if isinstance(replayed, Exception):
+            raise replayed
+        return replayed
+
     services = Services(
         ledger=ledger,
         sessions=sessions,
@@ -153,6 +161,7 @@ async def running_door(
         give_up=give_up,
         write=write,
         confirmations=CONFIRMATIONS,
+        replay=replay,
         worker_token=token,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))

@@ -1,0 +1,61 @@
+"""What a replay without receipts came to: counted, and shown as far as it went wrong."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kernel.replay.judgement import Verdict
+
+SHOWN_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many operations were reproduced, and which were not."""
+
+    reproduced: int
+    blocked: int
+    not_reproduced: tuple[Verdict, ...]
+    """SHOWN_MAX at most."""
+
+
+def tally_of(verdicts: Iterable[Verdict]) -> Tally:
+    """Count verdicts; memory is bounded by what is shown."""
+    reproduced, blocked, shown = 0, 0, []
+    for one in verdicts:
+        if one.output_reproduced:
+            reproduced += 1
+            continue
+        blocked += 1
+        if len(shown) < SHOWN_MAX:
+            shown.append(one)
+    return Tally(reproduced, blocked, tuple(shown))
+
+
+def reason_of(verdict: Verdict) -> str:
+    """Return why an operation was not reproduced, in one line."""
+    if verdict.difference is not None:
+        return f"differs: {verdict.difference}"
+    because = verdict.blocked_by_operation_id or verdict.recorded_output_id
+    return f"{verdict.block_reason}{f': {because}' if because else ''}"
+
+
+def tally_document(tally: Tally) -> dict[str, Any]:
+    """Return the tally as JSON; a sequence is a string."""
+    return {
+        "reproduced": tally.reproduced,
+        "blocked": tally.blocked,
+        "not_reproduced": [
+            {
+                "ec_sequence_number": None
+                if one.ec_sequence_number is None
+                else str(one.ec_sequence_number),
+                "operation_id": one.operation_id,
+                "reason": reason_of(one),
+                "fingerprint_match": one.fingerprint_match,
+                "recorded_model_version": one.recorded_model_version,
+                "current_model_version": one.current_model_version,
+            }
+            for one in tally.not_reproduced
+        ],
+    }
