@@ -228,11 +228,12 @@ class ReplayUnit:
 
     def run(self, bench: Bench) -> tuple[AuditReplayReceipt, ...]:
         """Replay and return the receipts, in the order of replaying."""
-        how = (self.strategy, self.registry, self.context)
+        given = (self.strategy, self.registry, self.context)
         try:
             if isinstance(self.target, str):
-                return (replay_operation(bench.transaction, self.target, *how),)
-            return replay_range(bench.transaction, *self.target, *how)
+                return (replay_operation(bench.transaction, self.target, *given),)
+            first, last = self.target
+            return replay_range(bench.transaction, first, last, *given)
         except LedgerCorrupt as error:
             # It is the past that cannot be read; what is written now does not rest on it.
             raise KernelError(str(error), code="replay_differs") from error

@@ -248,6 +248,24 @@ def test_audit_operations_filters_and_pages(folder: DataFolder):
     assert [line.split()[0] for line in rest[1:]] == ["3", "4"]
 
 
+@pytest.mark.spec("INV-A-REPLAY-LLM-1")
+def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
+    before = folder.ledger_path.read_bytes()
+    document = printed("audit", "replay", "--from", "1", "--json")
+    assert document == {"reproduced": 4, "blocked": 0, "not_reproduced": []}
+    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    strategy = ("--strategy", "blocked_on_fingerprint_mismatch")
+    alone = rotulus("audit", "replay", one["operation_id"], *strategy)
+    assert (alone.exit_code, alone.stdout) == (0, "reproduced: 1  not reproduced: 0\n")
+    assert printed("audit", "replay", "--to", "2", "--json")["reproduced"] == 2
+    missing = rotulus("audit", "replay", "nowhere")
+    assert missing.exit_code == 1
+    assert missing.stdout.splitlines()[0] == "-  nowhere  operation_not_replayable"
+    assert rotulus("audit", "replay").exit_code == 2
+    assert rotulus("audit", "replay", "x", "--to", "3").exit_code == 2
+    assert folder.ledger_path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("option", "value", "count"),
     [

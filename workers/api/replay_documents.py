@@ -21,7 +21,8 @@ class Tally:
 
 def tally_of(verdicts: Iterable[Verdict]) -> Tally:
     """Count verdicts; memory is bounded by what is shown."""
-    reproduced, blocked, shown = 0, 0, []
+    reproduced = blocked = 0
+    shown: list[Verdict] = []
     for one in verdicts:
         if one.output_reproduced:
             reproduced += 1

@@ -20,6 +20,7 @@ from queues.queue import WorkQueue
 
 T = TypeVar("T")
 
+ReplayTarget = str | tuple[int, int]
 Replayed = tuple[AuditReplayReceipt, ...]
 
 
@@ -41,9 +42,7 @@ class Services:
     """Run one unit in the next commit and return what it came to; raises what it raised."""
 
     confirmations: Confirmations
-    replay: Callable[
-        [str | tuple[int, int], AuditReplayStrategy, AuditContext], Awaitable[Replayed]
-    ]
+    replay: Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     worker_token: str | None
