@@ -1,0 +1,169 @@
+"""PT-3: whatever was recorded is reproduced, and another model's fingerprint blocks it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.ledger import schema
+from kernel.model_registry import ActiveModels
+from kernel.replay.judgement import replay_all
+from kernel.replay.partition import independent_subgraphs
+from kernel.replay.record import replay_range
+from kernel.replay.reproduce import reproduce, reproduce_range
+from kernel.verify import verify
+from tests.kernel.build import (
+    adapt,
+    answered,
+    code_of,
+    create,
+    drain,
+    effect,
+    envelope,
+    link,
+    memory_ledger,
+    relink,
+    submit,
+    unlink,
+)
+
+NODES = st.sampled_from(["a", "b", "c"])
+EDGES = st.sampled_from(["e1", "e2"])
+KINDS = st.sampled_from(["Note", "VersionedClaim", "ConsolidatedUnderstanding"])
+VALUES = st.sampled_from([0, 1, 0.5, 1e21, -2.5e-9, "", "\u00e9\U0001f600", None, [1.0], {"x": {}}])
+MODELS = st.sampled_from(["old", "new", "gone"])
+NEW_ONLY = ActiveModels({"old": "new", "new": "new"})
+
+
+def attempted(number, prior, current):
+    payload = {"prior_state": prior, "current_state": current, "state_change_reason": "r"}
+    step = effect("extraction_state_transition", "run", attempt_number=number, **payload)
+    return envelope("extraction_state_change", [step])
+
+
+def generation(number, *, back=False):
+    kind = "binding_generation_revert" if back else "binding_generation_advance"
+    stated = {"binding_generation_id": str(number), "binding_snapshot": {}}
+    payload = stated | {"effective_at": "2026-02-09T00:00:00Z"}
+    return envelope(kind, [effect(kind, "binding", **payload)])
+
+
+def membership(node, state):
+    step = effect("membership_write", node, corpus_id="corpus:test", to_state=state)
+    verbs = {"confirmed": "corpus_membership_confirm", "rejected": "corpus_membership_reject"}
+    return envelope(verbs[state], [step])
+
+
+DOCUMENTS = st.one_of(
+    st.builds(create, NODES, KINDS),
+    st.builds(lambda node, value: adapt(node, field=value), NODES, VALUES),
+    st.builds(lambda node, value: adapt(node, authority=value), NODES, st.sampled_from([0, 1])),
+    st.builds(link, EDGES, NODES, NODES, st.sampled_from(["core", "supporting"])),
+    st.builds(unlink, EDGES),
+    st.builds(lambda edge: relink(effect("edge_reclassify", edge, edge_type="u")), EDGES),
+    st.builds(membership, NODES, st.sampled_from(["confirmed", "rejected"])),
+    st.builds(generation, st.integers(1, 3), back=st.booleans()),
+    st.builds(
+        attempted,
+        st.integers(1, 2),
+        st.sampled_from(["pending", "running", "degraded"]),
+        st.sampled_from(["running", "degraded", "cancelled"]),
+    ),
+)
+STEPS = st.lists(st.tuples(DOCUMENTS, st.none() | MODELS), min_size=1, max_size=25)
+
+
+def recorded(steps):
+    """A ledger on which whatever was admissible is recorded, and what asked which model."""
+    ledger, asked = memory_ledger(), {}
+    submit(ledger, create("a", "Note"), create("b", "VersionedClaim", authority=0.5))
+    for number, (built, model) in enumerate(steps):
+        document = built | {"operation_id": f"op:{number}", "idempotency_key": f"key:{number}"}
+        if model is None:
+            submit(ledger, document)
+            continue
+        before = answers(ledger)
+        if code_of(answered(ledger, document, b"said", model_version=model)) is None:
+            asked[document["operation_id"]] = model
+        else:
+            # Whoever put an answer takes it back when its envelope was refused.
+            with ledger.transaction() as transaction:
+                for blob_ref in answers(transaction) - before:
+                    transaction.drop_blob(blob_ref)
+    drain(ledger)
+    return ledger, asked
+
+
+def answers(where):
+    if hasattr(where, "tables"):
+        return {row["blob_ref"] for row in where.tables.select(schema.blobs)}
+    with where.view() as view:
+        return answers(view)
+
+
+@pytest.mark.spec("PT-3", "§3.4")
+@given(STEPS, st.data())
+def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(steps, data):
+    ledger, _ = recorded(steps)
+    with ledger.view() as view:
+        last = view.head().ec_sequence_number
+        first = data.draw(st.integers(1, last))
+        ran = list(reproduce_range(view, first, last))
+        alone = [reproduce(view, one.operation_id) for one in ran]
+    assert [one.ec_sequence_number for one in ran] == list(range(first, last + 1))
+    assert [one.difference for one in ran] == [None] * len(ran)
+    assert alone == ran
+
+
+@pytest.mark.spec("PT-3", "INV-A-REPLAY-LLM-1", "V3-AT-24")
+@given(STEPS)
+def test_another_model_blocks_what_asked_one_and_nothing_else(steps):
+    ledger, asked = recorded(steps)
+    with ledger.transaction() as transaction:
+        last = transaction.head().ec_sequence_number
+        strategy = "blocked_on_fingerprint_mismatch"
+        receipts = replay_range(transaction, 1, last, strategy, NEW_ONLY)
+        went_on = replay_range(transaction, 1, last, "record_only", NEW_ONLY)
+    expected = {
+        None: (None, None),
+        "new": (None, None),
+        "old": ("fingerprint_mismatch", None),
+        "gone": ("recorded_output_unavailable", "recorded_output_unavailable"),
+    }
+    for blocked, free in zip(receipts, went_on, strict=True):
+        model = asked.get(blocked.original_operation_id)
+        assert (blocked.block_reason, free.block_reason) == expected[model]
+        assert free.fingerprint_match == (model in (None, "new"))
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+GRAPHS = st.integers(1, 12).flatmap(
+    lambda count: st.lists(
+        st.lists(st.integers(0, count + 1), max_size=3), min_size=count, max_size=count
+    )
+)
+
+
+@pytest.mark.spec("§3.4", "PT-3")
+@given(GRAPHS)
+def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph):
+    ledger = memory_ledger()
+    parents = {f"o-{number}": [f"o-{one}" for one in names] for number, names in enumerate(graph)}
+    for name, causes in parents.items():
+        document = create(name, "Note", envelope={"operation_id": name})
+        submit(ledger, document | {"causal_parent_operation_ids": causes})
+    with ledger.view() as view:
+        verdicts = list(replay_all(view, 1, len(graph), "record_only", NEW_ONLY))
+    place = {one.operation_id: index for index, one in enumerate(verdicts)}
+    assert place.keys() == parents.keys()
+    for one in verdicts:
+        inside = [name for name in parents[one.operation_id] if name in parents]
+        if one.output_reproduced:
+            assert all(place[name] < place[one.operation_id] for name in inside)
+        else:
+            assert one.blocked_by_operation_id in inside
+    parts = independent_subgraphs(parents)
+    assert sorted(name for part in parts for name in part) == sorted(parents)
+    for part in parts:
+        for name in part:
+            assert {one for one in parents[name] if one in parents} <= set(part)
