@@ -12,8 +12,9 @@ and of work that was given up have lines of their own before the row that seals 
 behind which row they stand. In the order of the file the receipts are their chain. An erased
 envelope is null, and so is its salt.
 
-Left out: ephemeral receipts, the typed records (the log folds into them), requests, and the trails
-of belief sessions, of which the rows hold the anchors only.
+Left out: ephemeral receipts, the typed records (the log folds into them), requests, what models
+answered, of which the envelopes hold the commitments, and the trails of belief sessions, of which
+the rows hold the anchors only.
 """
 
 from collections.abc import Iterator
