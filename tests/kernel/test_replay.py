@@ -244,6 +244,24 @@ def test_a_replays_receipt_is_not_taken_for_one_that_the_operation_emitted(ledge
         assert verify(view).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("operation_id", "another"),
+        ("receipt_kind", "simulation_preview_emit"),
+        ("expires_at_us", 1),
+        ("receipt_bytes", b"{}"),
+    ],
+)
+def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(ledger, asked, column, value):
+    key = (replay(ledger, asked).receipt_id,)
+    with ledger.transaction() as transaction:
+        transaction.tables.update(schema.ephemeral_receipts, key, {column: value})
+    with ledger.view() as view:
+        found = verify(view).findings
+    assert [(one.table, one.key) for one in found] == [("ephemeral_receipts", key[0])]
+
+
 def test_reading_again_without_a_receipt_writes_nothing(ledger, asked):
     before = everything(ledger)
     with ledger.view() as view:

@@ -41,6 +41,21 @@ def test_the_environment_is_read_and_an_override_wins(monkeypatch):
     assert (settings.batch_max, settings.lease_slots) == (7, 3)
 
 
+def test_models_in_use_are_versions_and_what_took_over_from_them(monkeypatch):
+    assert load_settings().current_model_versions == {"rotulus-local-1": "rotulus-local-1"}
+    monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", "a-2, a-1 = a-2,b")
+    found = load_settings().current_model_versions
+    assert found == {"a-2": "a-2", "a-1": "a-2", "b": "b"}
+
+
+@pytest.mark.parametrize("value", ["a,", "=a", "a=", " "])
+def test_a_model_without_a_version_is_refused(monkeypatch, value):
+    monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert caught.value.problems[0][:2] == ("ROTULUS_ACTIVE_MODELS", "model_versions_invalid")
+
+
 def test_settings_do_not_change_after_they_were_read():
     with pytest.raises(ValidationError, match="frozen"):
         load_settings().batch_max = 1
