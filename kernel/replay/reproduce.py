@@ -165,19 +165,20 @@ class _Run:
         transaction, committed_at = self._transaction, recorded.document["committed_at"]
         transaction.head_now.ec_sequence_number = recorded.sequence - 1
         transaction.forget_policy()
-        receipts = 0
+        operation_id, receipts = envelope["operation_id"], 0
 
+        # It does not hold the operation that holds it: a cycle for each would be work to collect.
         def emit(receipt: Receipt) -> str:
             nonlocal receipts
-            receipt_id = f"receipt:{operation.operation_id}:{receipts}"
+            receipt_id = f"receipt:{operation_id}:{receipts}"
             receipts += 1
             if receipt.retention_class == "durable":
-                self._compare_receipt(receipt_id, receipt, operation)
+                self._compare_receipt(receipt_id, receipt, operation_id, committed_at)
             return receipt_id
 
         operation = Operation(
             transaction,
-            envelope["operation_id"],
+            operation_id,
             envelope["semantic_intent"],
             committed_at,
             recorded.sequence,
@@ -194,14 +195,16 @@ class _Run:
             computed.append(canonicalize(document))
         return computed
 
-    def _compare_receipt(self, receipt_id: str, receipt: Receipt, operation: Operation) -> None:
+    def _compare_receipt(
+        self, receipt_id: str, receipt: Receipt, operation_id: str, emitted_at: str
+    ) -> None:
         expected = {
             **receipt.body,
             "receipt_id": receipt_id,
             "receipt_kind": receipt.receipt_kind,
-            "emitted_at": operation.applied_at,
+            "emitted_at": emitted_at,
             "schema_version": 1,
-            "operation_id": operation.operation_id,
+            "operation_id": operation_id,
         }
         where = {"receipt_id": receipt_id}
         rows = self._view.tables.select(schema.receipts, where, limit=1)
