@@ -23,9 +23,9 @@ from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
+from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 
 Submitted = SubmissionResult | RejectedResult
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.node_kinds import SOURCE_ARTIFACT
@@ -91,11 +92,11 @@ def _check_outputs(submission: Submission) -> Refusal | None:
                 f"{field}.fingerprint_combined",
                 "its three parts give another fingerprint",
             )
-        if output.recorded_by_operation_id != submission.envelope.operation_id:
+        if not _is_own_or_known(submission, output):
             return Refusal(
                 "envelope_schema_invalid",
                 f"{field}.recorded_by_operation_id",
-                "an operation states its own outputs",
+                "an operation states outputs of its own, or of one on record",
             )
     return None
 
@@ -127,3 +128,13 @@ def _check_caller(submission: Submission) -> Refusal | None:
                 "what was wrapped is changed through the orchestrator, which wraps again",
             )
     return None
+
+
+def _is_own_or_known(submission: Submission, output: RecordedModelOutput) -> bool:
+    """An answer may inform several operations; the first of them recorded it (§6.5)."""
+    if output.recorded_by_operation_id == submission.envelope.operation_id:
+        return True
+    known = submission.transaction.record(schema.recorded_model_outputs, output.recorded_output_id)
+    return known is not None and (
+        known["recorded_by_operation_id"] == output.recorded_by_operation_id
+    )

@@ -8,7 +8,7 @@ process and no model is asked: there is nothing here to ask one with.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import orjson
@@ -20,7 +20,7 @@ from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_commitment
 from kernel.ledger.tables import Row
-from kernel.model.envelope import KernelEffect
+from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import Receipt
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
@@ -225,6 +225,11 @@ class _RecordedEffect:
     receipt_subkind: str | None
     external_effect_descriptor: str | None
     payload: Document
+    undoes: UndoneEffect | None
+
+    def model_copy(self, *, update: Document) -> "_RecordedEffect":
+        """Return the effect with other fields, as its model would."""
+        return replace(self, **update)
 
 
 def _effect_of(stated: Document) -> KernelEffect:
@@ -236,6 +241,7 @@ def _effect_of(stated: Document) -> KernelEffect:
         stated.get("receipt_subkind"),
         stated.get("external_effect_descriptor"),
         stated.get("payload", {}),
+        UndoneEffect(**stated["undoes"]) if "undoes" in stated else None,
     )
     return cast("KernelEffect", effect)
 

@@ -13,7 +13,7 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerView
+from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.schema import edges, metadata, nodes
 from kernel.ledger.tables import Store
@@ -119,6 +119,10 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
     )
 
 
+UNPUT = "ef" * 32
+"""The place of an answer that is still to be put on the ledger."""
+
+
 def model_output(operation_id: str, **changes: Any) -> dict[str, Any]:
     """What a model answered inside an operation, asked locally and with wrapped content."""
     version, prompt, parameters = "m-1", "ab" * 32, "cd" * 32
@@ -129,7 +133,7 @@ def model_output(operation_id: str, **changes: Any) -> dict[str, Any]:
         "prompt_hash": prompt,
         "parameter_hash": parameters,
         "fingerprint_combined": fingerprint(version, prompt, parameters),
-        "output_payload_blob_ref": "ef" * 32,
+        "output_payload_blob_ref": UNPUT,
         "recorded_at": iso_time(START_US),
         "recorded_by_operation_id": operation_id,
         "prompt_hash_includes_wrapped_content": True,
@@ -199,12 +203,25 @@ def submit(
         results = [
             (kernel or Kernel()).submit(
                 transaction,
-                document if unseen else informed(transaction, document),
+                with_answers(transaction, document if unseen else informed(transaction, document)),
                 submitter,  # type: ignore[arg-type]
             )
             for document in documents
         ]
     return results[0] if len(results) == 1 else results
+
+
+def with_answers(transaction: LedgerTransaction, document: Any) -> Any:
+    """Put what the models said where the envelope only says that they said something."""
+    stated = document.get("recorded_model_outputs") if isinstance(document, dict) else None
+    if not isinstance(stated, list) or not any(
+        one.get("output_payload_blob_ref") == UNPUT for one in stated
+    ):
+        return document
+    document = copy.deepcopy(document)
+    for one in document["recorded_model_outputs"]:
+        one["output_payload_blob_ref"] = transaction.put_blob(b"what a model said")
+    return document
 
 
 def informed(view: LedgerView, document: Any) -> Any:
@@ -224,6 +241,8 @@ def informed(view: LedgerView, document: Any) -> Any:
     # In place: whoever submits it again submits the same.
     document["causal_parent_operation_ids"] = sorted(parents)
     return document
+
+
 def output(operation_id: str, blob_ref: str, name: str = "output", **stated: Any) -> dict[str, Any]:
     """What an envelope states of a model's answer; its fingerprint fits its parts."""
     parts = {
@@ -239,6 +258,7 @@ def output(operation_id: str, blob_ref: str, name: str = "output", **stated: Any
         "output_payload_blob_ref": blob_ref,
         "recorded_at": iso_time(START_US),
         "recorded_by_operation_id": operation_id,
+        "prompt_hash_includes_wrapped_content": True,
         **stated,
     }
 
@@ -253,7 +273,7 @@ def submit_answered(ledger: Ledger, document: dict[str, Any], *answers: bytes, *
             output(document["operation_id"], transaction.put_blob(answer), f"{number}", **stated)
             for number, answer in enumerate(answers)
         ]
-        document = {**document, "recorded_model_outputs": outputs}
+        document = informed(transaction, {**document, "recorded_model_outputs": outputs})
         return Kernel().submit(transaction, document, "orchestrator")
 
 

@@ -377,7 +377,14 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
 @pytest.mark.spec("§18.3")
 def test_what_models_used_is_the_actual_cost(world):
     usage = {"input": 10, "output": 5}
-    assert code_of(world.submit(answered(world.note(), recorded_token_usage=usage))) is None
+    assert (
+        code_of(
+            world.submit(
+                answered(world.note(), recorded_token_usage=usage), submitter="orchestrator"
+            )
+        )
+        is None
+    )
     with world.ledger.view() as view:
         [entry] = cost_entries(view).entries
     assert entry.actual_cost == 15

@@ -598,7 +598,7 @@ def ledger():
 
 @pytest.mark.parametrize("document", VALID.values(), ids=VALID)
 def test_the_envelopes_that_the_cases_spoil_are_valid(ledger, document):
-    result = submit(ledger, document)
+    result = submit(ledger, document, submitter="orchestrator")
     assert isinstance(result, SubmissionResult), result
 
 
@@ -804,7 +804,7 @@ def test_each_inverse_that_the_registry_names_is_accepted_and_no_other(ledger, k
 
 # An operation id that is taken is found last, where it would be written.
 BREAKS = [
-    ("V1", {"actor": "agent"}),
+    ("V1", {"actor": "nobody"}),
     ("V2", {"idempotency_key": "known"}),
     ("V3", {"operation_kind": "annotate"}),
     ("V4", {SCOPE: ABSENT}),
@@ -830,7 +830,7 @@ def test_the_first_check_that_fails_is_the_one_that_answers(ledger, first):
     document = answered(spanned)
     for _, changes in BREAKS[first:]:
         document = changed(document, changes)
-    result = submit(ledger, document)
+    result = submit(ledger, document, submitter="orchestrator")
     assert result.rejection.check == BREAKS[first][0]
 
 

@@ -430,7 +430,9 @@ def test_every_code_in_the_stores_has_a_case():
     stated = set(stated_codes(kernel.stores))
     assert len(stated) > 12
     # An output needs its answer on the ledger: test_model_outputs.py has that case.
-    assert stated - UNDOING - {"recorded_model_output_conflict"} === {code for code, _, _ in (*STORES, *REPORTS)}
+    assert stated - UNDOING - {"recorded_model_output_conflict"} == {
+        code for code, _, _ in (*STORES, *REPORTS)
+    }
 
 
 def test_every_code_in_authority_has_a_case():

@@ -17,13 +17,13 @@ from kernel.replay.judgement import replay_one
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
-    submit_answered,
     code_of,
     create,
     ledger_on,
     memory_ledger,
     output,
     submit,
+    submit_answered,
 )
 
 RETIRED = ActiveModels({})
@@ -59,13 +59,15 @@ def record(ledger, key):
 @pytest.mark.spec("§6.4", "§17.1")
 def test_an_answer_is_recorded_with_a_durable_receipt_for_each(ledger):
     document = adapt("n", summary="x")
-    result = submit_answered(ledger, document, b"one", b"two", resolved_output_visibility_class="sealed")
+    result = submit_answered(
+        ledger, document, b"one", b"two", resolved_output_visibility_class="public_open"
+    )
     kinds = [one["receipt_kind"] for one in result.emitted_receipts]
     assert kinds == ["recorded_model_output"] * 2
     assert {one["retention_class"] for one in result.emitted_receipts} == {"durable"}
     held = record(ledger, f"{document['operation_id']}:0")
     assert (held["reference_count"], held["state"]) == (1, "recorded")
-    assert held["resolved_output_visibility_class"] == "sealed"
+    assert held["resolved_output_visibility_class"] == "public_open"
     assert held["updated_by_operation_id"] == document["operation_id"]
     with ledger.view() as view:
         assert view.blob(held["output_payload_blob_ref"]) == b"one"
@@ -87,7 +89,7 @@ def test_an_id_that_names_another_output_already_is_refused(ledger):
     one, other = adapt("n", a=1), adapt("n", a=2)
     stated = output(one["operation_id"], put(ledger))
     submit(ledger, stating(one, stated), submitter="orchestrator")
-    changed = stated | {"model_version": "another"}
+    changed = stated | {"model_provider": "another"}
     result = submit(ledger, stating(other, stated, changed), submitter="orchestrator")
     assert code_of(result) == "recorded_model_output_conflict"
     assert result.rejection.field == "recorded_model_outputs.1"
@@ -142,7 +144,8 @@ def shared():
     ledger, host = ledger_on(MemoryStore())
     submit(ledger, create("n", "Note"))
     documents = [adapt("n", a=1), adapt("n", a=2)]
-    stated = output("shared", put(ledger))
+    by = documents[0]["operation_id"]
+    stated = output(by, put(ledger), recorded_output_id="shared:output")
     for document in documents:
         result = submit(ledger, stating(document, stated), submitter="orchestrator")
         assert code_of(result) is None
@@ -200,7 +203,8 @@ def test_an_operation_is_archived_once_and_must_be_on_the_log(shared):
 def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
     ledger, host, operations, stated = shared
     sharing = adapt("n", a=3)
-    other = output("other", stated["output_payload_blob_ref"])
+    by, blob_ref = sharing["operation_id"], stated["output_payload_blob_ref"]
+    other = output(by, blob_ref, recorded_output_id="other:output")
     submit(ledger, stating(sharing, other), submitter="orchestrator")
     for name in operations:
         archive(ledger, name)

@@ -17,13 +17,13 @@ from kernel.stores.membership_transitions import Trigger
 from kernel.verify import verify
 from tests.kernel.build import (
     ABSENT,
-    submit_answered,
     changed,
     code_of,
     create,
     effect,
     envelope,
     memory_ledger,
+    submit_answered,
 )
 from tests.kernel.build import submit as submit_as
 from tests.kernel.every import HASH, attempt, dated, every_kind, move, own

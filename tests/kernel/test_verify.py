@@ -28,11 +28,21 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model_registry import ActiveModels
 from kernel.model_retention import collect_model_outputs, mark_archived
-from kernel.rollback.execute import rollback_operation
 from kernel.replay.record import replay_operation
+from kernel.rollback.execute import rollback_operation
 from kernel.verify import verify
 from kernel.verify.reading import Reader
-from tests.kernel.build import FakeHost, adapt, advance_policy, submit_answered, create, effect, envelope, link, submit
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    advance_policy,
+    create,
+    effect,
+    envelope,
+    link,
+    submit,
+    submit_answered,
+)
 from tests.kernel.every import every_kind
 
 HOUR_US = 3600 * 1_000_000

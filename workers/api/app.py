@@ -30,7 +30,17 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
     )
     app.state.services = services
     errors.install(app)
-    for module in (sessions, synthesis, simulations, records, audit, rollbacks, replay, intake, health):
+    for module in (
+        sessions,
+        synthesis,
+        simulations,
+        records,
+        audit,
+        rollbacks,
+        replay,
+        intake,
+        health,
+    ):
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
     app.add_middleware(Guard, any_host=any_host, host=host)

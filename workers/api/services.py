@@ -12,8 +12,8 @@ from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.rollback.confirmation import Confirmations
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
+from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue

@@ -82,13 +82,16 @@ def ledger():
 def simulated(ledger):
     """Steps 1 to 8: the orchestrator has asked its local model and simulates."""
     with ledger.transaction() as transaction:
+        [output] = PREDICTION.recorded_model_outputs
+        place = {"output_payload_blob_ref": transaction.put_blob(b"relevance 0.83")}
+        said = {"recorded_model_outputs": (output.model_copy(update=place),)}
         return simulate_operation(
             Kernel(),
             transaction,
             addition(),
             POLICY,
             PROFILE,
-            prediction=PREDICTION,
+            prediction=PREDICTION.model_copy(update=said),
             asked=Simulation(submitter="orchestrator"),
         )
 
