@@ -141,6 +141,8 @@ class Kernel:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
         outcome = apply_operation(transaction, submission.envelope, sequence, self.strategy)
+        if transaction.log_row_of(submission.envelope.operation_id) is not None:
+            raise DuplicateKey(submission.envelope.operation_id)
         return _seal(submission, sequence, outcome)
 
     def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:
@@ -179,7 +181,8 @@ def _why(error: Exception) -> tuple[str, Refusal]:
     if isinstance(error, TextNotStorable):
         return "apply", Refusal(error.code, "", str(error))
     if isinstance(error, DuplicateKey):
-        # The keys of everything that an operation appends begin with its id.
+        # The keys of everything that an operation appends begin with its id, so they are new by
+        # construction where the id is.
         message = "this operation is on the record"
         return "V1", Refusal("envelope_schema_invalid", "operation_id", message)
     # A float beyond 2^53 is whole in canonical form, and too large when it is read back.
@@ -213,14 +216,14 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
             "record_key": document["record_key"],
             "effect_bytes": content,
         }
-        tables.insert(schema.applied_effects, row)
+        tables.append(schema.applied_effects, row)
     committed_at = iso_time(head.committed_at_us)
     blob_ref = transaction.put_blob(submission.content)
     row_bytes = canonicalize(
         _row_document(submission, sequence, outcome, effects, blob_ref, committed_at)
     )
     row_hash = sha256_hex(row_bytes)
-    tables.insert(
+    tables.append(
         schema.kernel_event_log,
         {
             "ec_sequence_number": sequence,
@@ -291,7 +294,7 @@ def _row_document(
 
 def _remember(submission: Submission, result: SubmissionResult) -> None:
     committed_at_us = submission.transaction.head_now.committed_at_us
-    submission.transaction.tables.insert(
+    submission.transaction.tables.append(
         schema.idempotency_records,
         {
             "idempotency_key": submission.envelope.idempotency_key,

@@ -143,7 +143,7 @@ def close_requests(
     """Give the open requests of an item that were caused by then their outcome."""
     closed = []
     for request in _open_by(transaction, node_id, as_of_sequence):
-        transaction.tables.insert(
+        transaction.tables.append(
             schema.outbox_outcomes,
             {
                 "request_id": request.request_id,
@@ -255,7 +255,7 @@ def _record_request(
         "enqueued_at_us": transaction.head_now.committed_at_us,
         "request_bytes": canonicalize(document),
     }
-    transaction.tables.insert(schema.outbox, row)
+    transaction.tables.append(schema.outbox, row)
     body = {name: document[name] for name in ("request_id", "target_cu_id", "trigger_kind")}
     operation.emit(Receipt("authority_recompute_request", body | {"priority": priority}))
 

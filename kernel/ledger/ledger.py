@@ -16,6 +16,7 @@ from kernel.canonical import canonicalize
 from kernel.errors import LedgerCorrupt
 from kernel.host import Host
 from kernel.ledger import schema
+from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 
 LEDGER_ID = "main"
@@ -258,6 +259,21 @@ class LedgerTransaction(LedgerView):
         self.head_now = super().head()
         self._policy: Row | None = None
         self._overlays: bool | None = None
+        self._decoded: dict[bytes, Document] = {}
+
+    def record(self, table: Table, key: str) -> Document | None:
+        """Return the newest record of a typed store, the same object every time: for reading only.
+
+        Bytes say the same as long as they exist, so what was decoded never has to be forgotten.
+        """
+        row = self.tables.get(table, key)
+        if row is None:
+            return None
+        content = row["record"]
+        document = self._decoded.get(content)
+        if document is None:
+            document = self._decoded[content] = orjson.loads(content)
+        return document
 
     def policy_row(self) -> Row:
         """Return the row of the policy generation in force; read once until it changes."""
@@ -306,7 +322,7 @@ class LedgerTransaction(LedgerView):
         salt = self.host.random_bytes(SALT_BYTES)
         blob_ref = blob_commitment(salt, content)
         row = {"blob_ref": blob_ref, "salt": salt, "content": content}
-        self.tables.insert(schema.blobs, row)
+        self.tables.append(schema.blobs, row)
         return blob_ref
 
     def drop_blob(self, blob_ref: str) -> None:
@@ -344,9 +360,11 @@ class Ledger:
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
         with self.store.transaction() as tables:
-            transaction = LedgerTransaction(tables, self.host)
+            buffer = BufferedTables(tables)
+            transaction = LedgerTransaction(buffer, self.host)
             yield transaction
             transaction.write_head()
+            buffer.flush()
 
     @contextmanager
     def view(self) -> Iterator[LedgerView]:

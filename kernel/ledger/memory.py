@@ -5,39 +5,42 @@ A view holds the writer off while it is open, so it is a snapshot; nothing is du
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Table, UniqueConstraint
+from sqlalchemy import Table
 
+from kernel.ledger.keys import (
+    Columns,
+    Values,
+    holds_unique_values,
+    key_names,
+    unique_columns,
+    values_getter,
+)
 from kernel.ledger.schema import metadata
-from kernel.ledger.tables import DuplicateKey, Row
-
-Columns = tuple[str, ...]
-Values = tuple[Any, ...]
+from kernel.ledger.tables import DuplicateKey, Row, is_beyond
 
 
 class _MemoryTable:
     """Rows by primary key, their unique values, and the equality indexes of the schema."""
 
     def __init__(self, table: Table) -> None:
-        self.key_columns = tuple(column.name for column in table.primary_key.columns)
+        self.key_columns = key_names(table)
+        self.key = values_getter(self.key_columns)
         self.rows: dict[Values, Row] = {}
         self.unique: dict[Columns, dict[Values, Values]] = {
-            columns: {} for columns in _unique_columns(table)
+            columns: {} for columns in unique_columns(table)
         }
         self.indexes: dict[Columns, dict[Values, dict[Values, None]]] = {
             columns: {} for columns in _indexed_columns(table)
         }
 
-    def key(self, row: Mapping[str, Any]) -> Values:
-        return _values(row, self.key_columns)
-
     def check(self, row: Row) -> None:
         key = self.key(row)
         for columns, holders in self.unique.items():
-            holder = holders.get(_values(row, columns)) if _live(row) else None
+            holder = holders.get(_values(row, columns)) if holds_unique_values(row) else None
             if holder is not None and holder != key:
                 raise DuplicateKey(f"{columns}")
 
@@ -46,14 +49,14 @@ class _MemoryTable:
         before = self.rows.pop(key, None)
         if before is not None:
             for columns, holders in self.unique.items():
-                if _live(before):
+                if holds_unique_values(before):
                     holders.pop(_values(before, columns))
             for columns, index in self.indexes.items():
                 index[_values(before, columns)].pop(key)
         if row is not None:
             self.rows[key] = row
             for columns, holders in self.unique.items():
-                if _live(row):
+                if holds_unique_values(row):
                     holders[_values(row, columns)] = key
             for columns, index in self.indexes.items():
                 index.setdefault(_values(row, columns), {})[key] = None
@@ -84,30 +87,14 @@ def _values(row: Mapping[str, Any], columns: Columns) -> Values:
 def _indexed_columns(table: Table) -> set[Columns]:
     """The prefixes of every index and of every key of several columns."""
     full = [tuple(column.name for column in index.columns) for index in table.indexes]
-    full += _unique_columns(table)
-    full.append(tuple(column.name for column in table.primary_key.columns)[:-1])
+    full += unique_columns(table)
+    full.append(key_names(table)[:-1])
     return {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
 
 
 def _trimmed(value: Any) -> Any:
     """A serialiser may hand over bytes in a much larger buffer, which would be kept with them."""
     return bytes(memoryview(value)) if type(value) is bytes else value
-
-
-def _live(row: Row) -> bool:
-    return not row.get("archived")
-
-
-def _unique_columns(table: Table) -> list[tuple[str, ...]]:
-    constraints = [
-        tuple(column.name for column in constraint.columns)
-        for constraint in table.constraints
-        if isinstance(constraint, UniqueConstraint)
-    ]
-    indexes = [
-        tuple(column.name for column in index.columns) for index in table.indexes if index.unique
-    ]
-    return constraints + indexes
 
 
 class MemoryTables:
@@ -135,7 +122,7 @@ class MemoryTables:
         """Return the rows that equal `where`, in the order of one column."""
         column = order_by or self._tables[table.name].key_columns[-1]
         found = self._tables[table.name].matching(where or {})
-        rows = [row for row in found if _beyond(row, column, after, descending)]
+        rows = [row for row in found if is_beyond(row[column], after, descending=descending)]
         rows.sort(key=lambda row: row[column], reverse=descending)
         return [dict(row) for row in rows[:limit]]
 
@@ -154,6 +141,10 @@ class MemoryTables:
         if held.key(row) in held.rows:
             raise DuplicateKey(table.name)
         self.put(table, row)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row that is new by construction."""
+        self.insert(table, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -183,6 +174,16 @@ class MemoryTables:
             self._undo.append(lambda key=key, before=before: held.set(key, before))  # type: ignore[misc]
         return len(keys)
 
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.insert(table, row)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows."""
+        for row in rows:
+            self.put(table, row)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what is written inside when an exception leaves the block."""
@@ -193,12 +194,6 @@ class MemoryTables:
             while len(self._undo) > mark:
                 self._undo.pop()()
             raise
-
-
-def _beyond(row: Row, column: str, after: Any, descending: bool) -> bool:  # noqa: FBT001
-    if after is None:
-        return True
-    return bool(row[column] < after if descending else row[column] > after)
 
 
 class MemoryStore:

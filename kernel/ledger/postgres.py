@@ -15,7 +15,6 @@
 """
 
 import queue
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
 from kernel.ledger import statements
+from kernel.ledger.keys import column_names
 from kernel.ledger.postgres_schema import check_version, create_schema, unique_columns
 from kernel.ledger.tables import DuplicateKey, Row
 
@@ -60,7 +60,7 @@ class PostgresTables:
         shape = ("get", table.name)
         sql = self._texts.get(shape) or self._build(shape, statements.get_sql(table))
         rows = self._read(sql, key)
-        columns = statements.column_names(table)
+        columns = column_names(table)
         return dict(zip(columns, rows[0], strict=True)) if rows else None
 
     def select(
@@ -85,7 +85,7 @@ class PostgresTables:
             values.append(after)
         if limit is not None:
             values.append(limit)
-        columns = statements.column_names(table)
+        columns = column_names(table)
         return [dict(zip(columns, row, strict=True)) for row in self._read(sql, values)]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
@@ -105,14 +105,32 @@ class PostgresTables:
         sql = self._texts.get(shape)
         if sql is None:
             sql = self._build(shape, statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
-        if self._execute(sql, row).rowcount == 0:
+        if self._execute(sql, statements.row_values(table, row)).rowcount == 0:
             raise DuplicateKey(table.name)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row that is new by construction."""
+        self.insert(table, row)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows in one go of the driver."""
+        sql = _marked(statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
+        if self._execute_many(sql, table, rows) != len(rows):
+            raise DuplicateKey(table.name)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows in one go of the driver."""
+        try:
+            self._execute_many(_marked(statements.upsert_sql(table)), table, rows)
+        except psycopg.errors.UniqueViolation as error:
+            raise DuplicateKey(error.diag.constraint_name or "") from None
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
         sql = self._texts.get(shape) or self._build(shape, statements.upsert_sql(table))
-        self._write(sql, row, may_collide=bool(unique_columns(table)))
+        values = statements.row_values(table, row)
+        self._write(sql, values, may_collide=bool(unique_columns(table)))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -142,7 +160,7 @@ class PostgresTables:
             raise
         self._execute(f"RELEASE {_SAVEPOINT}")
 
-    def _write(self, sql: str, values: Row | Sequence[Any], *, may_collide: bool) -> None:
+    def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
             self._execute(sql, values)
             return
@@ -158,9 +176,19 @@ class PostgresTables:
         except TextNotStorable:
             return []
 
-    def _execute(self, sql: str, values: Row | Sequence[Any] | None = None) -> Cursor:
-        try:
+    def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
+        with self._translated():
             return self._connection.execute(sql, values, binary=True)
+
+    def _execute_many(self, sql: str, table: Table, rows: Sequence[Row]) -> int:
+        with self._translated(), self._connection.cursor(binary=True) as cursor:
+            cursor.executemany(sql, [statements.row_values(table, row) for row in rows])
+            return cursor.rowcount
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
         except psycopg.Error as error:
             if isinstance(error, psycopg.OperationalError) or self._connection.closed:
                 raise LedgerUnavailable(str(error)) from error
@@ -369,4 +397,4 @@ def place_of(url: str) -> str:
 
 def _marked(sql: str) -> str:
     """Mark values as the driver does; none of the texts holds another of these signs."""
-    return re.sub(r":(\w+)", r"%(\1)s", sql.replace("?", "%s"))
+    return sql.replace("?", "%s")

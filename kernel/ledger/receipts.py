@@ -36,14 +36,14 @@ def append_receipt(
             "expires_at_us": head.committed_at_us + EPHEMERAL_LIFETIME_US,
             "receipt_bytes": content,
         }
-        transaction.tables.insert(schema.ephemeral_receipts, row)
+        transaction.tables.append(schema.ephemeral_receipts, row)
         return sha256_hex(content)
     document["receipt_sequence"] = str(head.receipt_sequence + 1)
     document["prior_receipt_hash"] = head.receipt_hash
     content = canonicalize(document)
     reason_code = receipt.body.get("reason_code")
     receipt_hash = sha256_hex(content)
-    transaction.tables.insert(
+    transaction.tables.append(
         schema.receipts,
         {
             "receipt_sequence": head.receipt_sequence + 1,

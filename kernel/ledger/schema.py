@@ -407,7 +407,7 @@ outbox = Table(
     Column("enqueued_at_us", Integer, nullable=False),
     Column("request_bytes", LargeBinary, nullable=False),
     CheckConstraint("open IN (0, 1)"),
-    Index("outbox_by_item", "queue", "item_key", "open"),
+    Index("outbox_by_item", "queue", "item_key", "open", "request_sequence"),
     Index("outbox_open", "open", "request_sequence"),
 )
 

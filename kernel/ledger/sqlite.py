@@ -9,7 +9,7 @@ and column names come from the schema alone, values are always bound.
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class SqliteTables:
     """The tables as one connection sees them inside its transaction."""
 
     def __init__(self, connection: sqlite3.Connection, statements: dict[Any, str]) -> None:
+        self._connection = connection
         self._execute = connection.execute
         self._statements = statements
 
@@ -87,13 +88,17 @@ class SqliteTables:
         """Add a row."""
         shape = ("insert", table.name)
         sql = self._statements.get(shape) or self._build(shape, statements.insert_sql(table))
-        self._write(sql, row)
+        self._write(sql, statements.row_values(table, row))
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row that is new by construction."""
+        self.insert(table, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
         sql = self._statements.get(shape) or self._build(shape, statements.upsert_sql(table))
-        self._write(sql, row)
+        self._write(sql, statements.row_values(table, row))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -108,6 +113,14 @@ class SqliteTables:
         """Remove the rows whose column is below the bound."""
         return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
 
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows in one call of the driver."""
+        self._write_many(statements.insert_sql(table), table, rows)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows in one call of the driver."""
+        self._write_many(statements.upsert_sql(table), table, rows)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what is written inside when an exception leaves the block."""
@@ -120,13 +133,13 @@ class SqliteTables:
             raise
         self._execute(f"RELEASE {_SAVEPOINT}")
 
-    def _write(self, sql: str, values: Row | tuple[Any, ...]) -> None:
-        try:
+    def _write(self, sql: str, values: tuple[Any, ...]) -> None:
+        with _duplicates_named():
             self._execute(sql, values)
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorname in _DUPLICATE:
-                raise DuplicateKey(str(error)) from None
-            raise
+
+    def _write_many(self, sql: str, table: Table, rows: Sequence[Row]) -> None:
+        with _duplicates_named():
+            self._connection.executemany(sql, map(values_getter(column_names(table)), rows))
 
     def _build(self, shape: Any, sql: str) -> str:
         self._statements[shape] = sql
@@ -234,6 +247,16 @@ class SqliteStore:
         with _closed_on_failure(reader, self._path):
             _check_version(_schema_version(reader), self._path)
         return reader
+
+
+@contextmanager
+def _duplicates_named() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorname in _DUPLICATE:
+            raise DuplicateKey(str(error)) from None
+        raise
 
 
 @contextmanager

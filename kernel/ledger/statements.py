@@ -1,7 +1,7 @@
 """The SQL of the storage port, as text that both databases read.
 
-Positional values are marked ``?``, those of a whole row ``:column``; an adapter whose driver marks
-them otherwise translates. Table and column names come from the schema alone and are never quoted,
+Values are marked ``?``, those of a whole row in the order of its columns; an adapter whose driver
+marks them otherwise translates. Table and column names come from the schema alone and are never quoted,
 values are always bound. Null is asked for with ``IS NULL`` and every other value with ``=``, which
 both databases answer from an index.
 """
@@ -10,10 +10,11 @@ both databases answer from an index.
 # Every name that is put into a text here is one of the schema's.
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from sqlalchemy import Table
+
+from kernel.ledger.keys import column_names, key_names
 
 
 class Where:
@@ -32,16 +33,9 @@ class Where:
         return _where(self.names, self.nulls)
 
 
-@cache
-def column_names(table: Table) -> tuple[str, ...]:
-    """Return the columns in the order in which rows come."""
-    return tuple(column.name for column in table.columns)
-
-
-@cache
-def key_names(table: Table) -> tuple[str, ...]:
-    """Return the columns of the primary key."""
-    return tuple(column.name for column in table.primary_key.columns)
+def row_values(table: Table, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a row's values in the order of the columns."""
+    return tuple([row[name] for name in column_names(table)])
 
 
 def get_sql(table: Table) -> str:
@@ -79,14 +73,14 @@ def counts_sql(table: Table, columns: tuple[str, ...]) -> str:
 
 
 def insert_sql(table: Table, conflict: str = "") -> str:
-    """Return the text that adds a row, values marked by column."""
+    """Return the text that adds a row."""
     names = column_names(table)
-    values = ", ".join(f":{name}" for name in names)
+    values = ", ".join("?" for _ in names)
     return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"
 
 
 def upsert_sql(table: Table) -> str:
-    """Return the text that adds a row or replaces the one with its key, values by column."""
+    """Return the text that adds a row or replaces the one with its key."""
     key = key_names(table)
     others = [name for name in column_names(table) if name not in key]
     assigned = ", ".join(f"{name} = excluded.{name}" for name in others)

@@ -5,7 +5,7 @@ A row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A 
 U+0000 may be refused when it is written (`TextNotStorable`); then no row answers to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -16,6 +16,13 @@ Row = dict[str, Any]
 
 class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure of the store
     """A row with this key, or with this unique value, is there already; nothing was written."""
+
+
+def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
+    """Tell whether a value comes after another in the direction of an order; all come after None."""
+    if after is None:
+        return True
+    return bool(value < after if descending else value > after)
 
 
 class TablesView(Protocol):
@@ -57,6 +64,13 @@ class Tables(TablesView, Protocol):
             DuplicateKey: when its key or a unique value exists.
         """
 
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row whose key and unique values are new by construction.
+
+        One that is there all the same fails here with DuplicateKey or, at the latest, the whole
+        transaction at its end.
+        """
+
     def put(self, table: Table, row: Row) -> None:
         """Add a row or replace the one with its primary key."""
 
@@ -68,6 +82,16 @@ class Tables(TablesView, Protocol):
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound, and return their number."""
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows; after a failure some of them may be there.
+
+        Raises:
+            DuplicateKey: when a key or a unique value exists.
+        """
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows or replace those with their primary keys, in this order."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written inside when an exception leaves the block; the rest stays."""

@@ -33,7 +33,7 @@ def request_external_effect(effect: KernelEffect, operation: Operation, payload:
         "payload": payload,
         "enqueued_at": operation.applied_at,
     }
-    transaction.tables.insert(
+    transaction.tables.append(
         schema.outbox,
         {
             "request_id": document["request_id"],

@@ -1,0 +1,295 @@
+"""The tables inside one transaction, with what is written held back until its end.
+
+A row is read from the store once; what is written goes to memory and reaches the store in bulk, a
+few statements for a whole batch of operations. Nothing about the promises of the port changes but
+one: a row that was appended is not looked up first, so a key that exists after all is found when
+the rows are flushed, and fails the transaction as a whole.
+
+Undoing a savepoint is undoing a list of changes in memory. The store sees no savepoints.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Table
+
+from kernel.errors import LedgerCorrupt
+from kernel.ledger.keys import (
+    Columns,
+    Values,
+    holds_unique_values,
+    key_names,
+    unique_columns,
+    values_getter,
+)
+from kernel.ledger.tables import DuplicateKey, Row, Tables, is_beyond
+
+Key = tuple[str | int, ...]
+
+
+class _Unread:
+    """Stands for a row that nobody has asked the store for."""
+
+
+_UNREAD: Final = _Unread()
+
+
+class _Held:
+    """What is known of one table, what is to be written, and indexes over the latter."""
+
+    def __init__(self, table: Table) -> None:
+        self.key: Callable[[Row], Key] = values_getter(key_names(table))
+        self.unique = unique_columns(table)
+        self.order_column = key_names(table)[-1]
+        self.rows: dict[Key, Row | None] = {}
+        """Rows as they stand in this transaction; None where there is none."""
+
+        self.pending: dict[Key, bool] = {}
+        """Keys that are to be written; whether the store has no row of that key."""
+
+        self._indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
+        """Over pending rows, by the columns that somebody has asked for."""
+
+    def set(self, key: Key, row: Row | None | _Unread, pending: bool | None) -> None:  # noqa: FBT001
+        """Let a row stand under a key, to be added, replaced, or left as the store has it."""
+        if self._indexes:
+            self._reindex(key, row if pending is not None else None)
+        if isinstance(row, _Unread):
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        if pending is None:
+            self.pending.pop(key, None)
+        else:
+            self.pending[key] = pending
+
+    def matching(self, where: Mapping[str, Any]) -> Iterable[Row]:
+        """Return the rows to be written that equal `where`."""
+        if not where:
+            keys: Iterable[Key] = self.pending
+        else:
+            columns = tuple(where)
+            index = self._indexes.get(columns)
+            if index is None:
+                index = self._build_index(columns)
+            keys = index.get(tuple(where.values()), ())
+        found = (self.rows[key] for key in keys)
+        return [row for row in found if row is not None]
+
+    def _build_index(self, columns: Columns) -> dict[Values, dict[Key, None]]:
+        index = self._indexes[columns] = {}
+        for key in self.pending:
+            row = self.rows[key]
+            if row is not None:
+                index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
+        return index
+
+    def _reindex(self, key: Key, row: Row | None | _Unread) -> None:
+        before = self.rows[key] if key in self.pending else None
+        for columns, index in self._indexes.items():
+            if before is not None:
+                index[tuple([before[name] for name in columns])].pop(key)
+            if row is not None and not isinstance(row, _Unread):
+                index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
+
+
+class BufferedTables:
+    """The port over another one's tables, for the duration of its transaction; see `flush`."""
+
+    def __init__(self, store: Tables) -> None:
+        self._store = store
+        self._held: dict[Table, _Held] = {}
+        self._undo: list[tuple[_Held, Key, Row | _Unread | None, bool | None]] = []
+        self._open_savepoints = 0
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        row = self._known(table, self._of(table), key)
+        return None if row is None else row.copy()
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        held = self._of(table)
+        # Of the stored rows that come first, at most so many have another version here.
+        more = None if limit is None else limit + len(held.pending)
+        rows = self._store.select(
+            table, where, order_by=order_by, after=after, descending=descending, limit=more
+        )
+        if not held.pending:
+            return rows
+        column = order_by or held.order_column
+        rows = [row for row in rows if held.key(row) not in held.pending]
+        rows += [
+            row.copy()
+            for row in held.matching(where or {})
+            if is_beyond(row[column], after, descending=descending)
+        ]
+        if len(rows) > 1:
+            rows.sort(key=lambda row: row[column], reverse=descending)
+        return rows[:limit]
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equal `where`."""
+        wanted = (where or {}).items()
+        return self._store.count(table, where) + sum(
+            change
+            for row, change in self._changes(table)
+            if all(row[name] == value for name, value in wanted)
+        )
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+        found = Counter(self._store.counts(table, *columns))
+        for row, change in self._changes(table):
+            found[tuple(row[name] for name in columns)] += change
+        return {values: number for values, number in found.items() if number}
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        held = self._of(table)
+        key = held.key(row)
+        if self._known(table, held, key) is not None:
+            raise DuplicateKey(table.name)
+        self._check_unique(table, held, row)
+        # Where the store has the row, it was deleted here and is now replaced.
+        self._set(held, key, row.copy(), held.pending.get(key, True))
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row whose key and unique values are new by construction."""
+        held = self._of(table)
+        key = held.key(row)
+        if held.rows.get(key) is not None:
+            raise DuplicateKey(table.name)
+        self._set(held, key, row.copy(), held.pending.get(key, True))
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row."""
+        held = self._of(table)
+        self._check_unique(table, held, row)
+        key = held.key(row)
+        self._set(held, key, row.copy(), held.pending.get(key, False))
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        held = self._of(table)
+        before = self._known(table, held, key)
+        if before is None:
+            return
+        row = {**before, **values}
+        if "archived" in values or any(name in values for names in held.unique for name in names):
+            self._check_unique(table, held, row)
+        self._set(held, key, row, held.pending.get(key, False))
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        self._set(self._of(table), key, None, False)
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound.
+
+        Where something would have to be undone or is held back, the rows are read for it.
+        """
+        if not self._open_savepoints and not self._of(table).pending:
+            del self._held[table]
+            return self._store.delete_before(table, column, bound)
+        rows = self.select(table, order_by=column, after=bound, descending=True)
+        for row in rows:
+            self.delete(table, *self._of(table).key(row))
+        return len(rows)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.insert(table, row)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows."""
+        for row in rows:
+            self.put(table, row)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block."""
+        mark = len(self._undo)
+        self._open_savepoints += 1
+        try:
+            yield
+        except BaseException:
+            while len(self._undo) > mark:
+                held, key, row, pending = self._undo.pop()
+                held.set(key, row, pending)
+            raise
+        finally:
+            self._open_savepoints -= 1
+
+    def flush(self) -> None:
+        """Write everything that was held back; the last thing in a transaction.
+
+        What gives a unique value up is written before what takes it.
+
+        Raises:
+            LedgerCorrupt: when a row that was new by construction is there already; nothing of
+                the transaction may be kept.
+        """
+        for table, held in self._held.items():
+            added: list[Row] = []
+            replaced: list[Row] = []
+            for key, is_new in held.pending.items():
+                row = held.rows[key]
+                if row is None:
+                    self._store.delete(table, *key)
+                else:
+                    (added if is_new else replaced).append(row)
+            try:
+                self._store.put_many(table, replaced)
+                self._store.insert_many(table, added)
+            except DuplicateKey as error:
+                raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
+        self._held.clear()
+        self._undo.clear()
+
+    def _of(self, table: Table) -> _Held:
+        held = self._held.get(table)
+        if held is None:
+            held = self._held[table] = _Held(table)
+        return held
+
+    def _known(self, table: Table, held: _Held, key: Key) -> Row | None:
+        row = held.rows.get(key, _UNREAD)
+        if isinstance(row, _Unread):
+            row = held.rows[key] = self._store.get(table, *key)
+        return row
+
+    def _set(self, held: _Held, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        self._undo.append((held, key, held.rows.get(key, _UNREAD), held.pending.get(key)))
+        held.set(key, row, pending)
+
+    def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
+        """What flushing would add to the stored rows of a table, and what it would take away."""
+        held = self._of(table)
+        for key in held.pending:
+            before, now = self._store.get(table, *key), held.rows[key]
+            if before is not None:
+                yield before, -1
+            if now is not None:
+                yield now, 1
+
+    def _check_unique(self, table: Table, held: _Held, row: Row) -> None:
+        if not held.unique or not holds_unique_values(row):
+            return
+        key = held.key(row)
+        for columns in held.unique:
+            others = self.select(table, {name: row[name] for name in columns})
+            if any(held.key(one) != key and holds_unique_values(one) for one in others):
+                raise DuplicateKey(f"{table.name}: {', '.join(columns)}")

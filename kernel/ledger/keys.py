@@ -1,0 +1,50 @@
+"""What the schema says of keys: which columns identify a row, and which values are taken once."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Table, UniqueConstraint
+
+Columns = tuple[str, ...]
+Values = tuple[Any, ...]
+
+
+@cache
+def column_names(table: Table) -> Columns:
+    """Return a table's columns in their order."""
+    return tuple(column.name for column in table.columns)
+
+
+@cache
+def key_names(table: Table) -> Columns:
+    """Return the columns of the primary key."""
+    return tuple(column.name for column in table.primary_key.columns)
+
+
+@cache
+def unique_columns(table: Table) -> tuple[Columns, ...]:
+    """Return every set of columns, beside the primary key, whose values only one row may have."""
+    constraints = [
+        tuple(column.name for column in constraint.columns)
+        for constraint in table.constraints
+        if isinstance(constraint, UniqueConstraint)
+    ]
+    indexes = [
+        tuple(column.name for column in index.columns) for index in table.indexes if index.unique
+    ]
+    return tuple(constraints + indexes)
+
+
+def holds_unique_values(row: Mapping[str, Any]) -> bool:
+    """Tell whether a row keeps its unique values from others: an archived one does not."""
+    return not row.get("archived")
+
+
+def values_getter(names: Columns) -> Callable[[Mapping[str, Any]], Values]:
+    """Return a function that takes columns out of a row, as a tuple in their order."""
+    if len(names) == 1:
+        [name] = names
+        return lambda row: (row[name],)
+    return itemgetter(*names)
