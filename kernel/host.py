@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_WITHOUT_ZONE = datetime(1970, 1, 1)  # noqa: DTZ001 - written out with its Z
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def uuid7(time_us: int, random: bytes) -> str:
 
 def iso_time(time_us: int) -> str:
     """Return ISO 8601 in UTC with microseconds, the precision that is stored."""
-    return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    moment = _EPOCH_WITHOUT_ZONE + timedelta(microseconds=time_us)
+    return moment.isoformat(timespec="microseconds") + "Z"
 
 
 def parse_time_us(text: str) -> int:

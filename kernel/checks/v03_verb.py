@@ -1,39 +1,55 @@
 """V3: the verb is known and its effects compose it (§3.3, §3.6, K4, K29)."""
 
+from functools import lru_cache
+
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.model.envelope import MAX_EFFECTS, KernelEffect
+from kernel.model.envelope import MAX_EFFECTS
 from kernel.model.receipt import SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
+_COMBINATIONS_KEPT = 4096
+
+Shape = tuple[str, bool, str | None]
+"""Of an effect: its kind, whether it undoes another, and the receipt that it emits."""
 
 
 def check(submission: Submission) -> Verdict:
     """Refuse unknown kinds and verbs, missing primitives and forbidden ones."""
     envelope = submission.envelope
-    verb = SEMANTIC_VERBS.get(envelope.semantic_intent)
+    shapes = tuple(
+        [
+            (one.effect_kind, one.undoes is not None, one.receipt_subkind)
+            for one in envelope.primitive_effects
+        ]
+    )
+    return _judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+
+
+@lru_cache(_COMBINATIONS_KEPT)
+def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
+    """The verdict follows from names alone, and few combinations of them are ever spoken."""
+    verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
-            "envelope_unknown_semantic_verb",
-            "semantic_intent",
-            f"no verb {envelope.semantic_intent}",
+            "envelope_unknown_semantic_verb", "semantic_intent", f"no verb {semantic_intent}"
         )
-    operation_kind = OPERATION_KINDS.get(envelope.operation_kind)
-    if operation_kind is None or operation_kind.verb != verb.name:
+    spoken = OPERATION_KINDS.get(operation_kind)
+    if spoken is None or spoken.verb != verb.name:
         return Refusal(
-            _COMPOSITION, "operation_kind", f"{envelope.operation_kind} does not speak {verb.name}"
+            _COMPOSITION, "operation_kind", f"{operation_kind} does not speak {verb.name}"
         )
-    if len(envelope.primitive_effects) > MAX_EFFECTS and verb.name != ROLLBACK:
+    if len(shapes) > MAX_EFFECTS and verb.name != ROLLBACK:
         return Refusal(
             "envelope_schema_invalid", "primitive_effects", f"more than {MAX_EFFECTS} effects"
         )
-    for index, effect in enumerate(envelope.primitive_effects):
-        refusal = _check_effect(verb, effect, f"primitive_effects.{index}")
+    for index, shape in enumerate(shapes):
+        refusal = _judge_effect(verb, shape, f"primitive_effects.{index}")
         if refusal is not None:
             return refusal
-    declared = frozenset(effect.effect_kind for effect in envelope.primitive_effects)
+    declared = frozenset(kind for kind, _, __ in shapes)
     missing = [one for one in verb.requires if not verb.satisfied_by(one, declared)]
     alone = verb.name == ROLLBACK  # the companions of what is undone are undone with it
     companions = (EFFECT_KINDS[name].companion for name in sorted(declared) if not alone)
@@ -47,23 +63,22 @@ def check(submission: Submission) -> Verdict:
     return None
 
 
-def _check_effect(verb: SemanticVerb, effect: KernelEffect, field: str) -> Refusal | None:
-    undoes = verb.name == ROLLBACK and effect.effect_kind != "receipt_only"
-    if undoes != (effect.undoes is not None):
+def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:
+    kind, undoes, subkind = shape
+    if undoes != (verb.name == ROLLBACK and kind != "receipt_only"):
         return Refusal(
             _COMPOSITION,
             f"{field}.undoes",
             f"an effect of {ROLLBACK} says what it undoes, and no other does",
         )
-    if effect.effect_kind not in EFFECT_KINDS:
-        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {effect.effect_kind}")
-    if effect.effect_kind in verb.forbids:
+    if kind not in EFFECT_KINDS:
+        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {kind}")
+    if kind in verb.forbids:
         return Refusal(
             "envelope_verb_decomposition_forbidden_primitive",
             f"{field}.effect_kind",
-            f"{verb.name} forbids {effect.effect_kind}",
+            f"{verb.name} forbids {kind}",
         )
-    subkind = effect.receipt_subkind
     # What a simulation says is said by simulations alone, and they say nothing else.
     if subkind and (subkind in SIMULATION_RECEIPTS) != (verb.name == SIMULATE):
         return Refusal(

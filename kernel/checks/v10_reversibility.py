@@ -38,13 +38,12 @@ def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> R
     inverses = EFFECT_KINDS[effect.effect_kind].inverses
     if expected == "fully_reversible" and effect.inverse_operation_kind not in inverses:
         return Refusal(_REASON, f"{field}.inverse_operation_kind", f"one of {', '.join(inverses)}")
-    named = expected_compensations(effect.effect_kind, effect.payload)
-    if expected == "compensating_operation_only" and (
-        effect.compensating_operation_kind not in named
-    ):
-        return Refusal(
-            _REASON, f"{field}.compensating_operation_kind", f"one of {', '.join(named)}"
-        )
+    if expected == "compensating_operation_only":
+        named = expected_compensations(effect.effect_kind, effect.payload)
+        if effect.compensating_operation_kind not in named:
+            return Refusal(
+                _REASON, f"{field}.compensating_operation_kind", f"one of {', '.join(named)}"
+            )
     return None
 
 

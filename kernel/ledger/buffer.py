@@ -49,12 +49,12 @@ class _Held:
         self.pending: dict[Key, bool] = {}
         """Keys that are to be written; whether the store has no row of that key."""
 
-        self._indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
+        self.indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
         """Over pending rows, by the columns that somebody has asked for."""
 
     def set(self, key: Key, row: Row | None | _Unread, pending: bool | None) -> None:  # noqa: FBT001
         """Let a row stand under a key, to be added, replaced, or left as the store has it."""
-        if self._indexes:
+        if self.indexes:
             self._reindex(key, row if pending is not None else None)
         if isinstance(row, _Unread):
             self.rows.pop(key, None)
@@ -71,7 +71,7 @@ class _Held:
             keys: Iterable[Key] = self.pending
         else:
             columns = tuple(where)
-            index = self._indexes.get(columns)
+            index = self.indexes.get(columns)
             if index is None:
                 index = self._build_index(columns)
             keys = index.get(tuple(where.values()), ())
@@ -79,7 +79,7 @@ class _Held:
         return [row for row in found if row is not None]
 
     def _build_index(self, columns: Columns) -> dict[Values, dict[Key, None]]:
-        index = self._indexes[columns] = {}
+        index = self.indexes[columns] = {}
         for key in self.pending:
             row = self.rows[key]
             if row is not None:
@@ -88,7 +88,7 @@ class _Held:
 
     def _reindex(self, key: Key, row: Row | None | _Unread) -> None:
         before = self.rows[key] if key in self.pending else None
-        for columns, index in self._indexes.items():
+        for columns, index in self.indexes.items():
             if before is not None:
                 index[tuple([before[name] for name in columns])].pop(key)
             if row is not None and not isinstance(row, _Unread):
@@ -106,7 +106,7 @@ class BufferedTables:
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
-        row = self._known(table, self._of(table), key)
+        row = self._known(table, self._held.get(table) or self._of(table), key)
         return None if row is None else row.copy()
 
     def select(
@@ -273,7 +273,11 @@ class BufferedTables:
 
     def _set(self, held: _Held, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
         self._undo.append((held, key, held.rows.get(key, _UNREAD), held.pending.get(key)))
-        held.set(key, row, pending)
+        if held.indexes:
+            held.set(key, row, pending)
+        else:
+            held.rows[key] = row
+            held.pending[key] = pending
 
     def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
         """What flushing would add to the stored rows of a table, and what it would take away."""

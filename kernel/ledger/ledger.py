@@ -49,6 +49,17 @@ class Head:
     request_sequence: int = 0
     committed_at_us: int = 0
 
+    def copy(self) -> "Head":
+        """Return a head that stands where this one does now."""
+        return Head(
+            self.ec_sequence_number,
+            self.row_hash,
+            self.receipt_sequence,
+            self.receipt_hash,
+            self.request_sequence,
+            self.committed_at_us,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -302,7 +313,7 @@ class LedgerTransaction(LedgerView):
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo the writes and the head's advance when an exception leaves the block."""
-        before = Head(*(getattr(self.head_now, name) for name in Head.__slots__))
+        before = self.head_now.copy()
         try:
             with self.tables.savepoint():
                 yield

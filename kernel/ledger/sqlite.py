@@ -20,12 +20,18 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger import statements
+from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.tables import DuplicateKey, Row
 
 BUSY_TIMEOUT_S = 10.0
 IDLE_READERS_MAX = 8
 WAL_ATTEMPTS_MAX = 5
+CHECKPOINT_PAGES = 4000
+"""Pages of the write-ahead log before it is folded into the file: what many batches touch again
+and again is then written there once."""
+
+CACHE_KIB = 32 * 1024
 
 _SAVEPOINT = "rotulus"
 
@@ -45,7 +51,7 @@ class SqliteTables:
         shape = ("get", table.name)
         sql = self._statements.get(shape) or self._build(shape, statements.get_sql(table))
         row = self._execute(sql, key).fetchone()
-        return None if row is None else dict(zip(statements.column_names(table), row, strict=True))
+        return None if row is None else dict(zip(column_names(table), row, strict=True))
 
     def select(
         self,
@@ -69,7 +75,7 @@ class SqliteTables:
             values.append(after)
         if limit is not None:
             values.append(limit)
-        columns = statements.column_names(table)
+        columns = column_names(table)
         found = self._execute(sql, values).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in found]
 
@@ -239,6 +245,8 @@ class SqliteStore:
             _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")
+            writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             _create_schema(writer, self._path)
         return writer
 

@@ -1,9 +1,9 @@
 """The SQL of the storage port, as text that both databases read.
 
 Values are marked ``?``, those of a whole row in the order of its columns; an adapter whose driver
-marks them otherwise translates. Table and column names come from the schema alone and are never quoted,
-values are always bound. Null is asked for with ``IS NULL`` and every other value with ``=``, which
-both databases answer from an index.
+marks them otherwise translates. Table and column names come from the schema alone and are never
+quoted, values are always bound. Null is asked for with ``IS NULL`` and every other value with
+``=``, which both databases answer from an index.
 """
 
 # ruff: noqa: S608

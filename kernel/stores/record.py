@@ -12,6 +12,7 @@ from sqlalchemy import Table
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import EffectInapplicable, TextNotStorable
 from kernel.ledger import schema
+from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
@@ -64,7 +65,7 @@ def write_record(
 ) -> Applied:
     """Put a record in its store and keep the bytes that it replaces."""
     tables = operation.transaction.tables
-    key_column = table.primary_key.columns[0].name
+    (key_column,) = key_names(table)
     before = tables.get(table, key)
     pre_image_hash = None
     if before is not None:
