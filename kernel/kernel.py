@@ -204,6 +204,8 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
 
 def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
     transaction, envelope = submission.transaction, submission.envelope
+    if transaction.log_row_of(envelope.operation_id) is not None:
+        raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
     effects = [canonicalize(document) for document in outcome.applied_effects]
     for ordinal, (document, content) in enumerate(

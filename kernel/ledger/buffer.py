@@ -49,10 +49,13 @@ class _Held:
         self.pending: dict[Key, bool] = {}
         """Keys that are to be written; whether the store has no row of that key."""
 
+        self.moved: set[Key] = set()
+        """Keys whose unique values may differ from the stored ones, so that they change hands."""
+
         self.indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
         """Over pending rows, by the columns that somebody has asked for."""
 
-    def set(self, key: Key, row: Row | None | _Unread, pending: bool | None) -> None:  # noqa: FBT001
+    def set(self, key: Key, row: Row | _Unread | None, pending: bool | None) -> None:  # noqa: FBT001
         """Let a row stand under a key, to be added, replaced, or left as the store has it."""
         if self.indexes:
             self._reindex(key, row if pending is not None else None)
@@ -86,7 +89,7 @@ class _Held:
                 index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
         return index
 
-    def _reindex(self, key: Key, row: Row | None | _Unread) -> None:
+    def _reindex(self, key: Key, row: Row | _Unread | None) -> None:
         before = self.rows[key] if key in self.pending else None
         for columns, index in self.indexes.items():
             if before is not None:
@@ -178,6 +181,8 @@ class BufferedTables:
         held = self._of(table)
         self._check_unique(table, held, row)
         key = held.key(row)
+        if held.unique:
+            held.moved.add(key)
         self._set(held, key, row.copy(), held.pending.get(key, False))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
@@ -189,6 +194,7 @@ class BufferedTables:
         row = {**before, **values}
         if "archived" in values or any(name in values for names in held.unique for name in names):
             self._check_unique(table, held, row)
+            held.moved.add(key)
         self._set(held, key, row, held.pending.get(key, False))
 
     def delete(self, table: Table, *key: str | int) -> None:
@@ -236,7 +242,7 @@ class BufferedTables:
     def flush(self) -> None:
         """Write everything that was held back; the last thing in a transaction.
 
-        What gives a unique value up is written before what takes it.
+        Rows that give a unique value up leave before anything takes it.
 
         Raises:
             LedgerCorrupt: when a row that was new by construction is there already; nothing of
@@ -247,9 +253,9 @@ class BufferedTables:
             replaced: list[Row] = []
             for key, is_new in held.pending.items():
                 row = held.rows[key]
-                if row is None:
+                if row is None or (key in held.moved and not is_new):
                     self._store.delete(table, *key)
-                else:
+                if row is not None:
                     (added if is_new else replaced).append(row)
             try:
                 self._store.put_many(table, replaced)

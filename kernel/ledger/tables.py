@@ -19,7 +19,7 @@ class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure
 
 
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
-    """Tell whether a value comes after another in the direction of an order; all come after None."""
+    """Tell whether a value comes after another in an order's direction; all come after None."""
     if after is None:
         return True
     return bool(value < after if descending else value > after)

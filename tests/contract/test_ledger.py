@@ -227,9 +227,13 @@ def test_a_receipts_own_fields_cannot_be_overwritten_by_its_body(ledger):
 
 
 def test_a_transaction_that_records_the_same_receipt_twice_fails_as_a_whole(ledger):
-    with pytest.raises(LedgerCorrupt, match="receipts"), ledger.transaction() as transaction:
-        append(transaction, "r")
-        append(transaction, "r")
+    def twice():
+        with ledger.transaction() as transaction:
+            append(transaction, "r")
+            append(transaction, "r")
+
+    with pytest.raises(LedgerCorrupt, match="receipts"):
+        twice()
     with ledger.view() as view:
         assert view.head().receipt_sequence == 0
         assert view.receipts_of("op") == []

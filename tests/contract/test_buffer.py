@@ -1,0 +1,185 @@
+"""The buffer in front of a store: it agrees with the plain tables, and fails loudly at its end."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.errors import LedgerCorrupt
+from kernel.ledger import schema
+from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.tables import DuplicateKey
+from tests.contract.test_ledger_store import fill, row_of, stored
+from tests.kernel.build import abandoned
+
+SMALL = st.integers(0, 4)
+FEW = st.integers(0, 2)
+
+
+def request(key, sequence, queue):
+    return row_of(
+        schema.outbox,
+        request_id=f"r{key}",
+        request_sequence=sequence,
+        queue=f"q{queue}",
+        **dict.fromkeys(("item_key", "priority"), "x"),
+        **dict.fromkeys(("cause_sequence", "open", "enqueued_at_us"), 1),
+        request_bytes=b"{}",
+    )
+
+
+def answer(key, sequence, archived):
+    return row_of(
+        schema.idempotency_records,
+        idempotency_key=f"k{key}",
+        ec_sequence_number=sequence,
+        archived=archived % 2,
+        **dict.fromkeys(("operation_id", "content_digest"), "x"),
+        **dict.fromkeys(("submitted_at_us", "expires_at_us"), 1),
+        result_bytes=b"{}",
+    )
+
+
+ROWS = st.one_of(
+    st.tuples(st.just(schema.outbox), st.builds(request, SMALL, SMALL, FEW)),
+    st.tuples(st.just(schema.idempotency_records), st.builds(answer, FEW, FEW, FEW)),
+)
+SELECTED = {
+    schema.outbox: ("request_sequence", "queue"),
+    schema.idempotency_records: ("ec_sequence_number", "idempotency_key"),
+}
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["insert", "put", "update", "delete"]), ROWS),
+    st.tuples(st.just("read"), ROWS, st.booleans(), st.booleans(), st.none() | FEW),
+    st.tuples(st.just("delete_before"), SMALL),
+)
+PLANS = st.recursive(
+    st.lists(STEPS, max_size=8),
+    lambda plans: st.lists(STEPS | st.tuples(st.just("savepoint"), plans, st.booleans())),
+    max_leaves=6,
+)
+
+
+def key_of(table, row):
+    return tuple(row[column.name] for column in table.primary_key.columns)
+
+
+def read(tables, table, row, where, descending, limit):
+    order, column = SELECTED[table]
+    wanted = {column: row[column]} if where else {}
+    found = tables.select(
+        table, wanted, order_by=order, after=row[order], descending=descending, limit=limit
+    )
+    every = sorted(map(repr, tables.select(table, wanted)))
+    return (
+        tables.get(table, *key_of(table, row)),
+        # Rows that are equal in the order may come in any.
+        [one[order] for one in found],
+        every,
+        tables.count(table, wanted),
+        tables.counts(table, column, order),
+    )
+
+
+def step(tables, name, *given):
+    if name == "delete_before":
+        return tables.delete_before(schema.outbox, "request_sequence", *given)
+    (table, row), *options = given
+    if name == "read":
+        return read(tables, table, row, *options)
+    key = key_of(table, row)
+    if name == "delete":
+        return tables.delete(table, *key)
+    try:
+        if name != "update":
+            getattr(tables, name)(table, row)
+        elif tables.get(table, *key) is not None:
+            fixed = {column.name for column in table.primary_key.columns}
+            tables.update(table, key, {one: row[one] for one in row if one not in fixed})
+    except DuplicateKey:
+        return "duplicate"
+    return None
+
+
+def run(tables, plan):
+    """Follow a plan and return everything that it saw."""
+    seen = []
+    for name, *given in plan:
+        if name != "savepoint":
+            seen.append(step(tables, name, *given))
+            continue
+        inner, kept = given
+        with suppress(KeyboardInterrupt), tables.savepoint():
+            seen.append(run(tables, inner))
+            if not kept:
+                raise KeyboardInterrupt
+    return seen
+
+
+def everything(store):
+    return {table.name: sorted(map(repr, stored(store, table))) for table in SELECTED}
+
+
+@given(PLANS, PLANS)
+def test_a_buffer_over_tables_cannot_be_told_from_the_tables(first, second):
+    plain, behind = MemoryStore(), MemoryStore()
+    for plan in (first, second):
+        with plain.transaction() as tables:
+            expected = run(tables, plan)
+        with behind.transaction() as tables:
+            buffer = BufferedTables(tables)
+            assert run(buffer, plan) == expected
+            buffer.flush()
+        assert everything(behind) == everything(plain)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def behind(request, tmp_path):
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "ledger.db")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("table", schema.APPEND_ONLY_TABLES, ids=lambda table: table.name)
+def test_an_appended_row_that_is_there_already_fails_the_whole_transaction(behind, table):
+    [first] = fill(behind, table, row_of(table))
+
+    def append():
+        with behind.transaction() as tables:
+            buffer = BufferedTables(tables)
+            buffer.put(schema.nodes, row_of(schema.nodes))
+            buffer.append(table, row_of(table))
+            buffer.append(table, first)
+            buffer.flush()
+
+    with pytest.raises(LedgerCorrupt, match=table.name):
+        append()
+    assert stored(behind, table) == [first]
+    assert stored(behind, schema.nodes) == []
+
+
+def test_a_row_appended_twice_in_one_transaction_is_refused_at_once(behind):
+    row = row_of(schema.receipts)
+    with behind.transaction() as tables:
+        buffer = BufferedTables(tables)
+        buffer.append(schema.receipts, row)
+        with pytest.raises(DuplicateKey):
+            buffer.append(schema.receipts, row)
+        buffer.flush()
+    assert stored(behind, schema.receipts) == [row]
+
+
+def test_nothing_reaches_the_store_before_the_flush(behind):
+    row = row_of(schema.nodes)
+    with behind.transaction() as tables:
+        buffer = BufferedTables(tables)
+        buffer.put(schema.nodes, row)
+        with abandoned(buffer.savepoint()):
+            buffer.put(schema.nodes, row_of(schema.nodes))
+        assert tables.select(schema.nodes) == []
+        assert buffer.select(schema.nodes) == [row]
+        buffer.flush()
+        assert tables.select(schema.nodes) == [row]
