@@ -1,13 +1,20 @@
-"""Envelopes and eliminations a second, durable on SQLite, beside raw inserts of the same bytes.
+"""Envelopes and eliminations a second, durable on SQLite, each beside its peers of the same run.
 
     python -m tests.bench.bench_kernel [--json]
 
 Everything is committed with ``synchronous = FULL`` to a file in the temporary directory (TMPDIR).
-The peer of each figure writes the rows that its run left behind, table by table with executemany,
-into the same tables, keys and indexes of a new file, with as many units to a transaction as the
-run had callers. It neither checks, hashes nor reads, and writes nothing twice.
+Each figure is the best of a few rounds, and so is each peer, in turn with it:
+
+- *the same rows*: what the run left behind, table by table with executemany, into the same tables,
+  keys and indexes of a new file. It neither checks, hashes nor reads.
+- *one row*: the bytes of each envelope, a row of two columns for each.
+- *eventsourcing*: the SQLite recorder of that package, one stored event for each envelope.
+
+All of them commit as many units in a transaction as the run had submitters. The mix of envelopes
+is that of `tests.bench.mix`: three effects on average, and the requests and receipts they cause.
 """
 
+import gc
 import logging
 import os
 import sqlite3
@@ -22,8 +29,7 @@ import anyio
 import structlog
 from sqlalchemy import Table
 
-from actors.committer import Committer
-from actors.intents import CreateSource
+from actors.committer import BATCH_MAX_UNITS, Committer
 from actors.messages import Declare, Eliminate
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
@@ -35,15 +41,18 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
-from tests.bench.report import figure, rate_per_s
+from kernel.verify.links import walk_log
+from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
+from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes
+from tests.bench.report import figure, machine, rate_per_s
 
-MANY = 100
-ALONE_COUNT = 600
-MANY_COUNT = 6_000
+SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
+"""How many at once, and how many envelopes they submit together."""
+
 REPEAT = 3
+SESSIONS = ((1, 600), (100, 6_000))
 N_HYPOTHESES = 100
 ONTOLOGY = OntologyBundle("bench", "v1", "graphstore://bench", "v1")
-TEXT = "MOTION to dismiss for failure to state a claim, filed under seal. " * 4
 JUSTIFICATION = {"probe": "check_replication_lag", "outcome": "high", "confidence": 0.93}
 
 # Written anew with each transaction or once for the ledger, not with each unit.
@@ -60,6 +69,7 @@ class Run:
         self.committer = Committer(self.ledger, Kernel(), Orchestrator(host))
         self.sessions = SessionRuntime(self.ledger, self.committer, host)
         self.seconds = 0.0
+        self.latencies_ms: list[float] = []
 
     async def work(self, prepare: Callable, do: Callable, callers: int, each: int) -> None:
         """Let callers do their thing `each` times, all at once; only that is timed."""
@@ -72,15 +82,16 @@ class Run:
             started_s = time.perf_counter()
             async with anyio.create_task_group() as tasks:
                 for caller in range(callers):
-                    tasks.start_soon(_repeat, partial(do, self, caller), each)
+                    tasks.start_soon(self._repeat, partial(do, self, caller), each)
             self.seconds = time.perf_counter() - started_s
             process.cancel_scope.cancel()
         self.ledger.close()
 
-
-async def _repeat(do: Callable[[int], Awaitable[None]], times: int) -> None:
-    for number in range(times):
-        await do(number)
+    async def _repeat(self, do: Callable[[int], Awaitable[None]], times: int) -> None:
+        for number in range(times):
+            started_s = time.perf_counter()
+            await do(number)
+            self.latencies_ms.append((time.perf_counter() - started_s) * 1000)
 
 
 async def prepare_nothing(_: Run, __: int) -> None:
@@ -88,11 +99,7 @@ async def prepare_nothing(_: Run, __: int) -> None:
 
 
 async def submit_envelope(run: Run, caller: int, number: int) -> None:
-    node_id = f"source-{caller}-{number}"
-    intent = CreateSource(
-        intent_key=node_id, node_id=node_id, corpus_id="c", content_kind="motion", text=TEXT
-    )
-    (result,) = await run.committer.commit([IntentUnit(intent, "bench")])
+    (result,) = await run.committer.commit([IntentUnit(intent_of(caller, number), "bench")])
     if not isinstance(result, SubmissionResult):
         raise TypeError(f"refused: {result}")
 
@@ -147,17 +154,71 @@ def insert_raw(tables: list[tuple[Table, list[tuple]]], count: int, batch: int) 
         return time.perf_counter() - started_s
 
 
-def measure(name: str, prepare: Callable, do: Callable, callers: int, count: int) -> None:
+def measure_envelopes(callers: int, count: int) -> None:
+    """Print rate and latencies of the best round, and its ratio to each peer's best round."""
+    best: Run | None = None
+    peers = {"the same rows": insert_raw_of, "one row": insert_envelopes}
+    if PEER_MISSING is None:
+        peers["eventsourcing"] = append_events
+    seconds = dict.fromkeys(peers, float("inf"))
+    for _ in range(REPEAT):
+        with tempfile.TemporaryDirectory() as folder:
+            run = Run(Path(folder))
+            anyio.run(run.work, prepare_nothing, submit_envelope, callers, count // callers)
+            best = run if best is None or run.seconds < best.seconds else best
+            tables = list(rows_of(run.path))
+        for name, peer in peers.items():
+            seconds[name] = min(seconds[name], peer(tables, count, callers))
+    if best is None:
+        return
+    name = f"envelopes, {callers} submitter{'s' * (callers > 1)}"
+    rate = count / best.seconds
+    for peer_name, peer_seconds in seconds.items():
+        ratio = rate * peer_seconds / count
+        figure(name, rate, "/s", ratio=ratio, of=f"{peer_name}, {callers} to a transaction")
+    if PEER_MISSING is not None:
+        figure(name, rate, "/s", of=PEER_MISSING)
+    ordered = sorted(best.latencies_ms)
+    figure(f"{name}, latency p50", ordered[len(ordered) // 2], "ms")
+    figure(f"{name}, latency p99", ordered[len(ordered) * 99 // 100], "ms")
+
+
+def insert_raw_of(tables: list[tuple[Table, list[tuple]]], count: int, batch: int) -> float:
+    """The peer that writes everything that the envelopes did."""
+    return insert_raw(tables, count, batch)
+
+
+def measure_eliminations(callers: int, count: int) -> None:
     """Print the best rate of the rounds, and its ratio to the best raw rate of the same rounds."""
     best = raw = 0.0
     for _ in range(REPEAT):
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            anyio.run(run.work, prepare, do, callers, count // callers)
+            anyio.run(run.work, declare_sessions, eliminate, callers, count // callers)
             best = max(best, count / run.seconds)
             tables = list(rows_of(run.path))
         raw = max(raw, count / insert_raw(tables, count, callers))
-    figure(name, best, "/s", ratio=best / raw, of=f"raw inserts, {callers} to a transaction")
+    name = f"eliminations, {callers} session{'s' * (callers > 1)}"
+    figure(name, best, "/s", ratio=best / raw, of=f"the same rows, {callers} to a transaction")
+
+
+def measure_chain() -> None:
+    """Print how fast the log's chain is walked, and the ratio to hashing the same bytes bare."""
+    callers, count = SUBMITTERS[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder))
+        anyio.run(run.work, prepare_nothing, submit_envelope, callers, count // callers)
+        contents = [row[0] for row in _contents(run.path)]
+        with run.ledger.view() as view:
+            walked = rate_per_s(lambda: walk_log(view.tables).rows, repeat=REPEAT)
+        run.ledger.close()
+    hashed = rate_per_s(lambda: hash_rows(contents), repeat=REPEAT)
+    figure("log rows verified as a chain", walked, "/s", ratio=walked / hashed, of="bare SHA-256")
+
+
+def _contents(path: Path) -> list[tuple[bytes]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT row_bytes FROM kernel_event_log").fetchall()
 
 
 def bare_commits() -> int:
@@ -172,13 +233,19 @@ def bare_commits() -> int:
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    gc.freeze()
+    machine(
+        synchronous="FULL",
+        batch_max_units=BATCH_MAX_UNITS,
+        effects_per_envelope=EFFECTS_PER_ENVELOPE,
+        rounds=REPEAT,
+    )
     figure("bare commits of one row", rate_per_s(bare_commits, repeat=REPEAT), "/s")
-    envelopes = (prepare_nothing, submit_envelope)
-    eliminations = (declare_sessions, eliminate)
-    measure("envelopes, 1 submitter", *envelopes, 1, ALONE_COUNT)
-    measure(f"envelopes, {MANY} submitters", *envelopes, MANY, MANY_COUNT)
-    measure("eliminations, 1 session", *eliminations, 1, ALONE_COUNT)
-    measure(f"eliminations, {MANY} sessions", *eliminations, MANY, MANY_COUNT)
+    for callers, count in SUBMITTERS:
+        measure_envelopes(callers, count)
+    measure_chain()
+    for callers, count in SESSIONS:
+        measure_eliminations(callers, count)
 
 
 if __name__ == "__main__":

@@ -187,3 +187,13 @@ def test_nothing_reaches_the_store_before_the_flush(behind):
         assert buffer.select(schema.nodes) == [row]
         buffer.flush()
         assert tables.select(schema.nodes) == [row]
+
+
+def test_rows_may_exchange_their_unique_values(behind):
+    fill(behind, schema.outbox, request(0, 0, 0), request(1, 1, 0))
+    with behind.transaction() as tables:
+        buffer = BufferedTables(tables)
+        for key, sequence in (("r0", 9), ("r1", 0), ("r0", 1)):
+            buffer.update(schema.outbox, (key,), {"request_sequence": sequence})
+        buffer.flush()
+    assert stored(behind, schema.outbox) == [request(0, 1, 0), request(1, 0, 0)]
