@@ -4,6 +4,7 @@ Four levels, in this order. The first uses `json` and `hashlib` and none of the 
 
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
+   The log's chain is walked twice, by code that has nothing in common but the hash.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief. Every session replays, and the log anchors its newest event.
 D. Authorities. Each stored authority is what its inputs give.
@@ -25,6 +26,7 @@ from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.chains import RECEIPTS, Chain, check_receipts
 from kernel.verify.fold import Fold
+from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
 from kernel.verify.model_outputs import check_model_outputs
 from kernel.verify.reading import PAGE_ROWS, EnoughFindings, Finding, Findings, Reader
@@ -115,6 +117,7 @@ class _Run:
     def check(self, *, fold: bool) -> None:
         self._total = self._reader.count(schema.kernel_event_log) * (2 if fold else 1)
         self._check_chains()
+        self._check_links()
         if fold:
             Fold(self._reader, self._strategy).run(self._step)
         check_belief(self._reader, self._belief)
@@ -141,6 +144,19 @@ class _Run:
         check_answers(reader, head)
         self._requests = check_requests(reader, head)
         check_pre_images(reader)
+
+    def _check_links(self) -> None:
+        """Walk the log again the short way; what it finds and the long way did not is a finding."""
+        log = self._log.chain
+        with self._findings.guard(schema.kernel_event_log, "links"):
+            walk = walk_log(self._reader.tables)
+            if walk != Walk(log.rows, log.tail_hash) and not self._findings.found:
+                self._findings.add(
+                    schema.kernel_event_log,
+                    walk.broken_at or walk.rows,
+                    "link_broken",
+                    "the chain holds when it is read row by row, not when it is walked",
+                )
 
     def _step(self) -> None:
         self._done += 1

@@ -1,8 +1,8 @@
-"""The log's chain, walked as fast as it can be hashed: numbers, hashes and links, nothing else.
+"""The log's chain, walked the short way: numbers, hashes and links, nothing else.
 
 Bytes are searched for the link instead of being read as JSON. That is exact: inside a JSON string
 every quote is escaped, so the bytes that are looked for can only be a key and its value; and the
-bytes are those that the row's hash, and so the next row, vouches for. Whatever does not fit is not
+bytes are those that the row's hash, and so the next row, vouches for. What does not fit is not
 judged here, but by the walk that reads every row.
 """
 

@@ -20,7 +20,7 @@ try:
     from eventsourcing.persistence import StoredEvent
     from eventsourcing.sqlite import SQLiteAggregateRecorder, SQLiteDatastore
 except ImportError:
-    PEER_MISSING: str | None = "eventsourcing, which is not installed: no ratio"
+    PEER_MISSING: str | None = "eventsourcing, which is not installed"
 else:
     PEER_MISSING = None
 
@@ -55,8 +55,7 @@ def insert_envelopes(tables: Tables, count: int, batch: int) -> float:
 def append_events(tables: Tables, count: int, batch: int) -> float:
     """Return the seconds of recording one event for each envelope, in batches."""
     events = [
-        StoredEvent(uuid.uuid4(), 1, "Envelope", content)
-        for content in envelopes_of(tables, count)
+        StoredEvent(uuid.uuid4(), 1, "Envelope", content) for content in envelopes_of(tables, count)
     ]
     with tempfile.TemporaryDirectory() as folder:
         datastore = SQLiteDatastore(str(Path(folder) / "events.db"))

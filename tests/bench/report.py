@@ -32,6 +32,12 @@ def figure(name: str, value: float, unit: str, *, ratio: float | None = None, of
     sys.stdout.write(f"{name:<58}{shown}{tail}\n")
 
 
+def note(text: str) -> None:
+    """Print what a reader of the figures has to know."""
+    row = orjson.dumps({"note": text}).decode() if "--json" in sys.argv else text
+    sys.stdout.write(row + "\n")
+
+
 def machine(**settings: object) -> None:
     """Print where, of what and how the figures that follow are taken."""
     facts = {
