@@ -4,6 +4,7 @@ Stopping has an order: streams end, the server finishes its requests, the actors
 end, the ledger is closed.
 """
 
+import gc
 import socket
 import time
 from functools import partial
@@ -166,6 +167,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     server = GatewayServer(config, hub)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
+    # What a start has made lives as long as the process; the collector need not walk it again.
+    gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(committer.run)
