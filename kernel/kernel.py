@@ -141,8 +141,6 @@ class Kernel:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
         outcome = apply_operation(transaction, submission.envelope, sequence, self.strategy)
-        if transaction.log_row_of(submission.envelope.operation_id) is not None:
-            raise DuplicateKey(submission.envelope.operation_id)
         return _seal(submission, sequence, outcome)
 
     def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:

@@ -9,7 +9,7 @@ What is written here stays here: it is what the next operation in sequence finds
 range looks a record up once, and from then on knows it from what it computed itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -119,6 +119,19 @@ class StateAsOf:
     def insert(self, table: Table, row: Row) -> None:
         """Keep a row of state for the operations to come; any other goes nowhere."""
         self.put(table, row)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Keep a row of state for the operations to come; any other goes nowhere."""
+        self.put(table, row)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Keep rows of state for the operations to come; any other go nowhere."""
+        self.put_many(table, rows)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Keep rows of state for the operations to come; any other go nowhere."""
+        for row in rows:
+            self.put(table, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Keep a row of state for the operations to come; any other goes nowhere."""

@@ -430,13 +430,18 @@ def test_verification_names_a_changed_answer_and_a_payload_that_is_nobodys(ledge
 
 
 @pytest.mark.spec("§6.5")
-def test_an_answer_that_its_retention_took_is_no_finding(ledger):
+def test_an_answer_that_went_without_a_receipt_is_a_finding(ledger):
     (result,) = put(ledger, synthesized(ledger, "cu-1", "src-1"))
     [recorded] = envelope_of(ledger, result)["recorded_model_outputs"]
     with ledger.transaction() as transaction:
         transaction.tables.delete(schema.blobs, recorded["output_payload_blob_ref"])
 
-    assert findings(ledger) == ()
+    [found] = findings(ledger)
+    assert (found.table, found.key, found.rule) == (
+        "blobs",
+        recorded["output_payload_blob_ref"],
+        "missing",
+    )
 
 
 async def test_a_draft_that_the_session_could_not_take_is_not_asked_for_again(ledger):

@@ -51,9 +51,7 @@ def place(adapter, request, tmp_path):
         url = request.getfixturevalue("postgres_url")
         place = Place(lambda: postgres_store(url))
     elif "sqlite" in adapter:
-        place = Place(
-            lambda: SqliteStore(tmp_path / "ledger.db"), buffered="buffered" in adapter
-        )
+        place = Place(lambda: SqliteStore(tmp_path / "ledger.db"), buffered="buffered" in adapter)
     else:
         memory = MemoryStore()
         place = Place(lambda: memory, buffered="buffered" in adapter)

@@ -26,6 +26,10 @@ def node(name):
     return {
         "node_id": name,
         "node_kind": "Note",
+        "overlay_in_force": 0,
+        "overlay_target": None,
+        "identity_key": None,
+        "updated_at": "2026-02-09T10:00:00.000000Z",
         "updated_by_operation_id": "op",
         "record": b"{}",
     }
@@ -383,8 +387,8 @@ def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_com
         with pytest.raises(LedgerUnavailable):
             names(store)
         late.execute(
-            "INSERT INTO nodes (node_id, node_kind, updated_by_operation_id, record)"
-            " VALUES ('a', 'Note', 'op', '')"
+            "INSERT INTO nodes (node_id, node_kind, overlay_in_force, updated_at,"
+            " updated_by_operation_id, record) VALUES ('a', 'Note', 0, '2', 'op', '')"
         )
         late.commit()
     assert names(store) == ["a"]
