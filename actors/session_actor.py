@@ -139,6 +139,10 @@ class SessionActor:
         elif len(self.session_id) > MAX_SESSION_ID_CHARS:
             problem = f"session_id must have at most {MAX_SESSION_ID_CHARS} characters"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "session_id"})
+        elif "\x00" in f"{self.session_id}{(message.metadata or {}).get('case_name', '')}":
+            # Not every store's text can hold it, and by then a whole batch would fail.
+            problem = "a session's id and name do not hold the character U+0000"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "metadata.case_name"})
         else:
             self._belief, event = BeliefSession.declare(
                 self.session_id,

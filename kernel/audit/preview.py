@@ -1,9 +1,8 @@
 """What undoing an operation would take, without doing it (§3.7 Q5, §4.5).
 
-The record answers three questions today: what each effect left behind and how it could be undone,
-which tier could undo the whole, and which later operations wrote the same records and so stand in
-the way. It does not undo: the kernel has no rollback, so nothing here promises that one would be
-admitted.
+The record answers three questions: what each effect left behind and how it could be undone, which
+tier could undo the whole, and which later operations wrote the same records and so stand in the
+way. Whether a rollback would be admitted is its own plan's to say (`rollback/plan.py`).
 
 Tier 1 writes the inverses, and takes only what is wholly reversible. Tier 2 compensates, and says
 what persists outside. Tier 3 rebuilds; it always needs an architect's word.

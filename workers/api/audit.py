@@ -17,6 +17,7 @@ from workers.api.audit_documents import (
     ancestry_document,
     costs_document,
     grounds_document,
+    inverse_refused_by,
     page_document,
     preview_document,
 )
@@ -90,12 +91,17 @@ async def ancestors(
 async def rollback_preview(operation_id: str, services: Given) -> dict[str, Any]:
     """Return what undoing an operation would take; nothing is undone."""
     try:
-        found = await services.read(lambda view: preview_rollback(view, operation_id))
+        found, refused_by = await services.read(
+            lambda view: (
+                preview_rollback(view, operation_id),
+                inverse_refused_by(view, operation_id),
+            )
+        )
     except AuditError as error:
         raise ApiError(error.code, str(error)) from None
     if found is None:
         raise ApiError("not_found", "no such operation is on the log")
-    return preview_document(found)
+    return preview_document(found, refused_by)
 
 
 @router.get("/authority/{node_id:path}")

@@ -7,6 +7,9 @@ from kernel.audit.causes import Ancestry, AuthorityGrounds
 from kernel.audit.costs import CostPage
 from kernel.audit.operations import Page
 from kernel.audit.preview import RollbackPreview
+from kernel.ledger.ledger import LedgerView
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.plan import plan_operation
 
 
 def page_document(page: Page) -> dict[str, Any]:
@@ -53,11 +56,12 @@ def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
     }
 
 
-def preview_document(preview: RollbackPreview) -> dict[str, Any]:
-    """Return what undoing would take; `executable` is false, the kernel has no rollback."""
+def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[str, Any]:
+    """Return what undoing would take, and the code by which its inverse would be refused now."""
     return {
         "operation": preview.operation.document(),
-        "executable": False,
+        "executable": refused_by is None,
+        "refused_by": refused_by,
         "lowest_tier": preview.lowest_tier,
         "needs_user_confirmation": preview.needs_user_confirmation,
         "counts": preview.counts,
@@ -79,3 +83,12 @@ def preview_document(preview: RollbackPreview) -> dict[str, Any]:
         ],
         "not_automatic": [one.effect_id for one in preview.not_automatic],
     }
+
+
+def inverse_refused_by(view: LedgerView, operation_id: str) -> str | None:
+    """Return the code by which an operation's inverse would be refused now, if it would be."""
+    try:
+        plan_operation(view, operation_id)
+    except RollbackRefused as refused:
+        return refused.code
+    return None

@@ -22,6 +22,7 @@ from workers.api.audit_documents import (
     ancestry_document,
     costs_document,
     grounds_document,
+    inverse_refused_by,
     page_document,
     preview_document,
 )
@@ -145,11 +146,17 @@ def ancestors(
 @as_json
 @click.pass_obj
 def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
-    """What undoing an operation would take. Nothing is undone: there is no rollback yet."""
-    found = _read(data_dir, lambda view: preview_rollback(view, operation_id))
+    """What undoing an operation would take; `rotulus rollback` does it."""
+    found, refused_by = _read(
+        data_dir,
+        lambda view: (
+            preview_rollback(view, operation_id),
+            inverse_refused_by(view, operation_id),
+        ),
+    )
     known = _known(found, operation_id)
     if as_json:
-        print_document(preview_document(known), as_json=True)
+        print_document(preview_document(known, refused_by), as_json=True)
         return
     _print_table(
         ("effect", "store", "record", "reversibility", "undone by", "superseded by"),
@@ -170,6 +177,7 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
         click.echo(f"not undone by itself: {one.effect_id} {one.persists or ''}".rstrip())
     if known.superseded:
         click.echo("later operations wrote the same records")
+    click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
 
 
 @audit.command()

@@ -87,7 +87,7 @@ async def test_a_preview_undoes_nothing_and_says_so(door: Door):
     [operation] = (await found(door, "operations", entity="c-1"))["operations"]
     before = await numbers(door)
     preview = await found(door, f"rollback-preview/{operation['operation_id']}")
-    assert preview["executable"] is False
+    assert (preview["executable"], preview["refused_by"]) == (True, None)
     assert preview["lowest_tier"] == 1
     assert {one["store"] for one in preview["effects"]} >= {"nodes", "edges"}
     assert await numbers(door) == before
