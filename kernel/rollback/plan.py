@@ -191,6 +191,8 @@ def check_free(view: LedgerView, plan: Plan) -> None:
             if one.reversibility == REVERSIBLE:
                 _check_superseded(view, step, one, scope)
                 _check_referenced(view, one, undone)
+        if any(_takes_a_node(one) for one in step.of(REVERSIBLE)):
+            _check_informed(view, step, scope)
 
 
 def _check_tier_1(step: Step) -> None:
@@ -238,10 +240,38 @@ def _check_superseded(view: LedgerView, step: Step, effect: PlannedEffect, scope
         )
 
 
+def _takes_a_node(effect: PlannedEffect) -> bool:
+    return effect.place[0] == schema.nodes.name and not effect.applied["pre_image_hash"]
+
+
+def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
+    """What informed a later operation that is in effect does not go: its grounds would go with it.
+
+    Reads the log from the operation on.
+    """
+    informed: list[str] = []
+    name, after = step.operation_id.encode(), step.ec_sequence_number
+    while len(informed) < NAMED_MAX and (rows := view.log_rows(after=after)):
+        for row in rows:
+            later = row["operation_id"]
+            if name not in row["row_bytes"] or later in scope:
+                continue
+            parents = orjson.loads(row["row_bytes"])["causal_parent_operation_ids"]
+            if step.operation_id in parents and is_in_effect(mark_of(view, later)):
+                informed.append(later)
+        after = rows[-1]["ec_sequence_number"]
+    if informed:
+        raise RollbackRefused(
+            "rollback_still_referenced",
+            f"{step.operation_id} informed {informed[0]}, which is in effect",
+            informed_operation_ids=informed[:NAMED_MAX],
+        )
+
+
 def _check_referenced(view: LedgerView, effect: PlannedEffect, undone: set[Place]) -> None:
     """A node that goes takes no edge with it: the edges have to go first."""
-    store, key = effect.place
-    if store != schema.nodes.name or effect.applied["pre_image_hash"]:
+    key = effect.place[1]
+    if not _takes_a_node(effect):
         return
     rows = [*view.edges_out_of(key), *view.edges_into(key)]
     edges = [

@@ -195,6 +195,18 @@ def test_a_node_does_not_go_while_an_edge_leads_to_it(ledger):
     assert sound(ledger)
 
 
+def test_what_informed_an_operation_in_effect_does_not_go_before_it(ledger):
+    source = accept(ledger, create("source", "Note"))
+    citing = create("citing", "Note", envelope={"causal_parent_operation_ids": [source]})
+    accept(ledger, citing)
+    error = refused(ledger, undo, source)
+    assert error.code == "rollback_still_referenced"
+    assert error.details == {"informed_operation_ids": [citing["operation_id"]]}
+    undo(ledger, citing["operation_id"])
+    undo(ledger, source)
+    assert sound(ledger)
+
+
 @pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")
 def test_undoing_asks_for_the_authorities_that_it_changes(ledger):
     accept(ledger, create("cu", "ConsolidatedUnderstanding"))

@@ -12,7 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerTransaction
 from kernel.ledger.memory import MemoryStore
 from kernel.model.result import SubmissionResult
-from tests.kernel.build import FakeHost, abandoned
+from tests.kernel.build import FakeHost, abandoned, informed
 from tests.kernel.every import every_kind
 
 COURSE = tuple(every_kind())
@@ -40,7 +40,8 @@ def standing_at(place: int) -> Iterator[LedgerTransaction]:
 
 def accept(transaction: LedgerTransaction, document: dict[str, Any]) -> SubmissionResult:
     """Submit as the orchestrator what has to be accepted."""
-    result = KERNEL.submit(transaction, document, "orchestrator")
+    seen = informed(transaction, {**document})
+    result = KERNEL.submit(transaction, seen, "orchestrator")
     assert isinstance(result, SubmissionResult), (document, result)
     return result
 
