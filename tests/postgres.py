@@ -9,8 +9,8 @@ Taken from the first of these that there is:
 
 A server that is started here listens on a Unix socket inside its own temporary folder alone, and
 does not wait for the disk: what is tested is the client. PostgreSQL refuses to run as root, so
-root starts it as the user `nobody`, who then needs to be able to read the programs. The wheel's
-own way, creating a system user, is not taken: tests leave the machine as it was.
+root starts it as the user `nobody`, from a copy of the programs where `nobody` may not read them
+where they are. The wheel's own way, creating a system user, is not taken: tests leave the machine as it was.
 """
 
 import importlib.util
@@ -19,6 +19,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -127,6 +128,8 @@ def _started(programs: Path, folder: Path) -> Iterator[str]:
     if owner is not None:
         as_owner["extra_groups"] = []
         os.chown(folder, owner.pw_uid, owner.pw_gid)
+        if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
+            programs = shutil.copytree(programs.parent, folder / "programs") / "bin"
     data, log = folder / "data", folder / "log"
     initdb = [programs / "initdb", "-D", data, "-U", "rotulus", "--auth=trust", "--no-sync"]
     try:
