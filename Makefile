@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench spec lock clean
+.PHONY: help setup demo test check lint types imports bench spec registry lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the s
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec
+
+registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
+	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
+from tests import registry_doc
 from workers.cli import COMMANDS
 from workers.settings import settings_table
 
@@ -66,3 +67,9 @@ def test_the_top_level_is_the_fixed_one():
     }
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert tracked <= found
+
+
+@pytest.mark.spec("K1")
+def test_the_algebras_tables_are_what_the_registry_says():
+    written = (ROOT / "kernel" / "algebra" / "README.md").read_text()
+    assert written == registry_doc.text(), "make registry"

@@ -8,6 +8,8 @@ columns beside it are derived from it so that they can be looked up.
 Sequences are assigned by the kernel inside the transaction, never by the database.
 """
 
+from collections.abc import Iterable
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -20,9 +22,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import SEMANTIC_VERBS
+
 SCHEMA_VERSION = 4
 
 metadata = MetaData()
+
+
+def _one_of(column: str, names: Iterable[str]) -> str:
+    """A column holds a name of the registry and nothing else."""
+    return f"{column} IN ({', '.join(repr(name) for name in sorted(names))})"
+
 
 chain_head = Table(
     "chain_head",
@@ -60,6 +71,7 @@ kernel_event_log = Table(
     Column("row_bytes", LargeBinary, nullable=False),
     Column("envelope_payload_blob_ref", String, nullable=False),
     Column("semantic_intent", String, nullable=False),
+    CheckConstraint(_one_of("semantic_intent", SEMANTIC_VERBS)),
     Column("session_id", String),
     Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),
@@ -91,6 +103,7 @@ applied_effects = Table(
     Column("store", String, nullable=False),
     Column("record_key", String, nullable=False),
     Column("effect_bytes", LargeBinary, nullable=False),
+    CheckConstraint(_one_of("store", {kind.store for kind in EFFECT_KINDS.values()})),
     Index("applied_effects_by_record", "store", "record_key", "ec_sequence_number"),
     info={"append_only": True},
 )

@@ -171,8 +171,29 @@ def filled(store):
                 column.name: b"x" if column.type.python_type is bytes else 1
                 for column in table.columns
             }
-            row |= {"outcome": "completed"} if "outcome" in row else {}
+            known = {"outcome": "completed", "semantic_intent": "create", "store": "nodes"}
+            row |= {name: value for name, value in known.items() if name in row}
             tables.insert(table, row)
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize(
+    ("table", "changes"),
+    [
+        (schema.kernel_event_log, {"semantic_intent": "guess"}),
+        (schema.applied_effects, {"store": "elsewhere"}),
+    ],
+)
+def test_a_name_that_is_not_in_the_registry_is_not_stored(store, table, changes):
+    filled(store)
+    with store.view() as tables:
+        [row] = tables.select(table)
+    key = next(iter(table.primary_key.columns)).name
+    with (
+        pytest.raises(sqlite3.IntegrityError, match="CHECK"),
+        store.transaction() as tables,
+    ):
+        tables.insert(table, row | changes | {key: 2, "prior_row_hash": "p", "operation_id": "o"})
 
 
 @pytest.mark.parametrize("table", schema.APPEND_ONLY_TABLES, ids=lambda table: table.name)
