@@ -13,7 +13,6 @@ from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
-    answered,
     code_of,
     create,
     drain,
@@ -23,6 +22,7 @@ from tests.kernel.build import (
     memory_ledger,
     relink,
     submit,
+    submit_answered,
     unlink,
 )
 
@@ -82,7 +82,7 @@ def recorded(steps):
             submit(ledger, document)
             continue
         before = answers(ledger)
-        if code_of(answered(ledger, document, b"said", model_version=model)) is None:
+        if code_of(submit_answered(ledger, document, b"said", model_version=model)) is None:
             asked[document["operation_id"]] = model
         else:
             # Whoever put an answer takes it back when its envelope was refused.

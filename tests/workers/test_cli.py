@@ -299,7 +299,7 @@ def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
     assert found["complete"] is True
     assert "roots: " in rotulus("audit", "ancestors", name).stdout
     preview = printed("audit", "preview", name, "--json")
-    assert (preview["executable"], preview["lowest_tier"]) == (False, 1)
+    assert (preview["executable"], preview["lowest_tier"]) == (True, 1)
     assert preview["effects"][-1]["undone_by"] == "node_retract"
     assert "lowest tier: 1" in rotulus("audit", "preview", name).stdout
     grounds = printed("audit", "authority", "u-1", "--json")

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.ledger import schema
-from tests.kernel.build import answered, create
+from tests.kernel.build import create, submit_answered
 from tests.workers.api.door import SESSION, Door, error_of, rows, source, understanding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("INV-A-REPLAY-LLM-1", "§6.3")]
@@ -49,7 +49,7 @@ async def test_a_range_is_replayed_durably_for_a_deposition(door: Door):
 
 async def test_a_model_that_is_not_in_use_blocks(door: Door):
     document = create("n", "Note")
-    answered(door.services.ledger, document, b"answer")
+    submit_answered(door.services.ledger, document, b"answer")
     answer = (await replay(door, operation_id=document["operation_id"])).json()
     assert (answer["reproduced"], answer["blocked"]) == (0, 1)
     assert answer["receipts"][0]["block_reason"] == "recorded_output_unavailable"
