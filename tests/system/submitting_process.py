@@ -19,7 +19,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.tables import Store
 from kernel.model.result import SubmissionResult
-from tests.kernel.build import adapt, create
+from tests.kernel.build import adapt, create, informed
 from workers.host import system_host
 
 COMMON = "common"
@@ -57,7 +57,8 @@ def main(place: str, name: str, count: int) -> None:
     ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
     for number in range(count):
         with ledger.transaction() as transaction:
-            result = kernel.submit(transaction, document(name, number), "caller")
+            seen = informed(transaction, document(name, number))
+            result = kernel.submit(transaction, seen, "caller")
         assert isinstance(result, SubmissionResult), result
         answer = [number, result.operation_id, result.ec_sequence_number, result.row_hash]
         sys.stdout.write(f"{json.dumps(answer)}\n")

@@ -122,7 +122,9 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
     monkeypatch.setattr(demo, "POLL_S", 0.01)
     folder = DataFolder(tmp_path)
     store = SqliteStore(folder.ledger_path)
-    tree: Any = SimpleNamespace(gateway_url="http://unused", folder=folder)
+    tree: Any = SimpleNamespace(
+        gateway_url="http://unused", folder=folder, ledger_place=folder.ledger_path
+    )
     async with (
         running_door(store, host=FakeHost().host) as door,
         anyio.create_task_group() as tasks,
@@ -150,7 +152,9 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
 async def test_a_record_that_was_tampered_with_is_reported(tmp_path, monkeypatch):
     folder = DataFolder(tmp_path)
     store = SqliteStore(folder.ledger_path)
-    tree: Any = SimpleNamespace(gateway_url="http://unused", folder=folder)
+    tree: Any = SimpleNamespace(
+        gateway_url="http://unused", folder=folder, ledger_place=folder.ledger_path
+    )
     async with running_door(store, host=FakeHost().host) as door:
         monkeypatch.setattr(demo, "GatewayClient", lambda _: client_of(door.app))
         with store.transaction() as tables:
