@@ -30,7 +30,8 @@ from kernel.algebra.verbs import REPORT_VERB
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief_record import session_node_id
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.model.node_kinds import CLAIM, SESSION, UNDERSTANDING
+from kernel.model.node_kinds import ACCESS_OVERLAY, CLAIM, SESSION, UNDERSTANDING
+from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
 SOURCE = "SourceArtifact"
@@ -53,10 +54,12 @@ _RESERVED_FIELDS = frozenset(
         "prompt_injection_isolation_wrapper_applied",
         "metadata_wrapper_applied",
         "prompt_injection_risk_flags",
+        EMBEDDED,
+        "authorized_access",
     }
 )
-"""What a field_adapt may not touch: the kernel alone computes an authority, and what was taken in
-from outside stays as it was wrapped (INV-MVC-3)."""
+"""What a field_adapt may not touch: the kernel alone computes an authority, what was taken in from
+outside stays as it was wrapped (INV-MVC-3), and who may write is for other operations to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,9 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
         raise IntentInvalid(f"no node {intent.node_id}", "node_id")
     if node["node_kind"] == SESSION:
         raise IntentInvalid("a session's anchor follows its trail alone", "node_id")
+    if node["node_kind"] == ACCESS_OVERLAY:
+        # The orchestrator is believed where a caller is not, so it does not pass this on.
+        raise IntentInvalid("an overlay is changed by whoever may write it", "node_id")
     fields = {
         name: _isolated(value, node["payload"].get(name), source=intent.node_id, kind=name)
         for name, value in intent.fields.items()

@@ -40,7 +40,7 @@ from tests.actors.world import (
     synthesized,
     understanding,
 )
-from tests.kernel.build import FakeHost, memory_ledger
+from tests.kernel.build import FakeHost, memory_ledger, overlay, submit
 from tests.kernel.reports import artifact, asked, report
 
 ANCHOR = session_node_id("s-9")
@@ -484,6 +484,15 @@ def test_titles_and_claims_are_wrapped_as_well():
 
     assert unwrap_untrusted(node_of(ledger, "cu-1")["payload"]["title"]) == INJECTION
     assert unwrap_untrusted(node_of(ledger, "cl-1")["payload"]["text"]) == INJECTION
+
+
+@pytest.mark.spec("INV-B2-OVERLAY-RESOLUTION-1", "K18")
+def test_an_overlay_is_not_lifted_by_an_intent(ledger):
+    laid = submit(ledger, overlay("over", "blocked", "document", "src-1"))
+    assert isinstance(laid, SubmissionResult)
+    intent = adapt("over", access_restriction="none")
+    with bench_on(ledger) as bench, pytest.raises(IntentInvalid):
+        bench.orchestrator.construct(intent, bench.transaction, actor="user", session_id=None)
 
 
 @pytest.mark.spec("INV-MVC-3")
