@@ -39,6 +39,7 @@ COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
     *(["audit", name] for name in AUDITS),
+    *(["rollback", name] for name in ("operation", "epoch", "rebuild", "confirm")),
 ]
 
 
