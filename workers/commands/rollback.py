@@ -94,7 +94,9 @@ def rebuild(
 
 @rollback.command()
 @click.argument("role", type=click.Choice(["user", "architect"]))
-@click.option("--tier", type=click.Choice(["2", "3"]), required=True)
+@click.option(
+    "--tier", type=click.Choice(["2", "3"]), required=True, help="Of the dry run, 2 or 3."
+)
 @click.option("--scope", required=True, help="As the dry run names it.")
 @click.option("--digest", required=True, help="As the dry run computed it.")
 @click.pass_obj
