@@ -15,6 +15,7 @@ from workers.api import (
     simulations,
     synthesis,
 )
+from workers.api.error_documents import ERROR_RESPONSES
 from workers.api.guard import Guard
 from workers.api.services import Services
 
@@ -27,6 +28,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         telemetry={"auto_configure": False},
         docs_url=None,
         redoc_url=None,
+        responses=ERROR_RESPONSES,
     )
     app.state.services = services
     errors.install(app)

@@ -1,14 +1,24 @@
 """Health that tells the truth: alive is not ready, and ready names what is missing."""
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
 from workers.api.services import Given
 
 router = APIRouter(tags=["health"])
+
+
+class Readiness(BaseModel):
+    """Whether work can be taken, and what is missing by component."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["ready", "not ready"]
+    problems: dict[str, str]
 
 
 @router.get("/healthz")
@@ -17,7 +27,11 @@ async def healthz() -> dict[str, Any]:
     return {"status": "alive"}
 
 
-@router.get("/readyz")
+@router.get(
+    "/readyz",
+    response_model=Readiness,
+    responses={503: {"model": Readiness, "description": "Something is missing"}},
+)
 async def readyz(services: Given) -> JSONResponse:
     """Say whether work can be taken: ledger, Redis, and no session that fails to verify."""
     problems = dict(services.problems)
