@@ -22,10 +22,8 @@ from workers.api.audit_documents import (
     preview_document,
 )
 from workers.api.errors import ApiError
-from workers.api.records import PAGE_MAX, SEQUENCE_MAX
+from workers.api.records import PAGE_MAX, SEQUENCE_MAX, TEXT_MAX, RecordId
 from workers.api.services import Given
-
-TEXT_MAX = 512
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
@@ -76,7 +74,7 @@ async def operations(filters: Annotated[Filters, Query()], services: Given) -> d
 
 @router.get("/ancestors/{operation_id:path}")
 async def ancestors(
-    operation_id: str, services: Given, after: After = 0, limit: Limit = 100
+    operation_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
 ) -> dict[str, Any]:
     """Return what caused an operation, back to where the chain begins."""
     found = await services.read(
@@ -88,7 +86,7 @@ async def ancestors(
 
 
 @router.get("/rollback-preview/{operation_id:path}")
-async def rollback_preview(operation_id: str, services: Given) -> dict[str, Any]:
+async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str, Any]:
     """Return what undoing an operation would take; nothing is undone."""
     try:
         found, refused_by = await services.read(
@@ -105,7 +103,7 @@ async def rollback_preview(operation_id: str, services: Given) -> dict[str, Any]
 
 
 @router.get("/authority/{node_id:path}")
-async def authority(node_id: str, services: Given) -> dict[str, Any]:
+async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
     """Return what informed an understanding's authority."""
     found = await services.read(lambda view: authority_grounds(view, node_id))
     if found is None:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
@@ -15,11 +15,16 @@ PAGE_MAX = 500
 SEQUENCE_MAX = 2**63 - 1
 """The greatest integer that every store can compare with."""
 
+TEXT_MAX = 512
+"""No name on the record is longer."""
+
+RecordId = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
+
 router = APIRouter(prefix="/v1", tags=["records"])
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, services: Given) -> dict[str, Any]:
+async def operation(operation_id: RecordId, services: Given) -> dict[str, Any]:
     """Return an operation: its log row, envelope, effects and receipts."""
     found = await services.read(lambda view: describe_operation(view, operation_id))
     if found is None:
@@ -28,7 +33,7 @@ async def operation(operation_id: str, services: Given) -> dict[str, Any]:
 
 
 @router.get("/nodes/{node_id:path}")
-async def node(node_id: str, services: Given) -> dict[str, Any]:
+async def node(node_id: RecordId, services: Given) -> dict[str, Any]:
     """Return a node's record; reading an authority is this one look-up."""
     found = await services.read(lambda view: view.node(node_id))
     if found is None:

@@ -8,13 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from kernel.errors import KernelError
 from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
 from workers.api.errors import ApiError
-from workers.api.records import SEQUENCE_MAX
+from workers.api.records import SEQUENCE_MAX, TEXT_MAX
 from workers.api.services import Given
 
 REPLAYED_MAX = 1000
 """Operations of one request: they are replayed in one transaction, and everybody waits for it."""
-
-TEXT_MAX = 512
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 

@@ -6,7 +6,6 @@ Building the state again needs a ledger that nobody else writes: `rotulus rollba
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
-from pydantic import Field
 
 from kernel.kernel import Kernel
 from workers.api.services import Given
@@ -14,7 +13,16 @@ from workers.undoing import UndoEpoch, UndoingUnit, UndoOperation, dry_run
 
 router = APIRouter(prefix="/v1/rollbacks", tags=["rollbacks"])
 
-Asked = Annotated[UndoOperation | UndoEpoch, Field(discriminator="tier"), Body()]
+
+def _plain(schema: dict[str, Any]) -> None:
+    """OpenAPI's discriminators are texts and a tier is a number; `oneOf` says the same."""
+    schema.pop("discriminator", None)
+
+
+Asked = Annotated[
+    UndoOperation | UndoEpoch,
+    Body(discriminator="tier", json_schema_extra=_plain),  # type: ignore[arg-type]
+]
 
 
 @router.post("/dry-run")
