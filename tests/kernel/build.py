@@ -310,6 +310,20 @@ def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
     return result
 
 
+def places(value: Any, path: str = "") -> Iterator[str]:
+    """Every dotted path into a document."""
+    if isinstance(value, dict):
+        items: Any = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return
+    for name, item in items:
+        here = f"{path}{name}"
+        yield here
+        yield from places(item, f"{here}.")
+
+
 def advance_policy(ledger: Ledger, name: str = "PG-2", **payload: Any) -> None:
     """Put a policy generation in force; envelopes name it from then on."""
     with ledger.view() as view:

@@ -27,6 +27,7 @@ from tests.kernel.build import (
     everything,
     ledger_on,
     link,
+    places,
     relink,
     unlink,
 )
@@ -124,20 +125,6 @@ COURSE = st.sampled_from(range(len(STEPS))).map(lambda place: STEPS[place])
 DOCUMENTS = st.one_of(
     CREATES, CREATES, ADAPTS, LINKS, LINKS, UNLINKS, MOVES, MEMBERS, MIXED, COURSE
 )
-
-
-def places(value, path=""):
-    """Every dotted path into a document."""
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    else:
-        return
-    for name, item in items:
-        here = f"{path}{name}"
-        yield here
-        yield from places(item, f"{here}.")
 
 
 @st.composite

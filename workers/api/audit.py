@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
@@ -33,6 +33,16 @@ After = Annotated[int, Query(ge=0, le=SEQUENCE_MAX)]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
+def _no_number(value: object) -> object:
+    """Refuse seconds since an epoch, which a parser takes for a time and the document does not."""
+    if isinstance(value, str) and "T" not in value.upper():
+        raise ValueError("a time is written as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_no_number)]
+
+
 class Filters(BaseModel):
     """Which operations are meant; see `AuditFilter`."""
 
@@ -45,8 +55,8 @@ class Filters(BaseModel):
     reversibility: Text = None
     actor: Text = None
     session_id: Text = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     from_sequence: Sequence | None = None
     to_sequence: Sequence | None = None
     after: Sequence = 0

@@ -21,7 +21,7 @@ def _plain(schema: dict[str, Any]) -> None:
 
 Asked = Annotated[
     UndoOperation | UndoEpoch,
-    Body(discriminator="tier", json_schema_extra=_plain),  # type: ignore[arg-type]
+    Body(discriminator="tier", json_schema_extra=_plain),
 ]
 
 

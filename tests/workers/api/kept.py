@@ -1,6 +1,5 @@
 """A gateway on a loop of its own, for properties: Hypothesis finds, posts and shrinks in one go."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,12 +8,20 @@ from typing import Any
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, everything
-from tests.workers.api.door import SESSION, Door, claim, error_of, running_door
-from tests.workers.api.door import source as source_intent
-from tests.workers.api.door import understanding as understanding_intent
+from tests.workers.api.door import (
+    SESSION,
+    Door,
+    claim,
+    error_of,
+    rows,
+    running_door,
+    source,
+    understanding,
+)
 
 NO_NEWS = frozenset({"receipts", "chain_head"})
 """Tables that a refusal may write."""
@@ -39,9 +46,8 @@ class KeptDoor:
 
         return self.portal.call(ask)
 
-    def post_bytes(self, path: str, content: bytes, **headers: str) -> httpx.Response:
-        sent = {"Content-Type": "application/json", **headers}
-        return self.send("POST", path, content=content, headers=sent)
+    def receipts(self) -> int:
+        return len(rows(self.ledger, schema.receipts))
 
     def verify(self) -> None:
         """Find nothing wrong with the record."""
@@ -66,7 +72,7 @@ def kept_door() -> Iterator[KeptDoor]:
 async def _furnish(door: Door) -> None:
     assert (await door.declare(SESSION, "a", "b")).status_code == 201
     results = await door.operate(
-        source_intent("s-1"), understanding_intent("u-1", "s-1"), claim("c-1", "s-1", "u-1")
+        source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
     )
     assert all("ec_sequence_number" in one for one in results), results
 
@@ -87,8 +93,3 @@ def typed(response: httpx.Response) -> str | None:
 def rows_of(ledger: Ledger) -> dict[str, list[Any]]:
     """Every table but those that a refusal may write."""
     return {name: found for name, found in everything(ledger).items() if name not in NO_NEWS}
-
-
-def dumped(value: Any) -> bytes:
-    """JSON as Python writes it: NaN and lone surrogates included."""
-    return json.dumps(value).encode()
