@@ -97,7 +97,10 @@ class Kernel:
         submission = self._submission(transaction, parsed, submitter)
         beside = Passage()
         for name, check in CHECKS:
-            verdict = check(submission)
+            try:
+                verdict = check(submission)
+            except CanonicalizationError as error:
+                return _reject(transaction, document, *_why(error))
             if isinstance(verdict, Refusal):
                 return self._refuse(submission, name, verdict)
             if isinstance(verdict, SubmissionResult):

@@ -92,6 +92,10 @@ def test_every_route_answers_as_the_document_says(kept: KeptDoor, label, mode):
 
 MAX_DEPTH_TRIED = 1500
 ENVELOPES = f"/v1/sessions/{SESSION}/envelopes"
+KEY = "the-name-of-this-asking"
+"""Each body that is posted has another, or it would be answered as the first one was."""
+
+ENVELOPE = adapt("u-1", note={"a": [1]}) | {"operation_id": KEY, "idempotency_key": KEY}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/sessions": {
         "ontology": ONTOLOGY,
@@ -101,17 +105,17 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     f"/v1/sessions/{SESSION}/eliminate": {
         "source_id": "s",
-        "observation_id": "o",
+        "observation_id": KEY,
         "eliminated": ["a"],
         "justification": {"j": 1},
     },
     f"/v1/sessions/{SESSION}/operations": {
         "intents": [
-            source("s-2", metadata={"m": {"n": 1}}),
-            understanding("u-2", "s-1"),
+            source(KEY, metadata={"m": {"n": 1}}),
+            understanding(f"u:{KEY}", "s-1"),
             {
                 "intent_kind": "field_adapt",
-                "intent_key": "k",
+                "intent_key": KEY,
                 "node_id": "u-1",
                 "fields": {"note": {"a": [1]}},
             },
@@ -119,14 +123,14 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     f"/v1/sessions/{SESSION}/syntheses": {
         "intent_kind": "synthesize_cu_by_model",
-        "intent_key": "k",
-        "node_id": "u-3",
+        "intent_key": KEY,
+        "node_id": KEY,
         "corpus_id": "corpus:test",
         "query": "denied",
         "source_refs": ["s-1"],
     },
-    f"/v1/sessions/{SESSION}/simulations": {"envelope": adapt("u-1", note={"a": [1]})},
-    ENVELOPES: adapt("u-1", note={"a": [1]}),
+    f"/v1/sessions/{SESSION}/simulations": {"envelope": ENVELOPE},
+    ENVELOPES: ENVELOPE,
     "/v1/rollbacks": {"tier": 1, "operation_id": "op"},
     "/v1/rollbacks/dry-run": {"tier": 2, "epoch_id": "e"},
     "/v1/audit/replay": {"from_sequence": 1, "to_sequence": 4},
@@ -136,8 +140,11 @@ BODIES: dict[str, dict[str, Any]] = {
                 "session_id": SESSION,
                 "intent": {
                     "intent_kind": "recalculate_authority",
-                    "intent_key": "k",
-                    "node_id": "u-1",
+                    "intent_key": KEY,
+                    "target_cu_id": "u-1",
+                    "as_of_sequence": 3,
+                    "cu_authority": 0.5,
+                    "input_versions": [],
                 },
             }
         ]
@@ -263,7 +270,8 @@ def test_any_bytes_are_answered_and_a_refusal_leaves_a_receipt_at_most(path):
         @settings(max_examples=settings().max_examples * (4 if path == ENVELOPES else 1))
         @given(contents(BODIES[path]), HEADERS)
         def post(content: bytes, headers: dict[str, str]) -> None:
-            taken.append(answered_whole(kept, path, content, headers))
+            fresh = content.replace(KEY.encode(), f"{KEY}:{len(taken)}".encode())
+            taken.append(answered_whole(kept, path, fresh, headers))
 
         post()
         assert not all(taken)
