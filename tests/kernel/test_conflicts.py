@@ -168,6 +168,12 @@ def test_five_briefs_converge_on_one_motion_chain(world):
 # What is concurrent
 
 
+def test_a_number_that_cannot_be_read_back_is_refused_where_writes_are_compared(world):
+    """It is whole in canonical form, and read back it is beyond what canonical form has."""
+    _, _, result = world.pair({"note": 1}, {"note": 1e17})
+    assert (result.rejection.check, code_of(result)) == ("V1", "envelope_schema_invalid")
+
+
 @pytest.mark.spec("K10")
 def test_what_was_seen_is_no_conflict(world):
     first, _, result = world.pair({"title": "a"}, {"title": "b"})

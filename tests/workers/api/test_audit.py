@@ -63,6 +63,8 @@ async def test_pages_go_on_while_there_is_a_next(door: Door):
         {"after": SEQUENCE_MAX + 1},
         {"since": "2000-01-01T00:00:00"},
         {"since": "yesterday"},
+        {"since": "1700000000"},
+        {"until": "0.75"},
         {"entity": ""},
         {"colour": "blue"},
     ],
