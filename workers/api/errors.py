@@ -15,6 +15,10 @@ from kernel.rollback.errors import RollbackRefused
 from queues.errors import QueueError
 
 RETRY_AFTER_S = 1
+PROBLEMS_MAX = 20
+FIELD_CHARS_MAX = 500
+MESSAGE_CHARS_MAX = 1000
+"""What a refusal repeats of what was sent is cut off here."""
 
 STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
     {
@@ -102,7 +106,7 @@ class ApiError(Exception):
 
 def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body that every error has."""
-    error: dict[str, Any] = {"code": code, "message": message}
+    error: dict[str, Any] = {"code": code, "message": message[:MESSAGE_CHARS_MAX]}
     if details:
         error["details"] = dict(details)
     return {"error": error}
@@ -126,8 +130,11 @@ def install(app: FastAPI) -> None:
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         found = error.errors() if isinstance(error, RequestValidationError) else []
         problems = [
-            {"field": ".".join(str(part) for part in one["loc"]), "problem": one["msg"]}
-            for one in found[:20]
+            {
+                "field": ".".join(str(part) for part in one["loc"])[:FIELD_CHARS_MAX],
+                "problem": one["msg"][:MESSAGE_CHARS_MAX],
+            }
+            for one in found[:PROBLEMS_MAX]
         ]
         message = problems[0]["problem"] if problems else "the request is not valid"
         return respond("INVALID_REQUEST", message, {"problems": problems})

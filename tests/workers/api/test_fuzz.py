@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from kernel.ledger import schema
-from tests.kernel.build import FakeHost, adapt, changed, places
+from tests.kernel.build import FakeHost, adapt, changed, everything, places
 from tests.workers.api.door import (
     ANY_JSON,
     ONTOLOGY,
@@ -32,6 +32,7 @@ from tests.workers.api.door import (
 )
 from tests.workers.api.kept import KeptDoor, kept_door, rows_of, typed
 from workers.api.app import build_app
+from workers.api.guard import MAX_BODY_BYTES
 
 DOCUMENT = build_app(cast(Any, None), APIRouter(), any_host=False, host=FakeHost().host).openapi()
 OPERATIONS = {
@@ -236,6 +237,7 @@ HEADERS = st.sampled_from(
         {"Content-Encoding": "gzip", "Content-Type": "application/json"},
     ]
 )
+SENDER = {"Authorization": f"Bearer {TOKEN}"}
 SPEAKS_FOR_ITSELF = ("/simulations",)
 """Routes whose refusals may be operations of their own: having asked is on the record."""
 
@@ -243,13 +245,8 @@ SPEAKS_FOR_ITSELF = ("/simulations",)
 def answered_whole(kept: KeptDoor, path: str, content: bytes, headers: dict[str, str]) -> bool:
     """Post; a refusal left nothing but a receipt. Returns whether it was taken."""
     before, receipts = rows_of(kept.ledger), kept.receipts()
-    raw = {name: value.encode("latin-1") for name, value in headers.items()}
-    response = kept.send(
-        "POST",
-        path,
-        content=content,
-        headers={"Authorization": f"Bearer {TOKEN}".encode(), **raw},
-    )
+    raw = {name: value.encode("latin-1") for name, value in (SENDER | headers).items()}
+    response = kept.send("POST", path, content=content, headers=raw)
     code = typed(response)
     if code is None:
         return True
@@ -262,12 +259,48 @@ def answered_whole(kept: KeptDoor, path: str, content: bytes, headers: dict[str,
     return False
 
 
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[KeptDoor]:
+    with kept_door() as kept:
+        yield kept
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 10 << 20])
+def test_a_body_larger_than_the_limit_is_refused_unread(quiet: KeptDoor, path, size):
+    content = json.dumps(BODIES[path]).encode().ljust(size)
+    before = everything(quiet.ledger)
+    response = quiet.send("POST", path, content=content, headers=SENDER)
+    assert typed(response) == "request_too_large"
+    assert response.status_code == 413
+    assert everything(quiet.ledger) == before
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("filling", ['"%s"', "[%s]", '{"x":"%s"}'])
+def test_a_body_of_nothing_but_the_limit_is_refused_whole(quiet: KeptDoor, path, filling):
+    """Just small enough to be read: one text, one list or one field as long as a body may be."""
+    room = MAX_BODY_BYTES - len(filling)
+    inside = "1," * (room // 2 - 1) + "1" if filling == "[%s]" else "x" * room
+    headers = {"Content-Type": "application/json"}
+    assert not answered_whole(quiet, path, (filling % inside).encode(), headers)
+
+
+def test_a_long_refusal_is_a_short_answer(quiet: KeptDoor):
+    """A refusal names what is wrong, and does not send back what was sent."""
+    for path in BODIES:
+        body = dict.fromkeys((f"{'x' * 5000}{number}" for number in range(100)), "x" * 5000)
+        response = quiet.send("POST", path, json=body, headers=SENDER)
+        assert typed(response)
+        assert len(response.content) < 64 * 1024, path
+
+
 @pytest.mark.parametrize("path", BODIES)
 def test_any_bytes_are_answered_and_a_refusal_leaves_a_receipt_at_most(path):
     with kept_door() as kept:
         taken = []
 
-        @settings(max_examples=settings().max_examples * (4 if path == ENVELOPES else 1))
+        @settings(max_examples=settings().max_examples * (2 if path == ENVELOPES else 1))
         @given(contents(BODIES[path]), HEADERS)
         def post(content: bytes, headers: dict[str, str]) -> None:
             fresh = content.replace(KEY.encode(), f"{KEY}:{len(taken)}".encode())
@@ -275,3 +308,20 @@ def test_any_bytes_are_answered_and_a_refusal_leaves_a_receipt_at_most(path):
 
         post()
         assert not all(taken)
+
+
+def test_the_document_has_one_error_for_every_route():
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            errors = {
+                status: response["content"]["application/json"]["schema"]["$ref"]
+                for status, response in operation["responses"].items()
+                if not status.startswith("2") and (path, status) != ("/readyz", "503")
+            }
+            body = "#/components/schemas/ErrorBody"
+            assert errors == {"4XX": body, "5XX": body}, (method, path)
+
+
+def test_no_route_for_a_person_or_a_worker_is_in_the_document():
+    paths = list(DOCUMENT["paths"])
+    assert not [path for path in paths if path.startswith("/internal") or path in ("/", "/events")]
