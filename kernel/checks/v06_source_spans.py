@@ -32,12 +32,6 @@ def _check_understanding(envelope: Envelope, effect: KernelEffect, field: str) -
             f"{field}.display_kind",
             f"with source_spans the display_kind is {_WITH_SPANS}",
         )
-    if display_kind == _WITH_SPANS:
-        return Refusal(
-            "envelope_cu_display_kind_mismatch",
-            f"{field}.display_kind",
-            f"without source_spans the display_kind is {_NO_SPANS}",
-        )
     explained = any(
         one.effect_kind == "receipt_only" and one.receipt_subkind == "source_span_unavailable"
         for one in envelope.primitive_effects

@@ -666,7 +666,7 @@ def test_r8_an_understanding_without_spans_never_gets_onto_the_record(ledger, by
     intent = synthesized(ledger, "cu-2", "src-1", source_spans=()) if by_model else plain
     (result,) = attempt(ledger, intent)
 
-    assert result.rejection.reason_code == "envelope_cu_display_kind_mismatch"
+    assert result.rejection.reason_code == "envelope_cu_source_spans_missing"
 
 
 @pytest.mark.spec("§20.4 R8", "INV-MVC-CU-1")

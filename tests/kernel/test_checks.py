@@ -361,14 +361,14 @@ PAYLOAD = f"{FIRST}.payload"
 
 V6 = [
     *(
-        (spanned, {f"{PAYLOAD}.source_spans": spans, f"{PAYLOAD}.display_kind": shown}, code, field)
-        for spans in (ABSENT, None, [], {}, "spans")
-        for shown, code, field in (
-            (ABSENT, SPANS, f"{PAYLOAD}.source_spans"),
-            ("something", SPANS, f"{PAYLOAD}.source_spans"),
-            (NO_SPANS, SPANS, f"{PAYLOAD}.source_spans"),
-            ("synthesis_with_spans", KIND, f"{PAYLOAD}.display_kind"),
+        (
+            spanned,
+            {f"{PAYLOAD}.source_spans": spans, f"{PAYLOAD}.display_kind": shown},
+            SPANS,
+            f"{PAYLOAD}.source_spans",
         )
+        for spans in (ABSENT, None, [], {}, "spans")
+        for shown in (ABSENT, "something", NO_SPANS, "synthesis_with_spans")
     ),
     (spanned, {f"{PAYLOAD}.display_kind": ABSENT}, KIND, f"{PAYLOAD}.display_kind"),
     (spanned, {f"{PAYLOAD}.display_kind": NO_SPANS}, KIND, f"{PAYLOAD}.display_kind"),
@@ -384,8 +384,8 @@ V6 = [
     (
         synthesis,
         {f"{PAYLOAD}.source_spans": []},
-        KIND,
-        f"{PAYLOAD}.display_kind",
+        SPANS,
+        f"{PAYLOAD}.source_spans",
     ),
 ]
 

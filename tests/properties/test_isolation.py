@@ -17,6 +17,7 @@ from actors.prompting import (
 )
 from actors.resolution import resolve_create_source
 from kernel.canonical import canonicalize, sha256_hex
+from tests.properties.family import FAMILY
 
 pytestmark = pytest.mark.spec("PT-8", "INV-MVC-3")
 
@@ -47,6 +48,7 @@ SOURCES = st.lists(
 )
 
 
+@FAMILY
 @given(query=TEXTS, sources=SOURCES)
 def test_a_prompt_reads_back_as_exactly_what_it_was_assembled_of(query, sources):
     prompt = assemble(query, sources, grammar={"type": "object"}, notes=["Sources added: 1."])
@@ -64,6 +66,7 @@ def test_a_prompt_reads_back_as_exactly_what_it_was_assembled_of(query, sources)
     assert [(one.source, one.kind, one.text) for one in parsed.fields] == expected
 
 
+@FAMILY
 @given(query=TEXTS, sources=SOURCES)
 def test_there_are_as_many_markers_as_fields_and_nothing_else_that_opens(query, sources):
     text = assemble(query, sources).text
@@ -74,6 +77,7 @@ def test_there_are_as_many_markers_as_fields_and_nothing_else_that_opens(query, 
 
 
 @pytest.mark.spec("§10.6 F2")
+@FAMILY
 @given(query=TEXTS, sources=SOURCES)
 def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
     prompt = assemble(query, sources)
@@ -81,6 +85,7 @@ def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
     assert prompt.hash == sha256_hex(prompt.text.encode())
 
 
+@FAMILY
 @given(one=SOURCES, other=SOURCES)
 def test_different_sources_never_give_the_same_prompt(one, other):
     shown = [
@@ -97,6 +102,7 @@ JSON = st.recursive(
 )
 
 
+@FAMILY
 @given(text=TEXTS, metadata=st.dictionaries(NAMES, JSON, max_size=4))
 def test_metadata_of_every_shape_is_wrapped_whole_as_it_is_taken_in(text, metadata):
     intent = CreateSource(

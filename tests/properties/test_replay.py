@@ -25,6 +25,7 @@ from tests.kernel.build import (
     submit_answered,
     unlink,
 )
+from tests.properties.family import FAMILY
 
 NODES = st.sampled_from(["a", "b", "c"])
 EDGES = st.sampled_from(["e1", "e2"])
@@ -101,6 +102,7 @@ def answers(where):
 
 
 @pytest.mark.spec("PT-3", "§3.4")
+@FAMILY
 @given(STEPS, st.data())
 def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(steps, data):
     ledger, _ = recorded(steps)
@@ -115,6 +117,7 @@ def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(s
 
 
 @pytest.mark.spec("PT-3", "INV-A-REPLAY-LLM-1", "V3-AT-24")
+@FAMILY
 @given(STEPS)
 def test_another_model_blocks_what_asked_one_and_nothing_else(steps):
     ledger, asked = recorded(steps)
@@ -145,6 +148,7 @@ GRAPHS = st.integers(1, 12).flatmap(
 
 
 @pytest.mark.spec("§3.4", "PT-3")
+@FAMILY
 @given(GRAPHS)
 def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph):
     ledger = memory_ledger()
