@@ -66,7 +66,6 @@ def test_a_prompt_reads_back_as_exactly_what_it_was_assembled_of(query, sources)
     assert [(one.source, one.kind, one.text) for one in parsed.fields] == expected
 
 
-@FAMILY
 @given(query=TEXTS, sources=SOURCES)
 def test_there_are_as_many_markers_as_fields_and_nothing_else_that_opens(query, sources):
     text = assemble(query, sources).text
@@ -77,7 +76,6 @@ def test_there_are_as_many_markers_as_fields_and_nothing_else_that_opens(query, 
 
 
 @pytest.mark.spec("§10.6 F2")
-@FAMILY
 @given(query=TEXTS, sources=SOURCES)
 def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
     prompt = assemble(query, sources)
@@ -85,7 +83,6 @@ def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
     assert prompt.hash == sha256_hex(prompt.text.encode())
 
 
-@FAMILY
 @given(one=SOURCES, other=SOURCES)
 def test_different_sources_never_give_the_same_prompt(one, other):
     shown = [

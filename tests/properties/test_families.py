@@ -1,0 +1,58 @@
+"""Every family of §3.8.1 that this package proves is there, and looks as long as §3.8.2 asks."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+import tests.properties
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import SEMANTIC_VERBS
+from tests.properties.course import COURSE
+from tests.properties.family import FAMILY, NIGHTLY
+from tests.properties.test_rollback import PLACES
+from tests.properties.test_verbs import admissible, ways
+
+FAMILIES = ("PT-1", "PT-2", "PT-3", "PT-4", "PT-5", "PT-7", "PT-8")
+
+
+def properties():
+    """Each property with the rules that it and its module are marked with."""
+    for found in pkgutil.iter_modules(tests.properties.__path__):
+        if not found.name.startswith("test_"):
+            continue
+        module = importlib.import_module(f"tests.properties.{found.name}")
+        of_module = getattr(module, "pytestmark", [])
+        marks = of_module if isinstance(of_module, list) else [of_module]
+        for name, function in vars(module).items():
+            if name.startswith("test_") and hasattr(function, "hypothesis"):
+                own = [*marks, *getattr(function, "pytestmark", [])]
+                yield function, {rule for mark in own if mark.name == "spec" for rule in mark.args}
+
+
+def examples(function):
+    return function._hypothesis_internal_use_settings.max_examples  # noqa: SLF001 - no other way
+
+
+@pytest.mark.spec("§3.8.1", "§3.8.2")
+@pytest.mark.parametrize("rule", FAMILIES)
+def test_a_family_has_a_property_with_its_number_of_examples(rule):
+    looked = [examples(function) for function, rules in properties() if rule in rules]
+    assert looked, f"nothing is marked {rule}"
+    assert max(looked) >= FAMILY.max_examples
+
+
+@pytest.mark.spec("§3.8.2")
+def test_a_family_looks_at_a_thousand_and_nightly_at_ten_thousand():
+    assert FAMILY.max_examples == (10_000 if NIGHTLY else 1_000)
+
+
+@pytest.mark.spec("§3.8.2", "PT-1", "PT-2")
+def test_every_primitive_is_undone_and_every_verb_is_composed():
+    undone = {one["effect_kind"] for place in PLACES for one in COURSE[place]["primitive_effects"]}
+    assert undone == set(EFFECT_KINDS)
+    for verb in SEMANTIC_VERBS.values():
+        assert all(ways(verb, required) for required in verb.requires), verb.name
+    assert {kind for verb in SEMANTIC_VERBS.values() for kind in admissible(verb)} == set(
+        EFFECT_KINDS
+    )
