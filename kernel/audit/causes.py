@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kernel.audit.operations import AuditEntry, Page
+from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
@@ -42,6 +43,9 @@ class AuthorityGrounds:
 
     operation: AuditEntry | None
     """The recompute that wrote it; None before the first one."""
+
+    stale_since: str | None = None
+    """See `stale_since`."""
 
 
 def causal_ancestors(
@@ -104,6 +108,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
         payload.get("cu_authority_computed_at"),
         tuple(inputs),
         _newest_recompute(view, node_id),
+        stale_since(view, node_id),
     )
 
 

@@ -71,6 +71,15 @@ def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> Readiness:
     return Readiness.READY
 
 
+def stale_since(view: LedgerView, node_id: str) -> str | None:
+    """Return since when a recompute of an understanding is asked for, None where none is (§21.4).
+
+    Until it is recorded the stored authority is the one from before.
+    """
+    waiting = view.open_requests_of(AUTHORITY_QUEUE, node_id)
+    return str(waiting[0].document["enqueued_at"]) if waiting else None
+
+
 def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
     """Return the requests that no understanding above them holds back."""
     keys: dict[str, bool] = {}

@@ -31,7 +31,7 @@ def properties():
 
 
 def examples(function):
-    return function._hypothesis_internal_use_settings.max_examples  # noqa: SLF001 - no other way
+    return function._hypothesis_internal_use_settings.max_examples
 
 
 @pytest.mark.spec("§3.8.1", "§3.8.2")

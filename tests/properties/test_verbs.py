@@ -75,7 +75,7 @@ def subkinds(verb):
 
 @st.composite
 def spoken(draw, verb, names):
-    """An envelope of the verb, by any operation kind that speaks it, with effects of these kinds."""
+    """An envelope of the verb, by any kind that speaks it, with effects of these kinds."""
     effects = []
     for place, name in enumerate(names):
         one = effect(name, f"target-{place}") | {"effect_id": str(place)}

@@ -51,6 +51,7 @@ def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
         "node_id": grounds.node_id,
         "cu_authority": grounds.cu_authority,
         "computed_at": grounds.computed_at,
+        "stale_since": grounds.stale_since,
         "inputs": list(grounds.inputs),
         "operation": None if grounds.operation is None else grounds.operation.document(),
     }

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Path, Query
 
+from kernel.authority.graph import is_understanding
+from kernel.authority.requests import stale_since
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from queues.items import QueueDepth
@@ -34,8 +36,8 @@ async def operation(operation_id: RecordId, services: Given) -> dict[str, Any]:
 
 @router.get("/nodes/{node_id:path}")
 async def node(node_id: RecordId, services: Given) -> dict[str, Any]:
-    """Return a node's record; reading an authority is this one look-up."""
-    found = await services.read(lambda view: view.node(node_id))
+    """Return a node's record, and for an understanding since when its authority is stale."""
+    found = await services.read(lambda view: describe_node(view, node_id))
     if found is None:
         raise ApiError("not_found", "no such node")
     return found
@@ -65,6 +67,14 @@ async def queues(services: Given) -> dict[str, Any]:
         "queues": {services.queue.name: describe_depth(depth)},
         "workers": [beat.worker_id for beat in beats],
     }
+
+
+def describe_node(view: LedgerView, node_id: str) -> dict[str, Any] | None:
+    """Return a node's record; reading an authority computes nothing (INV-A-AUTHORITY-EAGER-1)."""
+    found = view.node(node_id)
+    if found is None or not is_understanding(found):
+        return found
+    return found | {"authority_stale_since": stale_since(view, node_id)}
 
 
 def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | None:

@@ -244,6 +244,8 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
         print_document(document, as_json=True)
         return
     click.echo(f"authority: {known.cu_authority}  computed: {known.computed_at or '-'}")
+    if known.stale_since is not None:
+        click.echo(f"stale since: {known.stale_since}")
     columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
     _print_table(
         ("essentiality", "authority", "version", "parent"),

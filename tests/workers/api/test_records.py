@@ -62,6 +62,15 @@ async def test_what_is_on_no_record_is_not_found(door: Door):
     error_of(await door.http.get("/v1/nodes/nothing"), 404, "not_found")
 
 
+@pytest.mark.spec("§21.4")
+async def test_an_understanding_says_since_when_its_authority_is_stale(door: Door):
+    await door.operate(source("s-1"))
+    [result] = await door.operate(understanding("u-1", "s-1"))
+    node = (await door.http.get("/v1/nodes/u-1")).json()
+    assert node["authority_stale_since"] == result["committed_at"]
+    assert "authority_stale_since" not in (await door.http.get("/v1/nodes/s-1")).json()
+
+
 @pytest.mark.parametrize("node_id", ["s-1", "docket-entry:a/b#3", "ü 100 % ?"])
 async def test_a_node_is_found_by_whatever_its_id_is_made_of(door: Door, node_id):
     await door.operate(source(node_id, visibility_class="sealed"))
