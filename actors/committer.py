@@ -3,10 +3,12 @@
 An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
 fails is undone alone. Nobody is answered before COMMIT has returned (the output gate). Where COMMIT
 itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot be
-looked up, or the disk failed, the process ends and recovers.
+looked up, or the disk failed, the process ends and recovers. Operations that a failed COMMIT has
+undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger can still be
+written (§2.3); their authors may send them again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,9 +24,14 @@ from actors.units import Bench, Unit
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, Ledger
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.model.result import SubmissionResult
 from kernel.rollback.errors import RollbackRefused
+from kernel.simulate.operation import SimulationResult
 
 BATCH_MAX_UNITS = 256
+ROLLED_BACK = "envelope_commit_rolled_back"
 WAITING_MAX = 1024
 
 _log = structlog.get_logger(__name__)
@@ -140,9 +147,31 @@ class Committer:
         except CommitOutcomeUnknown as error:
             _log.error("commit_outcome_unknown", error=str(error))
             if head is None or not self._is_on_record(head):
+                self._record_rolled_back(batch)
                 _fail_all(batch, CommitFailed("the transaction was not committed"))
                 return None
         return head
+
+    def _record_rolled_back(self, batch: list[_Waiting]) -> None:
+        """Leave a receipt for each operation that was undone; none where that fails as well."""
+        undone = [one for waiting in batch for one in _submissions(waiting.results)]
+        if not undone:
+            return
+        try:
+            with self._ledger.transaction() as transaction:
+                transaction.next_commit_time_us()
+                for one in undone:
+                    body = {
+                        "reason_code": ROLLED_BACK,
+                        "undone_ec_sequence_number": str(one.ec_sequence_number),
+                        "undone_row_hash": one.row_hash,
+                    }
+                    receipt_id = f"receipt:{transaction.host.new_id()}"
+                    append_receipt(
+                        transaction, receipt_id, Receipt(ROLLED_BACK, body), one.operation_id
+                    )
+        except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+            _log.warning("rolled_back_without_receipt", operations=len(undone), error=str(error))
 
     def _is_on_record(self, head: Head) -> bool:
         with self._ledger.view() as view:
@@ -170,6 +199,18 @@ def _run(unit: Unit, bench: Bench) -> Any:
         if not isinstance(error, ActorError | RollbackRefused):
             _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
+
+
+def _submissions(results: Any) -> Iterator[SubmissionResult]:
+    """Yield the operations that these results are about, but for those on the record before."""
+    if isinstance(results, SubmissionResult):
+        if not results.duplicate:
+            yield results
+    elif isinstance(results, list | tuple):
+        for one in results:
+            yield from _submissions(one)
+    elif isinstance(results, SimulationResult):
+        yield from _submissions(results.submission)
 
 
 def _fail_all(batch: list[_Waiting], error: Exception) -> None:

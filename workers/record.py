@@ -10,6 +10,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, verify
+from kernel.verify.violation import record_violation
 from workers.datafolder import DataFolder
 from workers.host import system_host
 from workers.settings import Settings
@@ -65,3 +66,17 @@ def verify_file(place: LedgerPlace, progress: Callable[[int, int], None]) -> Ver
     """Verify everything in a ledger, as of now."""
     with open_record(place) as view:
         return verify(view, progress=progress)
+
+
+def record_findings(place: LedgerPlace, found: Verification) -> str | None:
+    """Leave a durable receipt of what a verification found, and return its id.
+
+    Raises:
+        LedgerUnavailable: when the ledger cannot be written.
+    """
+    ledger = Ledger(open_store(place), system_host())
+    try:
+        with ledger.transaction() as transaction:
+            return record_violation(transaction, found)
+    finally:
+        ledger.close()

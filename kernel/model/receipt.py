@@ -27,6 +27,7 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "membership_state_transition": "durable",
     "policy_generation_advance": "durable",
     "envelope_commit_rolled_back": "durable",
+    "kernel_event_log_integrity_violation": "durable",
     "taint_propagation": "durable",
     "source_span_unavailable": "durable",
     "authority_recompute_request": "ephemeral",

@@ -21,6 +21,7 @@ from kernel.rollback.errors import RollbackRefused
 Role = Literal["user", "architect"]
 
 LIFETIME_S = 900
+REBUILD_TIER = 3
 KEY_BYTES_MIN = 32
 TOKEN_CHARS_MAX = 2048
 
@@ -67,12 +68,15 @@ class Confirmations:
         """Return the confirmation's id when it confirms this plan.
 
         Raises:
-            RollbackRefused: `confirmation_required`, `confirmation_invalid` (also for another
-                role's token), `confirmation_expired` or `confirmation_of_something_else`.
+            RollbackRefused: `confirmation_required`, which for a rebuild is
+                `tier_3_requires_architect`; `confirmation_invalid` (also for another role's
+                token), `confirmation_expired` or `confirmation_of_something_else`.
         """
         if token is None:
             raise RollbackRefused(
-                "confirmation_required",
+                "tier_3_requires_architect"
+                if what.tier == REBUILD_TIER
+                else "confirmation_required",
                 f"the {role} has to confirm this",
                 role=role,
                 tier=what.tier,

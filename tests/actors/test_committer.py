@@ -14,6 +14,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
+from kernel.verify import verify
 from tests.actors.harness import (
     Gate,
     dump,
@@ -251,6 +252,46 @@ async def test_a_commit_that_failed_and_is_on_record_is_answered_with_its_result
     assert after.ec_sequence_number == 2
 
 
+def receipts(ledger):
+    with ledger.view() as view:
+        rows = view.tables.select(schema.receipts, order_by="receipt_sequence")
+        return [(row["receipt_kind"], row["operation_id"], row["reason_code"]) for row in rows]
+
+
+@pytest.mark.spec("K25", "§2.3", "§17.6")
+async def test_each_operation_whose_commit_was_undone_has_a_durable_receipt():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        (old,) = await committer.commit([create("old", intent_key="old")])
+        store.faults.append("lost")
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("old", intent_key="old"), create("a"), create("b")])
+        undone = receipts(ledger)
+        code = "envelope_commit_rolled_back"
+        assert [(kind, reason) for kind, _, reason in undone] == [(code, code)] * 2
+        assert old.operation_id not in {operation_id for _, operation_id, _ in undone}
+
+        (result,) = await committer.commit([create("a")])
+    assert (result.ec_sequence_number, result.duplicate) == (2, False)
+    with ledger.view() as view:
+        assert view.node("b") is None
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("K25", "§2.3")
+async def test_where_no_receipt_can_be_written_the_answer_is_the_same():
+    ledger, store = scripted_ledger()
+    before = dump(ledger)
+    async with running_committer(ledger) as committer:
+        store.faults.extend(["lost", "lost"])
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("a")])
+        store.faults.extend(["lost", "unavailable"])
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("a")])
+    assert dump(ledger) == before
+
+
 @pytest.mark.spec("K25")
 @pytest.mark.parametrize("fault", ["lost", "unavailable"])
 async def test_a_commit_that_is_not_on_record_is_told_to_everybody_in_it(fault):
@@ -258,7 +299,7 @@ async def test_a_commit_that_is_not_on_record_is_told_to_everybody_in_it(fault):
     before, answers = dump(ledger), {}
     async with running_committer(ledger) as committer:
         gate = store.gate = Gate()
-        store.faults.extend(["", fault])
+        store.faults.extend(["", fault, *(["unavailable"] if fault == "lost" else [])])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(committer.commit, [Note()])
             await gate.reached()

@@ -684,7 +684,7 @@ def test_building_again_needs_the_architect(ledger):
                 archive=[].append,
             )
 
-    assert refused(ledger, build, None).code == "confirmation_required"
+    assert refused(ledger, build, None).code == "tier_3_requires_architect"
     assert refused(ledger, build, users).code == "confirmation_invalid"
     assert refused(ledger, build, None, 2).code == "rebuild_checkpoint_unknown"
 

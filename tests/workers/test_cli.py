@@ -179,6 +179,50 @@ def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
     assert "belief_sessions" in text.stdout
 
 
+@pytest.mark.spec("§17.5")
+def test_verify_records_what_it_found_where_it_is_told_to(folder: DataFolder):
+    assert "recorded_receipt_id" not in printed("verify", "--record", "--json")
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    before = json.loads(rotulus("verify", "--json").stdout)
+    result = rotulus("verify", "--record", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["receipts"] == before["receipts"]
+    store = SqliteStore(folder.ledger_path, read_only=True)
+    with store.view() as tables:
+        [*_, row] = tables.select(schema.receipts, order_by="receipt_sequence")
+    store.close()
+    receipt = json.loads(row["receipt_bytes"])
+    assert receipt["receipt_id"] == found["recorded_receipt_id"]
+    assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
+    assert receipt["findings"] == found["findings"] == before["findings"]
+    assert receipt["head_hash"] == before["head_hash"]
+    # The receipt is itself sound: what is found afterwards is what was found before.
+    after = json.loads(rotulus("verify", "--json").stdout)
+    assert after["findings"] == before["findings"]
+    assert after["receipts"] == before["receipts"] + 1
+
+
+@pytest.mark.spec("§17.5")
+def test_a_finding_is_not_recorded_beside_a_running_tree(folder: DataFolder):
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    with folder.locked():
+        one_line_error(rotulus("verify", "--record"), "data_folder_busy")
+
+
+def test_a_file_has_no_ledger_to_record_on(tmp_path):
+    export = tmp_path / "export"
+    export.write_bytes(b"")
+    result = rotulus("verify", "--export", str(export), "--record")
+    assert result.exit_code == 2
+
+
 def test_verify_takes_the_folder_it_is_told(folder: DataFolder, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     folder.path.rename(elsewhere)

@@ -55,6 +55,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(
             (
                 "confirmation_required",
+                "tier_3_requires_architect",
                 "confirmation_invalid",
                 "confirmation_expired",
                 "confirmation_of_something_else",

@@ -8,8 +8,9 @@ import click
 
 from kernel.verify.export import verify_export
 from workers.commands.common import as_json, clean_errors, data_dir, print_document, read_settings
+from workers.datafolder import DataFolder
 from workers.progress import Progress
-from workers.record import ledger_place, verify_file
+from workers.record import ledger_place, record_findings, verify_file
 
 
 @click.command()
@@ -18,16 +19,24 @@ from workers.record import ledger_place, verify_file
     type=click.File("rb"),
     help="Verify a file of `rotulus export` by itself, without a ledger; - is the standard input.",
 )
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Leave a durable receipt of findings on the ledger; nothing else may run on it then.",
+)
 @as_json
 @data_dir
-def verify(data_dir: Path | None, export: BinaryIO | None, *, as_json: bool) -> None:
+def verify(data_dir: Path | None, export: BinaryIO | None, *, record: bool, as_json: bool) -> None:
     """Recompute the whole record from its stored bytes and name the first bad row.
 
     Reads the ledger by itself; nothing else needs to run. Ends with 1 on any finding.
     """
     if export is not None:
+        if record:
+            raise click.UsageError("a file has no ledger to record a finding on")
         _verify_lines(export, as_json=as_json)
-    place = ledger_place(read_settings(data_dir))
+    settings = read_settings(data_dir)
+    place = ledger_place(settings)
     with clean_errors(), Progress("verify") as progress:
         found = verify_file(place, lambda done, total: progress.show(f"{done} of {total} rows"))
         progress.show(f"{found.rows} rows")
@@ -48,6 +57,9 @@ def verify(data_dir: Path | None, export: BinaryIO | None, *, as_json: bool) -> 
             for one in found.findings
         ],
     }
+    if record and not found.ok:
+        with clean_errors(), DataFolder(settings.data_dir).locked():
+            document["recorded_receipt_id"] = record_findings(place, found)
     print_document(document, as_json=as_json)
     sys.exit(0 if found.ok else 1)
 

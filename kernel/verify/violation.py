@@ -1,0 +1,45 @@
+"""A verification that found something, on the record (§17.5).
+
+The receipt names what was found first, and where: the operator decides what becomes of it. It goes
+to the end of the chain of receipts, so it can be written while an earlier row is damaged, and what
+it says can itself be verified.
+"""
+
+from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.verify import Verification
+
+VIOLATION = "kernel_event_log_integrity_violation"
+_TEXT_MAX = 512
+
+
+def record_violation(transaction: LedgerTransaction, found: Verification) -> str | None:
+    """Leave a durable receipt of findings and return its id; None where nothing was found."""
+    if found.ok:
+        return None
+    transaction.next_commit_time_us()
+    findings = [
+        {
+            "table": one.table,
+            "key": _storable(str(one.key)),
+            "rule": one.rule,
+            "message": _storable(one.message),
+        }
+        for one in found.findings
+    ]
+    body = {
+        "reason_code": VIOLATION,
+        "head_hash": found.head_hash,
+        "rows_verified": str(found.rows),
+        "receipts_verified": str(found.receipts),
+        "findings": findings,
+    }
+    receipt_id = f"receipt:{transaction.host.new_id()}"
+    append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)
+    return receipt_id
+
+
+def _storable(text: str) -> str:
+    """What was found may hold anything; a receipt holds text."""
+    return text[:_TEXT_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
