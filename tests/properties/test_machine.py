@@ -1,0 +1,315 @@
+"""Whatever is done to a record, in whatever order, every store holds the same and it verifies.
+
+The steps are taken on a ledger in memory and on one in a file, whose hosts agree on time and
+randomness: after each step every table and every answer has to be the same.
+"""
+
+import copy
+import itertools
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
+from kernel.errors import KernelError
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from kernel.model_registry import ActiveModels
+from kernel.replay.record import replay_operation, replay_range
+from kernel.rollback.confirmation import Confirmable, Confirmations
+from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.rollback.plan import plan_epoch
+from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.simulate.operation import Simulation, simulate_operation
+from kernel.verify import verify
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    create,
+    effect,
+    envelope,
+    everything,
+    informed,
+    link,
+    recompute,
+    relink,
+    unlink,
+)
+from tests.kernel.every import HASH, every_kind, own, states
+from tests.kernel.simulations import NOTHING_FORBIDDEN, PROFILE
+from tests.properties.course import state_of
+
+KEYS = Confirmations({"user": b"u" * 32, "architect": b"a" * 32})
+KERNEL = Kernel()
+IN_USE = ActiveModels({"m-1": "m-1"})
+REVIEW = "envelope_conflict_user_review_required"
+STRATEGIES = ("record_only", "blocked_on_fingerprint_mismatch")
+
+NODES = st.sampled_from(["a", "b", "c", "n", "m"])
+EDGES = st.sampled_from(["e1", "e2", "edge"])
+KINDS = st.sampled_from(["Note", "VersionedClaim", "ConsolidatedUnderstanding"])
+EPOCHS = st.sampled_from(["e-1", "e-2"])
+VALUES = st.sampled_from(["x", "y", 0, 0.5, 1e21, None, ["x"], {"é": {}}])
+FIELDS = st.sampled_from(
+    ["title", "authority", "cites_refs", "reply_id", "valid_from", "source_refs"]
+)
+DAMAGED = st.sampled_from([str(one.name) for one in schema.STATE_TABLES if "record" in one.c])
+
+
+def edited(node_id, fields):
+    return adapt(node_id, **fields)
+
+
+def joined(node_id, corpus_id, state):
+    verbs = {"candidate": "add", "confirmed": "confirm", "rejected": "reject"}
+    step = effect("membership_write", node_id, corpus_id=corpus_id, to_state=state)
+    return envelope(f"corpus_membership_{verbs[state]}", [step])
+
+
+def emitted(name):
+    return own("materialization_emit", name, materialized_path=f"a/{name}.pdf", content_hash=HASH)
+
+
+DOCUMENTS = st.one_of(
+    st.builds(create, NODES, KINDS),
+    st.builds(edited, NODES, st.dictionaries(FIELDS, VALUES, min_size=1, max_size=2)),
+    st.builds(
+        lambda node, value: adapt(node, authority=value), NODES, st.sampled_from([0, 0.5, 1])
+    ),
+    st.builds(link, EDGES, NODES, NODES, st.sampled_from(["core", "supporting"])),
+    st.builds(unlink, EDGES),
+    st.builds(lambda edge: relink(effect("edge_reclassify", edge, edge_type="u")), EDGES),
+    st.builds(joined, NODES, st.just("c"), st.sampled_from(["candidate", "confirmed", "rejected"])),
+    st.builds(lambda node: own("quarantine", node, quarantine_reason="doubt"), NODES),
+    st.builds(emitted, st.sampled_from(["mat", "tam"])),
+)
+
+
+def answer_of(found):
+    """What was answered, in a form that compares."""
+    if isinstance(found, tuple | list):
+        return [answer_of(one) for one in found]
+    if hasattr(found, "document"):
+        return found.document()
+    return found.model_dump() if hasattr(found, "model_dump") else found
+
+
+class Machine(RuleBasedStateMachine):
+    """One history, on every store."""
+
+    @initialize()
+    def found(self):
+        self.folder = tempfile.TemporaryDirectory()
+        stores = [MemoryStore(), SqliteStore(Path(self.folder.name) / "ledger.db")]
+        self.hosts = [FakeHost() for _ in stores]
+        self.ledgers = [
+            Ledger.create(store, fake.host) for store, fake in zip(stores, self.hosts, strict=True)
+        ]
+        self.course = every_kind()
+        self.numbers = itertools.count(1)
+        self.sent = []
+        self.send(self.named(create("a", "VersionedClaim")))
+
+    # What every step is made of
+
+    def both(self, action):
+        """Do it on each ledger in a transaction of its own, and compare."""
+        answers = []
+        for ledger in self.ledgers:
+            try:
+                with ledger.transaction() as transaction:
+                    answers.append(answer_of(action(transaction)))
+            except KernelError as error:
+                answers.append([error.code, str(error), getattr(error, "details", {})])
+        assert answers[0] == answers[1]
+        first, second = (everything(ledger) for ledger in self.ledgers)
+        assert first == second
+        return answers[0]
+
+    def named(self, document, **changes):
+        name = f"o:{next(self.numbers)}"
+        policy = {"policy_generation_id": self.look(lambda view: view.policy_generation_id())}
+        return document | policy | {"operation_id": name, "idempotency_key": name} | changes
+
+    def submit(self, transaction, document, submitter="orchestrator"):
+        return KERNEL.submit(transaction, copy.deepcopy(document), submitter)
+
+    def send(self, document, submitter="orchestrator", *, seen=True):
+        if seen:
+            document = self.look(lambda view: informed(view, copy.deepcopy(document)))
+        answer = self.both(lambda transaction: self.submit(transaction, document, submitter))
+        self.sent.append((document, submitter, answer))
+        return answer
+
+    def look(self, question):
+        with self.ledgers[0].view() as view:
+            return question(view)
+
+    def on_log(self):
+        return [row["operation_id"] for row in self.look(lambda view: view.log_rows(limit=1000))]
+
+    # Steps
+
+    @rule(count=st.integers(1, 12))
+    def the_course_goes_on(self, count):
+        for _ in range(count):
+            if self.course:
+                self.send(self.named(self.course.pop(0)), seen=False)
+
+    @rule(
+        document=DOCUMENTS,
+        seen=st.booleans(),
+        submitter=st.sampled_from(["caller", "orchestrator"]),
+    )
+    def somebody_writes(self, document, seen, submitter):
+        self.send(self.named(document), submitter, seen=seen)
+
+    @rule(document=DOCUMENTS, epoch=EPOCHS)
+    def somebody_writes_in_an_epoch(self, document, epoch):
+        self.send(self.named(document, epoch_id=epoch))
+
+    @rule(epoch=EPOCHS)
+    def an_epoch_begins(self, epoch):
+        self.send(self.named(states("epoch_open", "epoch_opened"), epoch_id=epoch))
+
+    @rule(epoch=EPOCHS)
+    def an_epoch_ends(self, epoch):
+        self.send(self.named(states("epoch_close", "epoch_closed"), epoch_id=epoch))
+
+    @rule(data=st.data())
+    def the_same_is_sent_again(self, data):
+        document, submitter, before = data.draw(
+            st.sampled_from(self.sent or [(None, "caller", None)])
+        )
+        answer = self.both(lambda transaction: self.submit(transaction, document, submitter))
+        if before is not None and "ec_sequence_number" in before:
+            assert answer == before
+
+    @rule(data=st.data())
+    def an_operation_is_undone_or_brought_back(self, data):
+        name = data.draw(st.sampled_from(self.on_log()))
+        self.both(lambda transaction: rollback_operation(KERNEL, transaction, name))
+
+    @rule(data=st.data(), confirmed=st.booleans())
+    def an_epoch_is_undone(self, data, confirmed):
+        name = data.draw(EPOCHS | st.sampled_from(self.on_log()))
+
+        def undo(transaction):
+            token = None
+            if confirmed:
+                what = Confirmable(2, name, plan_epoch(transaction, name).digest)
+                token = self.word(transaction, "user", what)
+            words = {"confirmations": KEYS, "user_confirmation_token": token}
+            return rollback_epoch(KERNEL, transaction, name, **words)
+
+        self.both(undo)
+
+    def word(self, transaction, role, what):
+        now_us = transaction.host.now_us()
+        return KEYS.issue(role, what, confirmation_id=transaction.host.new_id(), now_us=now_us)
+
+    @rule(damaged=st.none() | DAMAGED, data=st.data())
+    def the_state_is_built_again(self, damaged, data):
+        before = self.states()
+        if damaged:
+            self.both(lambda transaction: self.damage(transaction, damaged))
+        checkpoint = data.draw(st.integers(0, len(self.on_log())))
+
+        def build(transaction):
+            plan = plan_rebuild(KERNEL, transaction, checkpoint)
+            what = Confirmable(3, plan.scope, plan.digest)
+            word = {"architect_confirmation_token": self.word(transaction, "architect", what)}
+            rest = {"confirmations": KEYS, "archive": [].append}
+            return rebuild(KERNEL, transaction, checkpoint, **word, **rest)
+
+        assert self.both(build)["result"] == "tier_3_rebuild_applied"
+        assert self.states() == before
+
+    def states(self):
+        found = []
+        for ledger in self.ledgers:
+            with ledger.view() as view:
+                found.append(state_of(view))
+        return found
+
+    def damage(self, transaction, store):
+        [table] = [one for one in schema.STATE_TABLES if one.name == store]
+        for row in transaction.tables.select(table)[:1]:
+            transaction.tables.put(table, row | {"record": b"{}"})
+
+    @rule(data=st.data(), strategy=st.sampled_from(STRATEGIES))
+    def an_operation_is_replayed(self, data, strategy):
+        name = data.draw(st.sampled_from(self.on_log()))
+        answer = self.both(
+            lambda transaction: replay_operation(transaction, name, strategy, IN_USE)
+        )
+        assert answer["output_reproduced"]
+
+    @rule(data=st.data(), strategy=st.sampled_from(STRATEGIES))
+    def a_range_is_replayed(self, data, strategy):
+        last = len(self.on_log())
+        first = data.draw(st.integers(1, last))
+        answers = self.both(
+            lambda transaction: replay_range(transaction, first, last, strategy, IN_USE)
+        )
+        assert [one["output_reproduced"] for one in answers] == [True] * (last - first + 1)
+
+    @rule(document=DOCUMENTS)
+    def somebody_asks_what_would_come_of_it(self, document):
+        asked = Simulation(submitter="orchestrator")
+        before = self.states()
+        document = self.named(document)
+        self.both(
+            lambda transaction: simulate_operation(
+                KERNEL,
+                transaction,
+                copy.deepcopy(document),
+                NOTHING_FORBIDDEN,
+                PROFILE,
+                asked=asked,
+            )
+        )
+        assert self.states() == before
+
+    @rule(document=DOCUMENTS)
+    def what_waited_for_a_person_is_decided(self, document):
+        rows = self.look(lambda view: view.tables.select(schema.receipts, {"receipt_kind": REVIEW}))
+        items = [row["receipt_id"] for row in rows[-1:]]
+        self.send(self.named(document, adjudicates_receipt_ids=items))
+
+    @rule(count=st.integers(1, 5))
+    def authorities_are_computed(self, count):
+        for _ in range(count):
+            requests = self.look(lambda view: view.open_requests(queue=AUTHORITY_QUEUE))
+            ready = self.look(lambda view: ready_items(view, requests))  # noqa: B023 - called now
+            if ready:
+                key = ready[0].item_key
+                document = self.look(lambda view: recompute(view, key))  # noqa: B023 - called now
+                self.send(self.named(document))
+
+    @rule()
+    def time_passes(self):
+        for fake in self.hosts:
+            fake.time_us += 6_000_000
+
+    def teardown(self):
+        if not hasattr(self, "ledgers"):
+            return
+        for ledger in self.ledgers:
+            with ledger.view() as view:
+                found = verify(view).findings
+            ledger.close()
+            assert found == ()
+        self.folder.cleanup()
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=30)
+TestMachine.pytestmark = [pytest.mark.spec("PT-1", "PT-3", "PT-4", "K2", "K6", "§2.3", "§5", "§6")]
