@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_WITHOUT_ZONE = datetime(1970, 1, 1)  # noqa: DTZ001 - written out with its Z
@@ -32,6 +33,7 @@ def uuid7(time_us: int, random: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+@lru_cache(maxsize=16)
 def iso_time(time_us: int) -> str:
     """Return ISO 8601 in UTC with microseconds, the precision that is stored."""
     moment = _EPOCH_WITHOUT_ZONE + timedelta(microseconds=time_us)
