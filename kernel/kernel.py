@@ -7,7 +7,7 @@ envelope. Nothing is true for anybody outside before the transaction has been co
 
 from kernel.apply import Outcome, apply_operation
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
-from kernel.canonical import CanonicalizationError, canonicalize, sha256_hex
+from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
 from kernel.capacity import CapacityLeases, UnlimitedCapacity
 from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
@@ -208,7 +208,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
     if transaction.log_row_of(envelope.operation_id) is not None:
         raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
-    effects = [canonicalize(document) for document in outcome.applied_effects]
+    effects = [canonicalize_plain(document) for document in outcome.applied_effects]
     for ordinal, (document, content) in enumerate(
         zip(outcome.applied_effects, effects, strict=True)
     ):
@@ -222,7 +222,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
         tables.append(schema.applied_effects, row)
     committed_at = iso_time(head.committed_at_us)
     blob_ref = transaction.put_blob(submission.content)
-    row_bytes = canonicalize(
+    row_bytes = canonicalize_plain(
         _row_document(submission, sequence, outcome, effects, blob_ref, committed_at)
     )
     row_hash = sha256_hex(row_bytes)
@@ -304,7 +304,7 @@ def _remember(submission: Submission, result: SubmissionResult) -> None:
             "ec_sequence_number": result.ec_sequence_number,
             "operation_id": result.operation_id,
             "content_digest": submission.content_digest,
-            "result_bytes": canonicalize(result.document()),
+            "result_bytes": canonicalize_plain(result.document()),
             "submitted_at_us": committed_at_us,
             "expires_at_us": committed_at_us + submission.idempotency_window_us,
             "archived": 0,

@@ -17,7 +17,7 @@ import orjson
 
 from kernel.authority.cascade import CascadePlan, plan_cascade
 from kernel.authority.graph import dependents_of, feeding_understandings, is_understanding
-from kernel.canonical import canonicalize
+from kernel.canonical import canonicalize_plain
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
@@ -262,7 +262,7 @@ def _record_request(
         "cause_sequence": cause_sequence,
         "open": 1,
         "enqueued_at_us": transaction.head_now.committed_at_us,
-        "request_bytes": canonicalize(document),
+        "request_bytes": canonicalize_plain(document),
     }
     transaction.tables.append(schema.outbox, row)
     body = {name: document[name] for name in ("request_id", "target_cu_id", "trigger_kind")}

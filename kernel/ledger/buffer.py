@@ -183,7 +183,9 @@ class BufferedTables:
         key = held.key(row)
         if held.unique:
             held.moved.add(key)
-        self._set(held, key, row.copy(), held.pending.get(key, False))
+        # A row that was looked for and is not there is added, which costs less than replacing.
+        absent = held.rows.get(key, _UNREAD) is None
+        self._set(held, key, row.copy(), held.pending.get(key, absent))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -251,7 +253,8 @@ class BufferedTables:
         for table, held in self._held.items():
             added: list[Row] = []
             replaced: list[Row] = []
-            for key, is_new in held.pending.items():
+            # In the order of their keys, so that neighbours are written into one page.
+            for key, is_new in sorted(held.pending.items()):
                 row = held.rows[key]
                 if row is None or (key in held.moved and not is_new):
                     self._store.delete(table, *key)

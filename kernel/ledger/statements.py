@@ -24,6 +24,11 @@ class Where:
 
     def __init__(self, where: Mapping[str, Any] | None) -> None:
         given = where or {}
+        self.names: tuple[str, ...] = tuple(given)
+        self.nulls: tuple[str, ...] = ()
+        self.values = list(given.values())
+        if None not in self.values:
+            return
         self.nulls = tuple(name for name, value in given.items() if value is None)
         self.names = tuple(name for name in given if name not in self.nulls)
         self.values = [given[name] for name in self.names]
