@@ -126,6 +126,13 @@ class MemoryTables:
         rows.sort(key=lambda row: row[column], reverse=descending)
         return [dict(row) for row in rows[:limit]]
 
+    def columns(
+        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of the primary key's last column."""
+        take = values_getter(names)
+        return [take(row) for row in self.select(table, after=after, limit=limit)]
+
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
         return sum(1 for _ in self._tables[table.name].matching(where or {}))

@@ -79,6 +79,13 @@ class SqliteTables:
         found = self._execute(sql, values).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in found]
 
+    def columns(
+        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of the primary key's last column."""
+        sql = statements.columns_sql(table, names, after is None)
+        return self._execute(sql, (limit,) if after is None else (after, limit)).fetchall()
+
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
         found_by = statements.Where(where)

@@ -66,6 +66,17 @@ def select_sql(
     return sql if unlimited else f"{sql} LIMIT ?"
 
 
+def columns_sql(
+    table: Table,
+    names: tuple[str, ...],
+    from_start: bool,  # noqa: FBT001 - one of the parts of a statement's shape
+) -> str:
+    """Return the text that reads some columns of a page of rows."""
+    key = key_names(table)[-1]
+    after = "" if from_start else f" WHERE {key} > ?"
+    return f"SELECT {', '.join(names)} FROM {table.name}{after} ORDER BY {key} LIMIT ?"
+
+
 def count_sql(table: Table, where: Where) -> str:
     """Return the text that counts rows."""
     return f"SELECT count(*) AS n FROM {table.name}{where.sql()}"

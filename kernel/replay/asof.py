@@ -107,6 +107,13 @@ class StateAsOf:
         found.sort(key=lambda row: row[column], reverse=descending)
         return found[:limit]
 
+    def columns(
+        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """No effect asks for it."""
+        del names, after, limit
+        _refuse(table.name)
+
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equalled `where`."""
         return len(self.select(table, where))

@@ -14,6 +14,10 @@ from kernel.ledger.tables import TablesView
 from kernel.verify.chains import GENESIS
 from kernel.verify.reading import PAGE_ROWS
 
+_READ = ("ec_sequence_number", "row_bytes", "row_hash", "prior_row_hash")
+_KEY = '"prior_row_hash":"'
+_KEY_BYTES = _KEY.encode()  # looked for alone and from the end, where it is found soonest
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -32,17 +36,18 @@ def walk_log(tables: TablesView) -> Walk:
     sequence, link = 0, GENESIS
     sha256 = hashlib.sha256
     while True:
-        page = tables.select(schema.kernel_event_log, after=sequence, limit=PAGE_ROWS)
-        for row in page:
-            content = row["row_bytes"]
-            follows = (
-                row["ec_sequence_number"] == sequence + 1
-                and isinstance(content, bytes)
-                and b'"prior_row_hash":"%b"' % link.encode() in content
-            )
-            row_hash = sha256(content).hexdigest() if follows else ""
-            if row_hash != row["row_hash"] or row["prior_row_hash"] != link:
+        page = tables.columns(schema.kernel_event_log, _READ, after=sequence, limit=PAGE_ROWS)
+        for number, content, stated_hash, prior_hash in page:
+            if (
+                number != sequence + 1
+                or prior_hash != link
+                or type(content) is not bytes
+                or not content.startswith(f'{_KEY}{link}"'.encode(), content.rfind(_KEY_BYTES))
+            ):
                 return Walk(sequence, link, sequence + 1)
-            sequence, link = sequence + 1, row_hash
+            row_hash = sha256(content).hexdigest()
+            if row_hash != stated_hash:
+                return Walk(sequence, link, sequence + 1)
+            sequence, link = number, row_hash
         if len(page) < PAGE_ROWS:
             return Walk(sequence, link)

@@ -69,6 +69,18 @@ UNIQUE_TOGETHER = [one for one in UNIQUE_SETS if len(one.values[1]) > 1]
 # Reading what was written
 
 
+def test_some_columns_of_rows_are_read_page_by_page(store):
+    table, names = schema.blobs, ("content", "blob_ref")
+    rows = fill(store, table, *(row_of(table, blob_ref=name) for name in "dbca"))
+    expected = sorted(((row["content"], row["blob_ref"]) for row in rows), key=lambda row: row[1])
+    with store.view() as tables:
+        assert tables.columns(table, names, limit=3) == expected[:3]
+        assert tables.columns(table, names, after="c", limit=3) == expected[3:]
+        assert tables.columns(table, ("blob_ref",), after="b", limit=1) == [("c",)]
+    with store.transaction() as tables:
+        assert tables.columns(table, names, limit=9) == expected
+
+
 @pytest.mark.parametrize("table", schema.metadata.sorted_tables, ids=lambda table: table.name)
 def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(store, table):
     row = row_of(table) | {column.name: None for column in table.columns if column.nullable}

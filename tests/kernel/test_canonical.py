@@ -9,7 +9,13 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.canonical import CanonicalizationError, _exact, canonicalize, digest
+from kernel.canonical import (
+    CanonicalizationError,
+    _exact,
+    canonicalize,
+    canonicalize_plain,
+    digest,
+)
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = (
@@ -30,6 +36,26 @@ values = st.recursive(
 def test_bytes_equal_those_of_the_reference_package(value):
     assert canonicalize(value) == rfc8785.dumps(value)
     assert _exact(value) == rfc8785.dumps(value)
+
+
+plain_keys = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
+plain_values = st.recursive(
+    st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | text,
+    lambda inner: st.lists(inner) | st.dictionaries(plain_keys, inner),
+    max_leaves=30,
+)
+
+
+@pytest.mark.spec("RFC 8785")
+@given(st.dictionaries(plain_keys, plain_values))
+def test_a_plain_document_has_the_same_bytes_by_the_shorter_way(document):
+    assert canonicalize_plain(document) == rfc8785.dumps(document)
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), "\ud800", object()])
+def test_what_has_no_canonical_form_is_refused_by_the_shorter_way_too(value):
+    with pytest.raises(CanonicalizationError):
+        canonicalize_plain({"value": value})
 
 
 @settings(max_examples=2000)
