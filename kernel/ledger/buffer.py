@@ -10,7 +10,6 @@ Undoing a savepoint is undoing a list of changes in memory. The store sees no sa
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -233,20 +232,21 @@ class BufferedTables:
         for row in rows:
             self.put(table, row)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> "_Savepoint":
         """Undo what is written inside when an exception leaves the block."""
-        mark = len(self._undo)
+        return _Savepoint(self)
+
+    def enter_savepoint(self) -> int:
+        """Count a savepoint and return how many changes there were before it."""
         self._open_savepoints += 1
-        try:
-            yield
-        except BaseException:
-            while len(self._undo) > mark:
-                held, key, row, pending = self._undo.pop()
-                held.set(key, row, pending)
-            raise
-        finally:
-            self._open_savepoints -= 1
+        return len(self._undo)
+
+    def leave_savepoint(self, mark: int, *, undo: bool) -> None:
+        """End a savepoint, and undo every change after it where that is asked for."""
+        self._open_savepoints -= 1
+        while undo and len(self._undo) > mark:
+            held, key, row, pending = self._undo.pop()
+            held.set(key, row, pending)
 
     def flush(self) -> None:
         """Write everything that was held back; the last thing in a transaction.
@@ -313,3 +313,19 @@ class BufferedTables:
             others = self.select(table, {name: row[name] for name in columns})
             if any(held.key(one) != key and holds_unique_values(one) for one in others):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
+
+
+class _Savepoint:
+    """A stretch of a transaction that can be undone; a class, because a generator costs more."""
+
+    __slots__ = ("_mark", "_tables")
+
+    def __init__(self, tables: BufferedTables) -> None:
+        self._tables = tables
+        self._mark = 0
+
+    def __enter__(self) -> None:
+        self._mark = self._tables.enter_savepoint()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._tables.leave_savepoint(self._mark, undo=kind is not None)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import orjson
@@ -310,18 +311,15 @@ class LedgerTransaction(LedgerView):
         """Return the head as this transaction has advanced it."""
         return self.head_now
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> "_Savepoint":
         """Undo the writes and the head's advance when an exception leaves the block."""
-        before = self.head_now.copy()
-        try:
-            with self.tables.savepoint():
-                yield
-        except BaseException:
-            self.head_now = before
-            self.forget_policy()
-            self.forget_overlays()
-            raise
+        return _Savepoint(self)
+
+    def stand_at(self, head: Head) -> None:
+        """Go back to where the chains stood; what was read of the state since may be untrue."""
+        self.head_now = head
+        self.forget_policy()
+        self.forget_overlays()
 
     def next_commit_time_us(self) -> int:
         """Return a time later than every commit before it, and advance the head's clock."""
@@ -344,6 +342,31 @@ class LedgerTransaction(LedgerView):
         """Store the head: the last write of a transaction that wrote anything."""
         values = {name: getattr(self.head_now, name) for name in Head.__slots__}
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
+
+
+class _Savepoint:
+    """A savepoint of the tables and of the head; a class, because a generator costs more."""
+
+    __slots__ = ("_before", "_tables", "_transaction")
+
+    def __init__(self, transaction: LedgerTransaction) -> None:
+        self._transaction = transaction
+        self._before = transaction.head_now
+        self._tables = transaction.tables.savepoint()
+
+    def __enter__(self) -> None:
+        self._before = self._transaction.head_now.copy()
+        self._tables.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._transaction.stand_at(self._before)
+        self._tables.__exit__(kind, error, trace)
 
 
 class Ledger:

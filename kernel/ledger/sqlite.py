@@ -66,7 +66,7 @@ class SqliteTables:
         """Return the rows that equal `where`, in the order of one column."""
         found_by = statements.Where(where)
         options = (order_by, after is None, descending, limit is None)
-        shape = ("select", table.name, found_by.names, found_by.nulls, *options)
+        shape = (table.name, found_by.names, found_by.nulls, options)
         sql = self._statements.get(shape)
         if sql is None:
             sql = self._build(shape, statements.select_sql(table, found_by, *options))
