@@ -38,6 +38,8 @@ _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 _EXPONENT_AFTER_KEY, _EXPONENT_AFTER_COMMA, _EXPONENT_AFTER_BRACKET = (
     re.compile(prefix + rb"[-\d][\d.]*e").search for prefix in (rb'":', rb",", rb"\[")
 )
+# All of the three are followed by these; hardly a text is, so that two searches mostly do for all.
+_EXPONENT_END = re.compile(rb"e[-+]?\d{1,3}[,}\]]").search
 _FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
 
 
@@ -91,10 +93,16 @@ def _suspect(value: Any, fast: bytes) -> bool:
         not isinstance(value, dict | list | tuple)
         or b"null" in fast
         or _WHOLE_FLOAT(fast) is not None
-        or _EXPONENT_AFTER_KEY(fast) is not None
+        or (_EXPONENT_END(fast) is not None and _holds_exponent(fast))
+        or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
+    )
+
+
+def _holds_exponent(fast: bytes) -> bool:
+    return (
+        _EXPONENT_AFTER_KEY(fast) is not None
         or _EXPONENT_AFTER_COMMA(fast) is not None
         or _EXPONENT_AFTER_BRACKET(fast) is not None
-        or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
     )
 
 

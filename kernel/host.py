@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+_US_PER_S = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_WITHOUT_ZONE = datetime(1970, 1, 1)  # noqa: DTZ001 - written out with its Z
 
@@ -33,11 +34,15 @@ def uuid7(time_us: int, random: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-@lru_cache(maxsize=16)
 def iso_time(time_us: int) -> str:
     """Return ISO 8601 in UTC with microseconds, the precision that is stored."""
-    moment = _EPOCH_WITHOUT_ZONE + timedelta(microseconds=time_us)
-    return moment.isoformat(timespec="microseconds") + "Z"
+    second, rest_us = divmod(time_us, _US_PER_S)
+    return f"{_iso_second(second)}.{rest_us:06d}Z"
+
+
+@lru_cache(maxsize=16)
+def _iso_second(second: int) -> str:
+    return (_EPOCH_WITHOUT_ZONE + timedelta(seconds=second)).isoformat(timespec="seconds")
 
 
 def parse_time_us(text: str) -> int:

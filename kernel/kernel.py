@@ -46,6 +46,8 @@ class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
         self.refusal = refusal
 
 
+_NOTHING_BESIDE = Passage()
+
 _UNDOING = (
     DuplicateKey,
     CanonicalizationError,
@@ -95,7 +97,7 @@ class Kernel:
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed)
         submission = self._submission(transaction, parsed, submitter)
-        beside = Passage()
+        beside = _NOTHING_BESIDE
         for name, check in CHECKS:
             try:
                 verdict = check(submission)

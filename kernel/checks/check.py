@@ -44,9 +44,9 @@ class Passage:
     """Envelopes of the kernel's own that are applied right after it, or with it undone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every envelope, and freezing triples its cost
 class Submission:
-    """An envelope under examination."""
+    """An envelope under examination; for reading only."""
 
     document: Document
     content: bytes

@@ -19,9 +19,9 @@ from kernel.model.receipt import Receipt
 from kernel.stores.columns import columns_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
 class Operation:
-    """What a store may know of the operation whose effect it applies."""
+    """What a store may know of the operation whose effect it applies; for reading only."""
 
     transaction: LedgerTransaction
     operation_id: str
@@ -34,9 +34,12 @@ class Operation:
     """Emits a receipt of this operation and returns its id."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # likewise
 class Applied:
-    """One effect as it was applied; `None` hashes mean that there was, or is, no record."""
+    """One effect as it was applied, for reading only.
+
+    Hashes that are None mean that there was, or is, no record.
+    """
 
     store: str
     record_key: str
