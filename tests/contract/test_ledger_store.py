@@ -13,7 +13,13 @@ from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)
 
-_BOUNDED = {"open": 1, "archived": 0, "outcome": "completed"}
+_BOUNDED = {
+    "open": 1,
+    "archived": 0,
+    "outcome": "completed",
+    "semantic_intent": "create",
+    "store": "nodes",
+}
 """Columns that not every value fits."""
 
 

@@ -92,6 +92,8 @@ def test_history_refuses_change_even_past_the_store(store, postgres_url, table, 
     column = table.columns.keys()[0]
     row = {one.name: 1 if str(one.type) == "INTEGER" else "completed" for one in table.columns}
     row |= {one.name: b"1" for one in table.columns if str(one.type) == "BLOB"}
+    known = {"semantic_intent": "create", "store": "nodes"}
+    row |= {name: value for name, value in known.items() if name in row}
     with store.transaction() as tables:
         tables.insert(table, row)
     with pytest.raises(psycopg.errors.RaiseException, match="append only"):
