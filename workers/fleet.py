@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -122,9 +122,7 @@ class WorkerProcess:
                     await self._drained.wait()
             tasks.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(0.2):
-                # arq's part of a job goes on after ours; left alone, it fails when Redis closes.
-                await asyncio.gather(*worker.tasks.values(), return_exceptions=True)
+            await _end(worker.tasks.values())
             with anyio.move_on_after(0.5):
                 await self.heartbeats.leave(self.worker_id)
 
@@ -233,6 +231,19 @@ class WorkerProcess:
             tasks.start_soon(stop_early)
             await waiting
             tasks.cancel_scope.cancel()
+
+
+async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:
+    """Let arq's part of the jobs, which goes on after ours, come to its end.
+
+    Cancelled once, arq writes down that a job did not finish; cancelled again while it does, which
+    a scope would do, it leaves the write alone, to fail when Redis closes.
+    """
+    ended = asyncio.gather(*jobs, return_exceptions=True)
+    _, unfinished = await asyncio.wait([ended], timeout=0.2)
+    if unfinished:
+        ended.cancel()
+        await asyncio.wait([ended], timeout=0.5)
 
 
 def new_worker_id() -> str:

@@ -4,10 +4,12 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from arq.worker import Worker
 from redis.asyncio import Redis
 
 from queues.embedded import EmbeddedRedis, find_server
@@ -248,6 +250,24 @@ async def test_a_stop_does_not_wait_for_a_batch_that_does_not_end(url: str):
         # Its claim comes back to the others when it is no longer renewed.
         assert (await worker.queue.depth()).in_flight == 1
         worker.drainer.open.set()
+
+
+async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, monkeypatch):
+    ended: list[str] = []
+    write = Worker.finish_job
+
+    async def slowly(self: Worker, job_id: str, *rest: Any) -> None:
+        await anyio.sleep(0.2)
+        await write(self, job_id, *rest)
+        ended.append(job_id)
+
+    monkeypatch.setattr(Worker, "finish_job", slowly)
+    async with running(url, slots=1) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+        await worker.stop()
+        assert f"{worker.process.worker_id}:0:1" in ended
 
 
 async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeypatch):
