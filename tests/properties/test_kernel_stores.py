@@ -169,7 +169,7 @@ class Twins(RuleBasedStateMachine):
         batch = [(self.name(document), submitter) for document, submitter in batch]
         if repeat:
             batch += batch[:1]
-        before = self.log_length()
+        before = len(self.logged())
         one, other = (self.submit(ledger, batch) for ledger, _ in self.twins)
         assert [result.document() for result in one] == [result.document() for result in other]
         accepted = [
@@ -178,7 +178,10 @@ class Twins(RuleBasedStateMachine):
             if isinstance(result, SubmissionResult) and not result.duplicate
         ]
         assert all(isinstance(result, SubmissionResult | RejectedResult) for result in one)
-        assert self.log_length() == before + len(accepted)
+        # V12 may follow an operation with a row of the kernel's own, what contradicts what.
+        assert [result.operation_id for result in accepted] == [
+            name for name in self.logged()[before:] if not name.startswith("contradiction:")
+        ]
         if repeat and isinstance(one[0], SubmissionResult):
             assert one[-1] == one[0]
 
@@ -223,8 +226,10 @@ class Twins(RuleBasedStateMachine):
         ledger.close()
         self.twins[1] = (Ledger.create(self.reopen(), fake.host), fake)
 
-    def log_length(self):
-        return len(everything(self.twins[0][0])["kernel_event_log"])
+    def logged(self):
+        """Return the operations on the log, in their order."""
+        rows = everything(self.twins[0][0])["kernel_event_log"]
+        return [row["operation_id"] for row in rows]
 
     @invariant()
     def the_twins_hold_the_same_rows(self):
