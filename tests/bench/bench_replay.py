@@ -40,14 +40,16 @@ def course(number: int) -> list[dict]:
     member = effect("membership_write", one, corpus_id="corpus:test", to_state="confirmed")
     entry = effect("index_update", one, index_name="i", entry={"n": number})
     topic = effect("membership_write", one, corpus_id="topics")
+    change = adapt(one, note="x", weight=0.25)
+    seen = {"causal_parent_operation_ids": [change["operation_id"]]}
     return [
         create(one, "Note", text=TEXT),
         create(other, "Note", text=TEXT),
-        adapt(one, note="x", weight=0.25),
+        change,
         link(f"e-{number}", one, other),
         envelope("corpus_membership_confirm", [member]),
         envelope("topic_assign", [topic, entry]),
-        adapt(one, note="y"),
+        adapt(one, note="y") | seen,
     ]
 
 
