@@ -177,8 +177,7 @@ class MemoryTables:
         held = self._tables[table.name]
         keys = [key for key, row in held.rows.items() if row[column] < bound]
         for key in keys:
-            before = held.set(key, None)
-            self._undo.append(lambda key=key, before=before: held.set(key, before))  # type: ignore[misc]
+            self.delete(table, *key)
         return len(keys)
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
