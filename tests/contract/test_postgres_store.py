@@ -12,6 +12,7 @@ from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 
 from kernel.ledger import postgres, schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore, place_of  # noqa: E402 - likewise
+from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
 
 
@@ -20,29 +21,6 @@ def store(postgres_url):
     store = PostgresStore(postgres_url)
     yield store
     store.close()
-
-
-def node(name):
-    return {
-        "node_id": name,
-        "node_kind": "Note",
-        "overlay_in_force": 0,
-        "overlay_target": None,
-        "identity_key": None,
-        "updated_at": "2026-02-09T10:00:00.000000Z",
-        "updated_by_operation_id": "op",
-        "record": b"{}",
-    }
-
-
-def add(store, name):
-    with store.transaction() as tables:
-        tables.insert(schema.nodes, node(name))
-
-
-def names(store):
-    with store.view() as tables:
-        return [row["node_id"] for row in tables.select(schema.nodes)]
 
 
 def raw(url, *statements):

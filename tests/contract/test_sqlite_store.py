@@ -11,6 +11,7 @@ from sqlalchemy import delete, text, update
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger import schema, sqlite
 from kernel.ledger.sqlite import SqliteStore
+from tests.contract.nodes import add, names, node
 from tests.kernel.build import abandoned
 
 
@@ -24,29 +25,6 @@ def store(path):
     store = SqliteStore(path)
     yield store
     store.close()
-
-
-def node(name):
-    return {
-        "node_id": name,
-        "node_kind": "Note",
-        "overlay_in_force": 0,
-        "overlay_target": None,
-        "identity_key": None,
-        "updated_at": "2026-02-09T10:00:00.000000Z",
-        "updated_by_operation_id": "op",
-        "record": b"{}",
-    }
-
-
-def add(store, name):
-    with store.transaction() as tables:
-        tables.insert(schema.nodes, node(name))
-
-
-def names(store):
-    with store.view() as tables:
-        return [row["node_id"] for row in tables.select(schema.nodes)]
 
 
 def raw(path, *statements):
