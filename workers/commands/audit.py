@@ -1,7 +1,7 @@
 """`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -28,9 +28,16 @@ from workers.api.audit_documents import (
 )
 from workers.api.records import SEQUENCE_MAX
 from workers.api.replay_documents import reason_of, tally_document, tally_of
-from workers.commands.common import as_json, clean_errors, print_document, read_settings
+from workers.commands.common import (
+    as_json,
+    clean_errors,
+    ledger_dir,
+    limit,
+    print_document,
+    read_settings,
+)
+from workers.commands.reading import read_record
 from workers.host import system_host
-from workers.record import ledger_place, open_record
 
 T = TypeVar("T")
 
@@ -68,21 +75,10 @@ after = click.option(
     default=0,
     help="Go on after this sequence.",
 )
-limit = click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
 
 
 @click.group()
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
-)
+@ledger_dir
 @click.pass_context
 def audit(context: click.Context, data_dir: Path | None) -> None:
     """Ask which operations did what, what caused them, what undoing would take."""
@@ -110,7 +106,7 @@ def operations(
 ) -> None:
     """Operations by either layer, in sequence; conditions add up."""
     chosen = AuditFilter(**wanted)
-    page = _read(data_dir, lambda view: _filled(view, chosen, after, limit))
+    page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit))
     if as_json:
         print_document(page_document(page), as_json=True)
         return
@@ -127,7 +123,7 @@ def ancestors(
     data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
 ) -> None:
     """What caused an operation, back to where the chain begins, in sequence."""
-    found = _read(
+    found = read_record(
         data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
     known = _known(found, operation_id)
@@ -147,7 +143,7 @@ def ancestors(
 @click.pass_obj
 def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
     """What undoing an operation would take; `rotulus rollback` does it."""
-    found, refused_by = _read(
+    found, refused_by = read_record(
         data_dir,
         lambda view: (
             preview_rollback(view, operation_id),
@@ -211,7 +207,7 @@ def replay(
         raise click.UsageError("name an operation, or a range by --from and --to")
     with clean_errors():
         registry = ActiveModels(read_settings(data_dir).current_model_versions)
-    tally = _read(
+    tally = read_record(
         data_dir,
         lambda view: tally_of(
             [replay_one(view, operation_id, strategy, registry)]
@@ -238,7 +234,7 @@ def replay(
 @click.pass_obj
 def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
     """What informed an understanding's authority, the core inputs first."""
-    known = _known(_read(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
+    known = _known(read_record(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
     document = grounds_document(known)
     if as_json:
         print_document(document, as_json=True)
@@ -271,7 +267,7 @@ def review_queue(
     data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
 ) -> None:
     """Conflicts that wait for a person to settle them, and who settled which."""
-    page = _read(data_dir, lambda view: adjudications(view, state, after=after, limit=limit))
+    page = read_record(data_dir, lambda view: adjudications(view, state, after=after, limit=limit))
     if as_json:
         print_document(adjudications_document(page), as_json=True)
         return
@@ -300,7 +296,7 @@ def review_queue(
 @click.pass_obj
 def costs(data_dir: Path | None, after: int, limit: int, *, as_json: bool) -> None:
     """What operations were estimated to cost, and to whom it is attributed."""
-    page = _read(data_dir, lambda view: cost_entries(view, after=after, limit=limit))
+    page = read_record(data_dir, lambda view: cost_entries(view, after=after, limit=limit))
     if as_json:
         print_document(costs_document(page), as_json=True)
         return
@@ -335,12 +331,6 @@ def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Pa
         page = find_operations(view, wanted, after=page.next_after, limit=limit - len(entries))
         entries += page.entries
     return Page(entries, page.next_after)
-
-
-def _read(data_dir: Path | None, question: Callable[[LedgerView], T]) -> T:
-    place = ledger_place(read_settings(data_dir))
-    with clean_errors(), open_record(place) as view:
-        return question(view)
 
 
 def _known(found: T | None, name: str) -> T:

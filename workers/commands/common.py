@@ -22,6 +22,18 @@ data_dir = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="Where ledger and Redis keep their files.  [ROTULUS_DATA_DIR; ./rotulus-data]",
 )
+ledger_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+)
+limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
 
 
 def read_settings(data_dir: Path | None, *, child: bool = False) -> Settings:

@@ -13,7 +13,14 @@ from pydantic import SecretStr
 
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from workers.commands.common import as_json, clean_errors, print_document, read_settings, run
+from workers.commands.common import (
+    as_json,
+    clean_errors,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
+)
 from workers.datafolder import DataFolder
 from workers.gateway_client import GatewayClient
 from workers.host import system_host
@@ -35,11 +42,7 @@ token = click.option("--token", help="A confirmation, from `rotulus rollback con
 
 
 @click.group()
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
-)
+@ledger_dir
 @click.pass_context
 def rollback(context: click.Context, data_dir: Path | None) -> None:
     """Undo an operation or an epoch, or build the state again from the log."""

@@ -9,27 +9,15 @@ import orjson
 
 from kernel.belief.events import BeliefEvent
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView
 from workers.api.records import count_requests, describe_operation
-from workers.commands.common import as_json, clean_errors, read_settings
-from workers.record import ledger_place, open_record
+from workers.commands.common import as_json, ledger_dir, limit, print_document
+from workers.commands.reading import read_record
 
-limit = click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
 HASH_CHARS = 12
 
 
 @click.group()
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
-)
+@ledger_dir
 @click.pass_context
 def show(context: click.Context, data_dir: Path | None) -> None:
     """Look at what was decided: sessions, operations, nodes, requests, the log."""
@@ -42,7 +30,7 @@ def show(context: click.Context, data_dir: Path | None) -> None:
 @click.pass_obj
 def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
     """The newest rows of the log, newest first."""
-    rows = _read(data_dir, lambda view: view.log_tail(limit))
+    rows = read_record(data_dir, lambda view: view.log_tail(limit))
     documents = [orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]} for row in rows]
     _table(
         documents,
@@ -65,7 +53,7 @@ def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
 def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_json: bool) -> None:
     """The newest sessions, or one session's audit trail."""
     if session_id is None:
-        rows = _read(
+        rows = read_record(
             data_dir,
             lambda view: view.tables.select(
                 schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
@@ -91,7 +79,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
             ),
         )
         return
-    events = _read(data_dir, lambda view: view.belief_events(session_id))
+    events = read_record(data_dir, lambda view: view.belief_events(session_id))
     if not events:
         raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
     documents = [BeliefEvent.from_bytes(one).to_dict() for one in events]
@@ -112,10 +100,10 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
 @click.pass_obj
 def operation(data_dir: Path | None, operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
-    found = _read(data_dir, lambda view: describe_operation(view, operation_id))
+    found = read_record(data_dir, lambda view: describe_operation(view, operation_id))
     if found is None:
         raise click.ClickException(f"not_found: {operation_id}")
-    _json(found)
+    print_document(found, as_json=True)
 
 
 @show.command()
@@ -123,10 +111,10 @@ def operation(data_dir: Path | None, operation_id: str) -> None:
 @click.pass_obj
 def node(data_dir: Path | None, node_id: str) -> None:
     """A node of the graph, as JSON."""
-    found = _read(data_dir, lambda view: view.node(node_id))
+    found = read_record(data_dir, lambda view: view.node(node_id))
     if found is None:
         raise click.ClickException(f"not_found: {node_id}")
-    _json(found)
+    print_document(found, as_json=True)
 
 
 @show.command()
@@ -134,19 +122,13 @@ def node(data_dir: Path | None, node_id: str) -> None:
 @click.pass_obj
 def requests(data_dir: Path | None, *, as_json: bool) -> None:
     """What work the record asks for, and how it ended."""
-    counts = _read(data_dir, count_requests)
+    counts = read_record(data_dir, count_requests)
     if as_json:
-        _json(counts)
+        print_document(counts, as_json=True)
         return
     click.echo(f"recorded     {counts['recorded']}\nopen         {counts['open']}")
     for name, count in counts["outcomes"].items():
         click.echo(f"{name:<12} {count}")
-
-
-def _read(data_dir: Path | None, question: Callable[[LedgerView], Any]) -> Any:
-    place = ledger_place(read_settings(data_dir))
-    with clean_errors(), open_record(place) as view:
-        return question(view)
 
 
 def _table(
@@ -155,11 +137,7 @@ def _table(
     columns: Callable[[dict[str, Any]], tuple[str, ...]],
 ) -> None:
     if as_json:
-        _json(documents)
+        print_document(documents, as_json=True)
         return
     for document in documents:
         click.echo("  ".join(columns(document)))
-
-
-def _json(document: Any) -> None:
-    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
