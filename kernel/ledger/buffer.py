@@ -171,8 +171,7 @@ class BufferedTables:
         if self._known(table, held, key) is not None:
             raise DuplicateKey(table.name)
         self._check_unique(table, held, row)
-        # Where the store has the row, it was deleted here and is now replaced.
-        self._set(held, key, row.copy(), held.pending.get(key, True))
+        self._add(held, key, row)
 
     def append(self, table: Table, row: Row) -> None:
         """Add a row whose key and unique values are new by construction."""
@@ -180,7 +179,7 @@ class BufferedTables:
         key = held.key(row)
         if held.rows.get(key) is not None:
             raise DuplicateKey(table.name)
-        self._set(held, key, row.copy(), held.pending.get(key, True))
+        self._add(held, key, row)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -286,6 +285,13 @@ class BufferedTables:
         if isinstance(row, _Unread):
             row = held.rows[key] = self._store.get(table, *key)
         return row
+
+    def _add(self, held: _Held, key: Key, row: Row) -> None:
+        is_new = held.pending.get(key, True)
+        if not is_new and held.unique:
+            # The store has the row; it was deleted here and comes back with other unique values.
+            held.moved.add(key)
+        self._set(held, key, row.copy(), is_new)
 
     def _set(self, held: _Held, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
         self._undo.append((held, key, held.rows.get(key, _UNREAD), held.pending.get(key)))

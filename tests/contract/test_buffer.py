@@ -197,3 +197,14 @@ def test_rows_may_exchange_their_unique_values(behind):
             buffer.update(schema.outbox, (key,), {"request_sequence": sequence})
         buffer.flush()
     assert stored(behind, schema.outbox) == [request(0, 1, 0), request(1, 0, 0)]
+
+
+def test_a_row_that_comes_back_may_leave_its_unique_values_to_another(behind):
+    fill(behind, schema.outbox, request(0, 9, 0), request(1, 0, 0))
+    with behind.transaction() as tables:
+        buffer = BufferedTables(tables)
+        buffer.delete(schema.outbox, "r1")
+        buffer.insert(schema.outbox, request(1, 1, 0))
+        buffer.put(schema.outbox, request(0, 0, 0))
+        buffer.flush()
+    assert stored(behind, schema.outbox) == [request(0, 0, 0), request(1, 1, 0)]
