@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table
-from sqlalchemy.dialects import sqlite as dialect
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger import statements
 from kernel.ledger.keys import column_names, values_getter
-from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.sqlite_schema import (
+    BUSY_TIMEOUT_S,
+    begin_immediate,
+    check_schema,
+    create_schema,
+    schema_version,
+)
 from kernel.ledger.tables import DuplicateKey, Row
+from kernel.ledger.version import check_version
 
-BUSY_TIMEOUT_S = 10.0
 IDLE_READERS_MAX = 8
 WAL_ATTEMPTS_MAX = 5
 CHECKPOINT_PAGES = 4000
@@ -166,7 +170,8 @@ class SqliteStore:
         """Open the file, and create it with its schema when this may write.
 
         Raises:
-            LedgerUnavailable: when the file cannot be opened or has another schema version.
+            LedgerUnavailable: when the file cannot be opened.
+            LedgerSchemaDiffers: when its tables have another version.
         """
         self._path = path
         self._read_only = read_only
@@ -189,8 +194,10 @@ class SqliteStore:
         with self._lock:
             writer = self._writer or self._connect_writer()
             self._writer = writer
-            _begin_immediate(writer)
+            begin_immediate(writer)
             try:
+                # Somebody may have migrated the file meanwhile.
+                check_version(schema_version(writer), str(self._path))
                 yield SqliteTables(writer, self._statements)
             except BaseException:
                 # Some errors make SQLite roll back by itself.
@@ -254,13 +261,13 @@ class SqliteStore:
             writer.execute("PRAGMA foreign_keys = ON")
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            _create_schema(writer, self._path)
+            create_schema(writer, self._path)
         return writer
 
     def _connect_first_reader(self) -> sqlite3.Connection:
         reader = self._connect("ro")
         with _closed_on_failure(reader, self._path):
-            _check_version(_schema_version(reader), self._path)
+            check_schema(reader, self._path)
         return reader
 
 
@@ -294,45 +301,7 @@ def _use_write_ahead_log(writer: sqlite3.Connection) -> None:
             # Where two processes change it at once SQLite does not wait but refuses one of them.
             if attempt == WAL_ATTEMPTS_MAX:
                 raise
-            _begin_immediate(writer)
+            begin_immediate(writer)
             writer.execute("ROLLBACK")
         else:
             return
-
-
-def _begin_immediate(writer: sqlite3.Connection) -> None:
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as error:
-        raise LedgerUnavailable(str(error)) from error
-
-
-def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
-    _begin_immediate(writer)
-    version = _schema_version(writer)
-    if version == 0:
-        for table in metadata.sorted_tables:
-            writer.execute(str(CreateTable(table).compile(dialect=dialect.dialect())))
-            for index in sorted(table.indexes, key=lambda index: str(index.name)):
-                writer.execute(str(CreateIndex(index).compile(dialect=dialect.dialect())))
-        for table in APPEND_ONLY_TABLES:
-            for change in ("UPDATE", "DELETE"):
-                writer.execute(
-                    f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
-                    f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
-                )
-        writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    writer.execute("COMMIT")
-    _check_version(version or SCHEMA_VERSION, path)
-
-
-def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _check_version(version: int, path: Path) -> None:
-    if version != SCHEMA_VERSION:
-        raise LedgerUnavailable(
-            f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}",
-            code="ledger_schema_version",
-        )

@@ -8,10 +8,15 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - after the driver
-from kernel.ledger import postgres, schema  # noqa: E402 - likewise
+from kernel.errors import (  # noqa: E402 - after the driver
+    CommitOutcomeUnknown,
+    LedgerSchemaDiffers,
+    LedgerUnavailable,
+)
+from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
-from kernel.ledger.postgres import PostgresStore, place_of  # noqa: E402 - likewise
+from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
 
@@ -104,13 +109,39 @@ def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empt
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize("comment", ["'rotulus ledger, schema 1'", "NULL"])
-def test_tables_of_another_version_are_refused(postgres_empty_url, comment, read_only):
+@pytest.mark.parametrize(
+    ("comment", "code"),
+    [
+        ("'rotulus ledger, schema 1'", "ledger_schema_older"),
+        ("'rotulus ledger, schema 9999'", "ledger_schema_newer"),
+        ("'our roll'", "ledger_schema_unknown"),
+        ("NULL", "ledger_schema_unknown"),
+    ],
+)
+def test_tables_of_another_version_are_refused(postgres_empty_url, comment, code, read_only):
     PostgresStore(postgres_empty_url).close()
     raw(postgres_empty_url, f"COMMENT ON TABLE chain_head IS {comment}")
-    with pytest.raises(LedgerUnavailable) as refused:
+    with pytest.raises(LedgerSchemaDiffers) as refused:
         PostgresStore(postgres_empty_url, read_only=read_only)
-    assert refused.value.code == "ledger_schema_version"
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("founded", [False, True])
+def test_a_writer_whose_tables_were_migrated_meanwhile_is_refused(store, postgres_url, founded):
+    if founded:
+        Ledger.create(store, FakeHost().host)
+    add(store, "a")
+    newer = f"rotulus ledger, schema {schema.SCHEMA_VERSION + 1}"
+    raw(postgres_url, f"COMMENT ON TABLE chain_head IS '{newer}'")
+    try:
+        with pytest.raises(LedgerSchemaDiffers) as refused, store.transaction():
+            pytest.fail("it was let write")
+        assert refused.value.code == "ledger_schema_newer"
+    finally:
+        mine = f"rotulus ledger, schema {schema.SCHEMA_VERSION}"
+        raw(postgres_url, f"COMMENT ON TABLE chain_head IS '{mine}'")
+    add(store, "b")
+    assert names(store) == ["a", "b"]
 
 
 def test_a_database_in_another_encoding_is_refused_and_left_alone(postgres, postgres_empty_url):
@@ -274,7 +305,7 @@ LOCKS = {
 def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(
     monkeypatch, postgres_url, state
 ):
-    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     if state == "founded":
         Ledger.create(store, FakeHost().host)
@@ -294,7 +325,7 @@ def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(
 def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
     monkeypatch, postgres_url
 ):
-    monkeypatch.setattr(postgres, "IDLE_WRITER_MAX_MS", 50)
+    monkeypatch.setattr(postgres_connection, "IDLE_WRITER_MAX_MS", 50)
     stopped = PostgresStore(postgres_url)
     monkeypatch.undo()
     other = PostgresStore(postgres_url)
@@ -357,7 +388,7 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
 def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_committing(
     monkeypatch, postgres_url
 ):
-    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     Ledger.create(store, FakeHost().host)
     store._writer = FailingConnection(store._writer, after_the_fact=False)
