@@ -2,7 +2,7 @@
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -236,6 +236,77 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(store):
         view.__exit__(None, None, None)
     assert store._readers.qsize() == postgres.IDLE_READERS_MAX
     assert names(store) == ["a"]
+
+
+def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_url):
+    monkeypatch.setattr(postgres, "READERS_MAX", 3)
+    monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
+    store = PostgresStore(postgres_url)
+    add(store, "a")
+    with ExitStack() as stack:
+        for _ in range(3):
+            assert stack.enter_context(store.view()).count(schema.nodes) == 1
+        with pytest.raises(LedgerUnavailable, match="3 snapshots are open"):
+            names(store)
+        add(store, "b")
+        [[(connections,)]] = raw(
+            postgres_url,
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'rotulus'",
+        )
+        assert connections == 4
+    assert names(store) == ["a", "b"]
+    store.close()
+
+
+def test_what_bounds_a_wait_is_what_the_server_was_told(store):
+    asked = (
+        "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
+        " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
+    )
+    with store.transaction() as tables:
+        writer = dict(tables._execute(asked).fetchall())
+    with store.view() as tables:
+        reader = dict(tables._execute(asked).fetchall())
+    lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
+    idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
+    assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
+    assert writer["idle_in_transaction_session_timeout"] == idle_ms
+    assert reader["idle_in_transaction_session_timeout"] == "0", "an export may take its time"
+    assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")
+
+
+def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_empty_url):
+    waiting = PostgresStore(postgres_empty_url)
+    Ledger.create(waiting, FakeHost().host)
+    for number in range(8):  # so often that the statements are prepared
+        add(waiting, f"n-{number}")
+    refused = []
+
+    def write():
+        try:
+            add(waiting, "late")
+        except Exception as error:  # noqa: BLE001 - looked at below
+            refused.append(error)
+
+    newer = f"'rotulus ledger, schema {schema.SCHEMA_VERSION + 1}'"
+    migrating = (
+        "LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE",
+        f"COMMENT ON TABLE chain_head IS {newer}",
+    )
+    blocked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        " AND datname = current_database()"
+    )
+    with holding(postgres_empty_url, *migrating) as connection:
+        writer = threading.Thread(target=write)
+        writer.start()
+        while raw(postgres_empty_url, blocked) != [[(1,)]]:
+            assert writer.is_alive()
+        connection.commit()
+        writer.join()
+    assert [getattr(one, "code", one) for one in refused] == ["ledger_schema_newer"]
+    waiting.close()
 
 
 def test_connections_that_were_lost_while_idle_are_replaced_and_nobody_notices(store, postgres_url):
