@@ -97,8 +97,10 @@ def running_postgres() -> Iterator[Postgres]:
     given = os.environ.get(URL_VARIABLE)
     if given:
         server = Postgres(given)
-        yield server
-        server.drop_all()
+        try:
+            yield server
+        finally:
+            server.drop_all()
         return
     with own_postgres() as server:
         yield server
@@ -162,6 +164,10 @@ class OwnPostgres(Postgres):
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+    def log(self) -> list[str]:
+        """Return what the server has said so far."""
+        return self._log.read_text().splitlines()
 
     def _make(self) -> None:
         initdb = [self._programs / "initdb", "-D", self._folder / "data", "-U", "rotulus"]
