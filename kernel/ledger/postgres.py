@@ -25,7 +25,6 @@ from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
 from kernel.ledger import statements
-from kernel.ledger.keys import column_names
 from kernel.ledger.postgres_connection import (
     Connection,
     closed_on_failure,
@@ -39,6 +38,7 @@ from kernel.ledger.postgres_schema import (
     unique_columns,
     version_in,
 )
+from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.tables import DuplicateKey, Row
 from kernel.ledger.version import check_version
 
@@ -47,7 +47,6 @@ READERS_MAX = 40
 READER_WAIT_S = 10.0
 IDLE_READERS_MAX = 8
 
-_SAVEPOINT = "rotulus"
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
@@ -58,63 +57,12 @@ _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::big
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 
-class PostgresTables:
+class PostgresTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
     def __init__(self, connection: Connection, texts: dict[Any, str]) -> None:
+        super().__init__(texts)
         self._connection = connection
-        self._texts = texts
-
-    def get(self, table: Table, *key: str | int) -> Row | None:
-        """Return the row of a primary key."""
-        shape = ("get", table.name)
-        sql = self._texts.get(shape) or self._build(shape, statements.get_sql(table))
-        rows = self._read(sql, key)
-        columns = column_names(table)
-        return dict(zip(columns, rows[0], strict=True)) if rows else None
-
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        found_by = statements.Where(where)
-        options = (order_by, after is None, descending, limit is None)
-        shape = ("select", table.name, found_by.names, found_by.nulls, *options)
-        sql = self._texts.get(shape)
-        if sql is None:
-            sql = self._build(shape, statements.select_sql(table, found_by, *options))
-        values = found_by.values
-        if after is not None:
-            values.append(after)
-        if limit is not None:
-            values.append(limit)
-        columns = column_names(table)
-        return [dict(zip(columns, row, strict=True)) for row in self._read(sql, values)]
-
-    def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column."""
-        sql = statements.columns_sql(table, names, after is None)
-        return self._read(_marked(sql), (limit,) if after is None else (after, limit))
-
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
-        found_by = statements.Where(where)
-        rows = self._read(_marked(statements.count_sql(table, found_by)), found_by.values)
-        return int(rows[0][0]) if rows else 0
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        rows = self._read(statements.counts_sql(table, columns), ())
-        return {tuple(row[:-1]): row[-1] for row in rows}
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -131,14 +79,14 @@ class PostgresTables:
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows in one go of the driver."""
-        sql = _marked(statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
+        sql = self._marked(statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
         if self._execute_many(sql, table, rows) != len(rows):
             raise DuplicateKey(table.name)
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows in one go of the driver."""
         try:
-            self._execute_many(_marked(statements.upsert_sql(table)), table, rows)
+            self._execute_many(self._marked(statements.upsert_sql(table)), table, rows)
         except psycopg.errors.UniqueViolation as error:
             raise DuplicateKey(error.diag.constraint_name or "") from None
 
@@ -151,31 +99,19 @@ class PostgresTables:
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
-        sql = _marked(statements.update_sql(table, tuple(values)))
+        sql = self._marked(statements.update_sql(table, tuple(values)))
         may_collide = not unique_columns(table).isdisjoint(values)
         self._write(sql, (*values.values(), *key), may_collide=may_collide)
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._execute(_marked(statements.delete_sql(table)), key)
+        self._execute(self._marked(statements.delete_sql(table)), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
         return self._execute(
-            _marked(statements.delete_before_sql(table, column)), (bound,)
+            self._marked(statements.delete_before_sql(table, column)), (bound,)
         ).rowcount
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written inside when an exception leaves the block."""
-        self._execute(f"SAVEPOINT {_SAVEPOINT}")
-        try:
-            yield
-        except BaseException:
-            self._execute(f"ROLLBACK TO {_SAVEPOINT}")
-            self._execute(f"RELEASE {_SAVEPOINT}")
-            raise
-        self._execute(f"RELEASE {_SAVEPOINT}")
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
@@ -187,11 +123,18 @@ class PostgresTables:
         except psycopg.errors.UniqueViolation as error:
             raise DuplicateKey(error.diag.constraint_name or "") from None
 
-    def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
             return self._execute(sql, values).fetchall()
         except TextNotStorable:
             return []
+
+    def _run(self, sql: str) -> None:
+        self._execute(sql)
+
+    def _marked(self, sql: str) -> str:
+        # None of the texts holds another of these signs.
+        return sql.replace("?", "%s")
 
     def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
         with self._translated():
@@ -213,10 +156,6 @@ class PostgresTables:
                 # The driver refused before it sent anything: the transaction goes on.
                 raise TextNotStorable(str(error)) from error
             raise
-
-    def _build(self, shape: Any, sql: str) -> str:
-        self._texts[shape] = marked = _marked(sql)
-        return marked
 
 
 class PostgresStore:
@@ -378,8 +317,3 @@ class PostgresStore:
         with closed_on_failure(reader, self.place):
             check_schema(reader, self.place)
         return reader
-
-
-def _marked(sql: str) -> str:
-    """Mark values as the driver does; none of the texts holds another of these signs."""
-    return sql.replace("?", "%s")

@@ -2,8 +2,8 @@
 
 One connection writes, under ``BEGIN IMMEDIATE``, in WAL mode with ``synchronous=FULL``: what a
 COMMIT has answered survives the loss of power. Readers have connections of their own and a
-snapshot for as long as a view is open. Statements are built once for each shape and kept; table
-and column names come from the schema alone, values are always bound.
+snapshot for as long as a view is open. Table and column names come from the schema alone, values
+are always bound.
 """
 
 import queue
@@ -19,6 +19,7 @@ from sqlalchemy import Table
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger import statements
 from kernel.ledger.keys import column_names, values_getter
+from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -37,74 +38,22 @@ and again is then written there once."""
 
 CACHE_KIB = 32 * 1024
 
-_SAVEPOINT = "rotulus"
 
 _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
 
 
-class SqliteTables:
+class SqliteTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, statements: dict[Any, str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, texts: dict[Any, str]) -> None:
+        super().__init__(texts)
         self._connection = connection
         self._execute = connection.execute
-        self._statements = statements
-
-    def get(self, table: Table, *key: str | int) -> Row | None:
-        """Return the row of a primary key."""
-        shape = ("get", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.get_sql(table))
-        row = self._execute(sql, key).fetchone()
-        return None if row is None else dict(zip(column_names(table), row, strict=True))
-
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        found_by = statements.Where(where)
-        options = (order_by, after is None, descending, limit is None)
-        shape = (table.name, found_by.names, found_by.nulls, options)
-        sql = self._statements.get(shape)
-        if sql is None:
-            sql = self._build(shape, statements.select_sql(table, found_by, *options))
-        values = found_by.values
-        if after is not None:
-            values.append(after)
-        if limit is not None:
-            values.append(limit)
-        columns = column_names(table)
-        found = self._execute(sql, values).fetchall()
-        return [dict(zip(columns, row, strict=True)) for row in found]
-
-    def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column."""
-        sql = statements.columns_sql(table, names, after is None)
-        return self._execute(sql, (limit,) if after is None else (after, limit)).fetchall()
-
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
-        found_by = statements.Where(where)
-        sql = statements.count_sql(table, found_by)
-        return int(self._execute(sql, found_by.values).fetchone()[0])
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        sql = statements.counts_sql(table, columns)
-        return {tuple(row[:-1]): row[-1] for row in self._execute(sql)}
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
         shape = ("insert", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.insert_sql(table))
+        sql = self._texts.get(shape) or self._build(shape, statements.insert_sql(table))
         self._write(sql, statements.row_values(table, row))
 
     def append(self, table: Table, row: Row) -> None:
@@ -114,7 +63,7 @@ class SqliteTables:
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.upsert_sql(table))
+        sql = self._texts.get(shape) or self._build(shape, statements.upsert_sql(table))
         self._write(sql, statements.row_values(table, row))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
@@ -138,17 +87,11 @@ class SqliteTables:
         """Add or replace rows in one call of the driver."""
         self._write_many(statements.upsert_sql(table), table, rows)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written inside when an exception leaves the block."""
-        self._execute(f"SAVEPOINT {_SAVEPOINT}")
-        try:
-            yield
-        except BaseException:
-            self._execute(f"ROLLBACK TO {_SAVEPOINT}")
-            self._execute(f"RELEASE {_SAVEPOINT}")
-            raise
-        self._execute(f"RELEASE {_SAVEPOINT}")
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._execute(sql, values).fetchall()
+
+    def _run(self, sql: str) -> None:
+        self._execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
         with _duplicates_named():
@@ -157,10 +100,6 @@ class SqliteTables:
     def _write_many(self, sql: str, table: Table, rows: Sequence[Row]) -> None:
         with _duplicates_named():
             self._connection.executemany(sql, map(values_getter(column_names(table)), rows))
-
-    def _build(self, shape: Any, sql: str) -> str:
-        self._statements[shape] = sql
-        return sql
 
 
 class SqliteStore:
@@ -175,7 +114,7 @@ class SqliteStore:
         """
         self._path = path
         self._read_only = read_only
-        self._statements: dict[Any, str] = {}
+        self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -198,7 +137,7 @@ class SqliteStore:
             try:
                 # Somebody may have migrated the file meanwhile.
                 check_version(schema_version(writer), str(self._path))
-                yield SqliteTables(writer, self._statements)
+                yield SqliteTables(writer, self._texts)
             except BaseException:
                 # Some errors make SQLite roll back by itself.
                 if writer.in_transaction:
@@ -222,7 +161,7 @@ class SqliteStore:
             reader = self._connect("ro")
         reader.execute("BEGIN")
         try:
-            yield SqliteTables(reader, self._statements)
+            yield SqliteTables(reader, self._texts)
         finally:
             reader.execute("ROLLBACK")
             try:
