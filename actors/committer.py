@@ -3,11 +3,12 @@
 An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
 fails is undone alone. Nobody is answered before COMMIT has returned (the output gate). Where COMMIT
 itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot be
-looked up, or the disk failed, the process ends and recovers. Operations that a failed COMMIT has
-undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger can still be
-written (§2.3); their authors may send them again.
+looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
+failed COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger
+can still be written (§2.3); their authors may send them again.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from kernel.rollback.errors import RollbackRefused
 from kernel.simulate.operation import SimulationResult
 
 BATCH_MAX_UNITS = 256
+LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Between looks for a COMMIT whose answer was lost: a server that starts again takes its time."""
+
 ROLLED_BACK = "envelope_commit_rolled_back"
 WAITING_MAX = 1024
 
@@ -174,10 +178,17 @@ class Committer:
             _log.warning("rolled_back_without_receipt", operations=len(undone), error=str(error))
 
     def _is_on_record(self, head: Head) -> bool:
-        with self._ledger.view() as view:
-            found = view.head()
+        found = self._look_up()
         # This process is the only writer, so the head is either the one it wrote or the old one.
         return found.row_hash == head.row_hash and found.receipt_hash == head.receipt_hash
+
+    def _look_up(self) -> Head:
+        for pause_s in LOOK_UP_PAUSES_S:
+            with suppress(LedgerUnavailable), self._ledger.view() as view:
+                return view.head()
+            time.sleep(pause_s)
+        with self._ledger.view() as view:
+            return view.head()
 
 
 def _run(unit: Unit, bench: Bench) -> Any:

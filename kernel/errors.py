@@ -24,6 +24,16 @@ class LedgerUnavailable(KernelError):  # noqa: N818
     code = "ledger_unavailable"
 
 
+class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not the event
+    """The tables have another version than this program; trying again does not help.
+
+    `code` is `ledger_schema_older` where `rotulus migrate` brings the tables forward, and
+    `ledger_schema_newer` or `ledger_schema_unknown` where only another program can read them.
+    """
+
+    code = "ledger_schema_unknown"
+
+
 class CommitOutcomeUnknown(KernelError):  # noqa: N818
     """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
 

@@ -18,6 +18,7 @@ import structlog
 
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.canonical import sha256_hex
+from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
@@ -55,7 +56,7 @@ class OutboxRelay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled; a queue that cannot be reached is tried again at the next sweep."""
+        """Send until cancelled; what cannot be reached is tried again at the next sweep."""
         swept_at_s, reached = float("-inf"), True
         while True:
             sweep = self._clock_s() - swept_at_s >= SWEEP_EVERY_S
@@ -66,10 +67,10 @@ class OutboxRelay:
                 else:
                     await self.send_new()
                 reached = True
-            except QueueError as error:
+            except (QueueError, LedgerUnavailable) as error:
                 swept_at_s = self._clock_s()
                 if reached:
-                    _log.warning("relay_waits_for_queue", code=error.code, error=str(error))
+                    _log.warning("relay_waits", code=error.code, error=str(error))
                 reached = False
             await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
             with anyio.move_on_after(SWEEP_EVERY_S):

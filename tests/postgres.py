@@ -97,16 +97,100 @@ def running_postgres() -> Iterator[Postgres]:
     given = os.environ.get(URL_VARIABLE)
     if given:
         server = Postgres(given)
-        yield server
-        server.drop_all()
+        try:
+            yield server
+        finally:
+            server.drop_all()
         return
+    with own_postgres() as server:
+        yield server
+
+
+@contextmanager
+def own_postgres() -> Iterator["OwnPostgres"]:
+    """Hold a server that may be stopped and started for as long as the block runs."""
     programs = _programs()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-pg-"))
     try:
-        with _started(programs, folder) as url:
-            yield Postgres(url)
+        server = OwnPostgres(programs, folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop(signal.SIGINT)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class OwnPostgres(Postgres):
+    """A server in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        super().__init__(f"postgresql://rotulus@/postgres?host={quote(str(folder), safe='')}")
+        owner = pwd.getpwnam(OWNER) if os.geteuid() == 0 else None
+        self._as_owner = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid}
+        if owner is not None:
+            self._as_owner["extra_groups"] = []
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+            if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
+                programs = _copied(programs, folder / "programs")
+        self._programs, self._folder, self._log = programs, folder, folder / "log"
+        self._server: subprocess.Popen | None = None
+        self._make()
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        settings = [part for one in _TUNING for part in ("-c", one)]
+        data = self._folder / "data"
+        with self._log.open("ab") as output:
+            self._server = subprocess.Popen(
+                [self._programs / "postgres", "-D", data, "-k", self._folder, "-h", "", *settings],
+                cwd=self._folder,
+                stdout=output,
+                stderr=output,
+                **self._as_owner,
+            )
+        self._wait()
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """Stop the server: at once and without a word (SIGQUIT), or in order (SIGINT)."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        # Clients are disconnected.
+        server.send_signal(how)
+        try:
+            server.wait(START_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+    def log(self) -> list[str]:
+        """Return what the server has said so far."""
+        return self._log.read_text().splitlines()
+
+    def _make(self) -> None:
+        initdb = [self._programs / "initdb", "-D", self._folder / "data", "-U", "rotulus"]
+        try:
+            made = subprocess.run(
+                [*initdb, "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"],
+                cwd=self._folder,
+                capture_output=True,
+                check=False,
+                **self._as_owner,
+            )
+        except PermissionError as error:
+            raise NoPostgresError(f"{OWNER} may not run {self._programs}: {error}") from None
+        if made.returncode != 0:
+            raise NoPostgresError(f"initdb failed: {made.stderr.decode()}")
+
+    def _wait(self) -> None:
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self._server and self._server.poll() is None:
+            with suppress(psycopg.OperationalError), psycopg.connect(self.url):
+                return
+            time.sleep(0.02)
+        raise NoPostgresError(f"postgres did not start: {self._log.read_text()[-2000:]}")
 
 
 def _programs() -> Path:
@@ -122,52 +206,6 @@ def _programs() -> Path:
     return Path(found).resolve().parent
 
 
-@contextmanager
-def _started(programs: Path, folder: Path) -> Iterator[str]:
-    owner = pwd.getpwnam(OWNER) if os.geteuid() == 0 else None
-    as_owner = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid}
-    if owner is not None:
-        as_owner["extra_groups"] = []
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
-            programs = _copied(programs, folder / "programs")
-    data, log = folder / "data", folder / "log"
-    initdb = [programs / "initdb", "-D", data, "-U", "rotulus", "--auth=trust", "--no-sync"]
-    try:
-        made = subprocess.run(
-            [*initdb, "--encoding=UTF8", "--no-locale"],
-            cwd=folder,
-            capture_output=True,
-            check=False,
-            **as_owner,
-        )
-    except PermissionError as error:
-        raise NoPostgresError(f"{OWNER} may not run {programs}: {error}") from None
-    if made.returncode != 0:
-        raise NoPostgresError(f"initdb failed: {made.stderr.decode()}")
-    settings = [part for one in _TUNING for part in ("-c", one)]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            [programs / "postgres", "-D", data, "-k", folder, "-h", "", *settings],
-            cwd=folder,
-            stdout=output,
-            stderr=output,
-            **as_owner,
-        )
-    url = f"postgresql://rotulus@/postgres?host={quote(str(folder), safe='')}"
-    try:
-        _wait(url, server, log)
-        yield url
-    finally:
-        # Clients are disconnected; nothing here is needed again.
-        server.send_signal(signal.SIGINT)
-        try:
-            server.wait(START_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
 def _copied(programs: Path, folder: Path) -> Path:
     """Copy the wheel's programs, and its libraries to where the programs look for them."""
     site = programs.parents[2]
@@ -175,12 +213,3 @@ def _copied(programs: Path, folder: Path) -> Path:
         if (site / name).is_dir():
             shutil.copytree(site / name, folder / name)
     return folder / programs.relative_to(site)
-
-
-def _wait(url: str, server: subprocess.Popen, log: Path) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until and server.poll() is None:
-        with suppress(psycopg.OperationalError), psycopg.connect(url):
-            return
-        time.sleep(0.02)
-    raise NoPostgresError(f"postgres did not start: {log.read_text()[-2000:]}")

@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": "Run one worker: drain slots that compute authorities.",
     "ingest": "Post the dockets of a file to a running gateway.",
     "simulate": "Ask a running gateway what an operation would come to.",
+    "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",

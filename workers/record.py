@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from kernel.ledger import sqlite_schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.tables import Store
@@ -14,6 +16,9 @@ from kernel.verify.violation import record_violation
 from workers.datafolder import DataFolder
 from workers.host import system_host
 from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from kernel.ledger.migrations import Migration
 
 LedgerPlace = Path | SecretStr
 """A file, or the URL of a database, which holds a password."""
@@ -28,7 +33,7 @@ def shown_place(place: LedgerPlace) -> str:
     """Return what may be said of a place: a URL without its user and password."""
     if isinstance(place, Path):
         return str(place)
-    from kernel.ledger.postgres import place_of  # noqa: PLC0415 - see `open_store`
+    from kernel.ledger.postgres_connection import place_of  # noqa: PLC0415 - see `open_store`
 
     return place_of(place.get_secret_value())
 
@@ -37,7 +42,8 @@ def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
     """Open the store at a place.
 
     Raises:
-        LedgerUnavailable: when it cannot be opened, or holds another version.
+        LedgerUnavailable: when it cannot be opened.
+        LedgerSchemaDiffers: when its tables have another version.
     """
     if isinstance(place, Path):
         return SqliteStore(place, read_only=read_only)
@@ -45,6 +51,20 @@ def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
     from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
 
     return PostgresStore(place.get_secret_value(), read_only=read_only)
+
+
+def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
+    """Bring the tables at a place to the newest version; a dry run only says how.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it cannot be locked.
+        LedgerSchemaDiffers: when no migration leads on from what was found.
+    """
+    if isinstance(place, Path):
+        return sqlite_schema.migrate(place, dry_run=dry_run)
+    from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
+
+    return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
 
 
 @contextmanager

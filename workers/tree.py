@@ -1,7 +1,8 @@
 """The process tree of one machine: Redis, a gateway, workers, all children of one parent.
 
 With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
-holds the data folder's lock and makes the token by which its workers are known.
+holds the data folder's lock, brings an older ledger in it forward, and makes the token by which
+its workers are known.
 """
 
 import secrets
@@ -10,12 +11,17 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
+from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
 from queues.embedded import EmbeddedRedis, find_server
 from workers.children import ChildSpec, ServiceSpec
 from workers.datafolder import DataFolder
 from workers.gateway_client import GatewayClient
-from workers.record import LedgerPlace, ledger_place
+from workers.record import LedgerPlace, ledger_place, migrate_ledger, open_store
 from workers.settings import Settings, child_environment
 from workers.supervisor import Supervisor
 
@@ -38,11 +44,13 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
 
     Raises:
         DataFolderBusyError: another tree runs on this data folder.
+        LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
         EmbeddedServerError: there is no Redis and no server to start.
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder = DataFolder(settings.data_dir)
     with folder.locked():
+        await anyio.to_thread.run_sync(_bring_forward, ledger_place(settings))
         port = settings.port or _free_port(settings.host)
         gateway_url = f"http://{_url_host(settings.host)}:{port}"
         shared = settings.replaced(
@@ -76,6 +84,20 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
                     yield Tree(supervisor, folder, ledger_place(settings), gateway_url)
                 finally:
                     folder.remove_runtime()
+
+
+def _bring_forward(place: LedgerPlace) -> None:
+    """Migrate the tree's own file; a database may have other users and waits for its operator."""
+    if not isinstance(place, Path):
+        return
+    try:
+        open_store(place, read_only=True).close()
+    except LedgerUnavailable:
+        return  # The gateway makes what is not there, and says what is wrong with what is.
+    except LedgerSchemaDiffers as error:
+        if error.code != "ledger_schema_older":
+            raise
+        migrate_ledger(place)
 
 
 def _free_port(host: str) -> int:

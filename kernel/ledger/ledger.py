@@ -418,7 +418,6 @@ def _found(tables: Tables) -> None:
         {
             "ledger_id": LEDGER_ID,
             **{name: getattr(head, name) for name in Head.__slots__},
-            "schema_version": schema.SCHEMA_VERSION,
         },
     )
     tables.insert(

@@ -5,15 +5,25 @@ text is ordered byte by byte. The version is kept as the comment of the head's t
 """
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-import psycopg
 from sqlalchemy import BigInteger, Integer, MetaData, String, Table, UniqueConstraint
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
+from kernel.ledger.postgres_connection import (
+    Connection,
+    connect,
+    place_of,
+    unavailable,
+    wait_for_the_disk,
+)
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.version import check_version
+
+if TYPE_CHECKING:
+    from kernel.ledger.migrations import Migration
 
 _COMMENT = "rotulus ledger, schema "
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
@@ -21,8 +31,6 @@ _REFUSAL = (
     "CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN RAISE EXCEPTION 'append only'; END $$"
 )
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @cache
@@ -47,41 +55,82 @@ def create_schema(connection: Connection, place: str) -> None:
     """Create the tables where there are none, in one transaction.
 
     Raises:
-        LedgerUnavailable: when there are tables of another version, or the encoding is not UTF-8.
+        LedgerSchemaDiffers: when there are tables of another version.
+        LedgerUnavailable: when the encoding is not UTF-8.
     """
     with connection.transaction():
         connection.execute(_FOUNDING_LOCK)
         if _version(connection) is None:
             _check_encoding(connection, place)
-            for statement in _definitions():
+            for statement in definitions():
                 connection.execute(statement)
-    check_version(connection, place)
+            _set_version(connection, SCHEMA_VERSION)
+    check_schema(connection, place)
 
 
-def check_version(connection: Connection, place: str) -> None:
+def check_schema(connection: Connection, place: str) -> None:
     """Refuse a database whose tables this program cannot read.
 
     Raises:
-        LedgerUnavailable: when there are none, or of another version.
+        LedgerUnavailable: when there are none.
+        LedgerSchemaDiffers: when they have another version.
     """
     version = _version(connection)
     if version is None:
         raise LedgerUnavailable(f"no ledger at {place}")
-    if version != str(SCHEMA_VERSION):
-        raise LedgerUnavailable(
-            f"{place} has schema version {version}, this program reads {SCHEMA_VERSION}",
-            code="ledger_schema_version",
-        )
+    check_version(version, place)
 
 
-def _version(connection: Connection) -> str | None:
+def migrate(url: str, *, dry_run: bool = False) -> "Migration":
+    """Bring the tables of a database to the newest version, all of the way or not at all.
+
+    Who migrates at the same time waits for this, and finds nothing left to do. A writer of an
+    earlier program that is still connected is refused at its next transaction.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger, it cannot be reached, or the lock of its head
+            was not had in time.
+        LedgerSchemaDiffers: when no migration leads on from what was found.
+    """
+    # Alembic takes a while to load and is seldom needed.
+    from kernel.ledger.migrations import Migration, revisions_after  # noqa: PLC0415 - see above
+
+    place = place_of(url)
+    connection = connect(url, place, read_only=dry_run)
+    with unavailable(place), connection, connection.transaction():
+        if not dry_run:
+            wait_for_the_disk(connection)
+            connection.execute(_FOUNDING_LOCK)
+        version = _version(connection)
+        if version is None:
+            raise LedgerUnavailable(f"no ledger at {place}")
+        revisions = revisions_after(version, "postgresql")
+        if revisions and not dry_run:
+            # Whoever begins to write now waits, and then sees the new version.
+            connection.execute("LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE")
+            for revision in revisions:
+                for statement in revision.statements:
+                    connection.execute(statement)
+            _set_version(connection, revisions[-1].version)
+    return Migration(version, revisions)
+
+
+def version_in(comment: str | None) -> int:
+    """Return the version that the comment of the head's table states, -1 where it states none."""
+    number = (comment or "").removeprefix(_COMMENT)
+    return int(number) if number.isdecimal() else -1
+
+
+def _version(connection: Connection) -> int | None:
     row = connection.execute(
         "SELECT obj_description(to_regclass('chain_head'), 'pg_class'),"
         " to_regclass('chain_head') IS NOT NULL"
     ).fetchone()
-    if row is None or not row[1]:
-        return None
-    return str(row[0] or "unknown").removeprefix(_COMMENT)
+    return version_in(row[0]) if row is not None and row[1] else None
+
+
+def _set_version(connection: Connection, version: int) -> None:
+    connection.execute(f"COMMENT ON TABLE chain_head IS '{_COMMENT}{version}'")
 
 
 def _check_encoding(connection: Connection, place: str) -> None:
@@ -90,10 +139,11 @@ def _check_encoding(connection: Connection, place: str) -> None:
         raise LedgerUnavailable(f"{place} is not encoded in UTF-8", code="ledger_encoding")
 
 
-def _definitions() -> list[str]:
+def definitions() -> list[str]:
+    """Return the statements that make the tables of this program."""
     found = []
     dialect = make_url("postgresql+psycopg://").get_dialect()()
-    for table in _tables().sorted_tables:
+    for table in tables().sorted_tables:
         found.append(str(CreateTable(table).compile(dialect=dialect)))
         found += [
             str(CreateIndex(index).compile(dialect=dialect))
@@ -107,11 +157,11 @@ def _definitions() -> list[str]:
                 f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
                 f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
             )
-    found.append(f"COMMENT ON TABLE chain_head IS '{_COMMENT}{SCHEMA_VERSION}'")
     return found
 
 
-def _tables() -> MetaData:
+def tables() -> MetaData:
+    """Return the schema's tables with the types of PostgreSQL."""
     copy = MetaData()
     for table in metadata.sorted_tables:
         for column in table.to_metadata(copy).columns:

@@ -25,7 +25,8 @@ from sqlalchemy import (
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+"""The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
 
@@ -45,7 +46,6 @@ chain_head = Table(
     Column("receipt_hash", String, nullable=False),
     Column("request_sequence", Integer, nullable=False),
     Column("committed_at_us", Integer, nullable=False),
-    Column("schema_version", Integer, nullable=False),
 )
 
 policy_snapshots = Table(

@@ -2,8 +2,8 @@
 
 One connection writes, under ``BEGIN IMMEDIATE``, in WAL mode with ``synchronous=FULL``: what a
 COMMIT has answered survives the loss of power. Readers have connections of their own and a
-snapshot for as long as a view is open. Statements are built once for each shape and kept; table
-and column names come from the schema alone, values are always bound.
+snapshot for as long as a view is open. Table and column names come from the schema alone, values
+are always bound.
 """
 
 import queue
@@ -15,16 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table
-from sqlalchemy.dialects import sqlite as dialect
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger import statements
 from kernel.ledger.keys import column_names, values_getter
-from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.sql_tables import SqlTables
+from kernel.ledger.sqlite_schema import (
+    BUSY_TIMEOUT_S,
+    begin_immediate,
+    check_schema,
+    create_schema,
+    schema_version,
+)
 from kernel.ledger.tables import DuplicateKey, Row
+from kernel.ledger.version import check_version
 
-BUSY_TIMEOUT_S = 10.0
 IDLE_READERS_MAX = 8
 WAL_ATTEMPTS_MAX = 5
 CHECKPOINT_PAGES = 4000
@@ -33,74 +38,22 @@ and again is then written there once."""
 
 CACHE_KIB = 32 * 1024
 
-_SAVEPOINT = "rotulus"
 
 _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
 
 
-class SqliteTables:
+class SqliteTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, statements: dict[Any, str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, texts: dict[Any, str]) -> None:
+        super().__init__(texts)
         self._connection = connection
         self._execute = connection.execute
-        self._statements = statements
-
-    def get(self, table: Table, *key: str | int) -> Row | None:
-        """Return the row of a primary key."""
-        shape = ("get", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.get_sql(table))
-        row = self._execute(sql, key).fetchone()
-        return None if row is None else dict(zip(column_names(table), row, strict=True))
-
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        found_by = statements.Where(where)
-        options = (order_by, after is None, descending, limit is None)
-        shape = (table.name, found_by.names, found_by.nulls, options)
-        sql = self._statements.get(shape)
-        if sql is None:
-            sql = self._build(shape, statements.select_sql(table, found_by, *options))
-        values = found_by.values
-        if after is not None:
-            values.append(after)
-        if limit is not None:
-            values.append(limit)
-        columns = column_names(table)
-        found = self._execute(sql, values).fetchall()
-        return [dict(zip(columns, row, strict=True)) for row in found]
-
-    def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column."""
-        sql = statements.columns_sql(table, names, after is None)
-        return self._execute(sql, (limit,) if after is None else (after, limit)).fetchall()
-
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
-        found_by = statements.Where(where)
-        sql = statements.count_sql(table, found_by)
-        return int(self._execute(sql, found_by.values).fetchone()[0])
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        sql = statements.counts_sql(table, columns)
-        return {tuple(row[:-1]): row[-1] for row in self._execute(sql)}
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
         shape = ("insert", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.insert_sql(table))
+        sql = self._texts.get(shape) or self._build(shape, statements.insert_sql(table))
         self._write(sql, statements.row_values(table, row))
 
     def append(self, table: Table, row: Row) -> None:
@@ -110,7 +63,7 @@ class SqliteTables:
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
         shape = ("put", table.name)
-        sql = self._statements.get(shape) or self._build(shape, statements.upsert_sql(table))
+        sql = self._texts.get(shape) or self._build(shape, statements.upsert_sql(table))
         self._write(sql, statements.row_values(table, row))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
@@ -134,17 +87,11 @@ class SqliteTables:
         """Add or replace rows in one call of the driver."""
         self._write_many(statements.upsert_sql(table), table, rows)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written inside when an exception leaves the block."""
-        self._execute(f"SAVEPOINT {_SAVEPOINT}")
-        try:
-            yield
-        except BaseException:
-            self._execute(f"ROLLBACK TO {_SAVEPOINT}")
-            self._execute(f"RELEASE {_SAVEPOINT}")
-            raise
-        self._execute(f"RELEASE {_SAVEPOINT}")
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._execute(sql, values).fetchall()
+
+    def _run(self, sql: str) -> None:
+        self._execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
         with _duplicates_named():
@@ -154,10 +101,6 @@ class SqliteTables:
         with _duplicates_named():
             self._connection.executemany(sql, map(values_getter(column_names(table)), rows))
 
-    def _build(self, shape: Any, sql: str) -> str:
-        self._statements[shape] = sql
-        return sql
-
 
 class SqliteStore:
     """A ledger in one file; `read_only` opens it without the right to write (K18)."""
@@ -166,11 +109,12 @@ class SqliteStore:
         """Open the file, and create it with its schema when this may write.
 
         Raises:
-            LedgerUnavailable: when the file cannot be opened or has another schema version.
+            LedgerUnavailable: when the file cannot be opened.
+            LedgerSchemaDiffers: when its tables have another version.
         """
         self._path = path
         self._read_only = read_only
-        self._statements: dict[Any, str] = {}
+        self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -189,9 +133,11 @@ class SqliteStore:
         with self._lock:
             writer = self._writer or self._connect_writer()
             self._writer = writer
-            _begin_immediate(writer)
+            begin_immediate(writer)
             try:
-                yield SqliteTables(writer, self._statements)
+                # Somebody may have migrated the file meanwhile.
+                check_version(schema_version(writer), str(self._path))
+                yield SqliteTables(writer, self._texts)
             except BaseException:
                 # Some errors make SQLite roll back by itself.
                 if writer.in_transaction:
@@ -215,7 +161,7 @@ class SqliteStore:
             reader = self._connect("ro")
         reader.execute("BEGIN")
         try:
-            yield SqliteTables(reader, self._statements)
+            yield SqliteTables(reader, self._texts)
         finally:
             reader.execute("ROLLBACK")
             try:
@@ -254,13 +200,13 @@ class SqliteStore:
             writer.execute("PRAGMA foreign_keys = ON")
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            _create_schema(writer, self._path)
+            create_schema(writer, self._path)
         return writer
 
     def _connect_first_reader(self) -> sqlite3.Connection:
         reader = self._connect("ro")
         with _closed_on_failure(reader, self._path):
-            _check_version(_schema_version(reader), self._path)
+            check_schema(reader, self._path)
         return reader
 
 
@@ -294,45 +240,7 @@ def _use_write_ahead_log(writer: sqlite3.Connection) -> None:
             # Where two processes change it at once SQLite does not wait but refuses one of them.
             if attempt == WAL_ATTEMPTS_MAX:
                 raise
-            _begin_immediate(writer)
+            begin_immediate(writer)
             writer.execute("ROLLBACK")
         else:
             return
-
-
-def _begin_immediate(writer: sqlite3.Connection) -> None:
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as error:
-        raise LedgerUnavailable(str(error)) from error
-
-
-def _create_schema(writer: sqlite3.Connection, path: Path) -> None:
-    _begin_immediate(writer)
-    version = _schema_version(writer)
-    if version == 0:
-        for table in metadata.sorted_tables:
-            writer.execute(str(CreateTable(table).compile(dialect=dialect.dialect())))
-            for index in sorted(table.indexes, key=lambda index: str(index.name)):
-                writer.execute(str(CreateIndex(index).compile(dialect=dialect.dialect())))
-        for table in APPEND_ONLY_TABLES:
-            for change in ("UPDATE", "DELETE"):
-                writer.execute(
-                    f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
-                    f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
-                )
-        writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    writer.execute("COMMIT")
-    _check_version(version or SCHEMA_VERSION, path)
-
-
-def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _check_version(version: int, path: Path) -> None:
-    if version != SCHEMA_VERSION:
-        raise LedgerUnavailable(
-            f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}",
-            code="ledger_schema_version",
-        )

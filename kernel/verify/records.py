@@ -24,9 +24,6 @@ def check_head(reader: Reader, log_us: int) -> None:
             reader.findings.add(schema.chain_head, row["ledger_id"], "extra", message)
             continue
         with reader.findings.guard(schema.chain_head, "main"):
-            if row["schema_version"] != schema.SCHEMA_VERSION:
-                expected = schema.SCHEMA_VERSION
-                _differs(reader, schema.chain_head, "main", "schema_version", row, expected)
             if row["committed_at_us"] < log_us:
                 message = "committed_at_us is before the newest row"
                 reader.findings.add(schema.chain_head, "main", "column_differs", message)

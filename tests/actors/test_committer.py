@@ -3,10 +3,12 @@
 import sqlite3
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
+from actors import committer as committer_module
 from actors.errors import ActorFailed, CommitFailed, IntentInvalid
 from actors.units import IntentUnit
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
@@ -317,7 +319,8 @@ async def test_a_commit_that_is_not_on_record_is_told_to_everybody_in_it(fault):
 
 
 @pytest.mark.spec("K25")
-async def test_an_outcome_that_cannot_be_looked_up_is_never_called_a_failure():
+async def test_an_outcome_that_cannot_be_looked_up_is_never_called_a_failure(monkeypatch):
+    monkeypatch.setattr(committer_module, "LOOK_UP_PAUSES_S", (0.001,))
     ledger, store = scripted_ledger()
     store.faults.append("found")
     store.views_fail = True
@@ -328,6 +331,23 @@ async def test_an_outcome_that_cannot_be_looked_up_is_never_called_a_failure():
 
     assert ended.group_contains(LedgerUnavailable)
     assert type(answers[0]) is ActorFailed
+
+
+@pytest.mark.spec("K25")
+async def test_an_outcome_is_looked_up_again_while_the_store_is_away(monkeypatch):
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        store.faults.append("found")
+        store.views_fail = True
+
+        def comes_back(_):
+            store.views_fail = False
+
+        monkeypatch.setattr(committer_module, "time", SimpleNamespace(sleep=comes_back))
+        (result,) = await committer.commit([create("a")])
+    assert result.ec_sequence_number == 1
+    with ledger.view() as view:
+        assert view.head().row_hash == result.row_hash
 
 
 # --- when the ledger cannot be trusted ------------------------------------------------------------

@@ -2,16 +2,21 @@
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - after the driver
-from kernel.ledger import postgres, schema  # noqa: E402 - likewise
+from kernel.errors import (  # noqa: E402 - after the driver
+    CommitOutcomeUnknown,
+    LedgerSchemaDiffers,
+    LedgerUnavailable,
+)
+from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
-from kernel.ledger.postgres import PostgresStore, place_of  # noqa: E402 - likewise
+from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
 
@@ -104,13 +109,39 @@ def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empt
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize("comment", ["'rotulus ledger, schema 1'", "NULL"])
-def test_tables_of_another_version_are_refused(postgres_empty_url, comment, read_only):
+@pytest.mark.parametrize(
+    ("comment", "code"),
+    [
+        ("'rotulus ledger, schema 1'", "ledger_schema_older"),
+        ("'rotulus ledger, schema 9999'", "ledger_schema_newer"),
+        ("'our roll'", "ledger_schema_unknown"),
+        ("NULL", "ledger_schema_unknown"),
+    ],
+)
+def test_tables_of_another_version_are_refused(postgres_empty_url, comment, code, read_only):
     PostgresStore(postgres_empty_url).close()
     raw(postgres_empty_url, f"COMMENT ON TABLE chain_head IS {comment}")
-    with pytest.raises(LedgerUnavailable) as refused:
+    with pytest.raises(LedgerSchemaDiffers) as refused:
         PostgresStore(postgres_empty_url, read_only=read_only)
-    assert refused.value.code == "ledger_schema_version"
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("founded", [False, True])
+def test_a_writer_whose_tables_were_migrated_meanwhile_is_refused(store, postgres_url, founded):
+    if founded:
+        Ledger.create(store, FakeHost().host)
+    add(store, "a")
+    newer = f"rotulus ledger, schema {schema.SCHEMA_VERSION + 1}"
+    raw(postgres_url, f"COMMENT ON TABLE chain_head IS '{newer}'")
+    try:
+        with pytest.raises(LedgerSchemaDiffers) as refused, store.transaction():
+            pytest.fail("it was let write")
+        assert refused.value.code == "ledger_schema_newer"
+    finally:
+        mine = f"rotulus ledger, schema {schema.SCHEMA_VERSION}"
+        raw(postgres_url, f"COMMENT ON TABLE chain_head IS '{mine}'")
+    add(store, "b")
+    assert names(store) == ["a", "b"]
 
 
 def test_a_database_in_another_encoding_is_refused_and_left_alone(postgres, postgres_empty_url):
@@ -207,6 +238,77 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(store):
     assert names(store) == ["a"]
 
 
+def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_url):
+    monkeypatch.setattr(postgres, "READERS_MAX", 3)
+    monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
+    store = PostgresStore(postgres_url)
+    add(store, "a")
+    with ExitStack() as stack:
+        for _ in range(3):
+            assert stack.enter_context(store.view()).count(schema.nodes) == 1
+        with pytest.raises(LedgerUnavailable, match="3 snapshots are open"):
+            names(store)
+        add(store, "b")
+        [[(connections,)]] = raw(
+            postgres_url,
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'rotulus'",
+        )
+        assert connections == 4
+    assert names(store) == ["a", "b"]
+    store.close()
+
+
+def test_what_bounds_a_wait_is_what_the_server_was_told(store):
+    asked = (
+        "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
+        " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
+    )
+    with store.transaction() as tables:
+        writer = dict(tables._execute(asked).fetchall())
+    with store.view() as tables:
+        reader = dict(tables._execute(asked).fetchall())
+    lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
+    idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
+    assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
+    assert writer["idle_in_transaction_session_timeout"] == idle_ms
+    assert reader["idle_in_transaction_session_timeout"] == "0", "an export may take its time"
+    assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")
+
+
+def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_empty_url):
+    waiting = PostgresStore(postgres_empty_url)
+    Ledger.create(waiting, FakeHost().host)
+    for number in range(8):  # so often that the statements are prepared
+        add(waiting, f"n-{number}")
+    refused = []
+
+    def write():
+        try:
+            add(waiting, "late")
+        except Exception as error:  # noqa: BLE001 - looked at below
+            refused.append(error)
+
+    newer = f"'rotulus ledger, schema {schema.SCHEMA_VERSION + 1}'"
+    migrating = (
+        "LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE",
+        f"COMMENT ON TABLE chain_head IS {newer}",
+    )
+    blocked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        " AND datname = current_database()"
+    )
+    with holding(postgres_empty_url, *migrating) as connection:
+        writer = threading.Thread(target=write)
+        writer.start()
+        while raw(postgres_empty_url, blocked) != [[(1,)]]:
+            assert writer.is_alive()
+        connection.commit()
+        writer.join()
+    assert [getattr(one, "code", one) for one in refused] == ["ledger_schema_newer"]
+    waiting.close()
+
+
 def test_connections_that_were_lost_while_idle_are_replaced_and_nobody_notices(store, postgres_url):
     add(store, "a")
     assert names(store) == ["a"]
@@ -274,7 +376,7 @@ LOCKS = {
 def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(
     monkeypatch, postgres_url, state
 ):
-    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     if state == "founded":
         Ledger.create(store, FakeHost().host)
@@ -294,7 +396,7 @@ def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(
 def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
     monkeypatch, postgres_url
 ):
-    monkeypatch.setattr(postgres, "IDLE_WRITER_MAX_MS", 50)
+    monkeypatch.setattr(postgres_connection, "IDLE_WRITER_MAX_MS", 50)
     stopped = PostgresStore(postgres_url)
     monkeypatch.undo()
     other = PostgresStore(postgres_url)
@@ -357,7 +459,7 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
 def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_committing(
     monkeypatch, postgres_url
 ):
-    monkeypatch.setattr(postgres, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     Ledger.create(store, FakeHost().host)
     store._writer = FailingConnection(store._writer, after_the_fact=False)

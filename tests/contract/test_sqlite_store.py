@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import delete, text, update
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
 from kernel.ledger import schema, sqlite
 from kernel.ledger.sqlite import SqliteStore
 from tests.contract.nodes import add, names, node
@@ -221,18 +221,43 @@ def test_a_value_that_the_schema_does_not_admit_is_not_taken_for_a_duplicate(sto
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize("version", [1, schema.SCHEMA_VERSION + 1, 99, -1])
-def test_another_schema_version_is_refused_and_left_alone(store, path, version, read_only):
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (1, "ledger_schema_older"),
+        (schema.SCHEMA_VERSION + 1, "ledger_schema_newer"),
+        (9999, "ledger_schema_newer"),
+        (-1, "ledger_schema_unknown"),
+    ],
+)
+def test_another_schema_version_is_refused_and_left_alone(store, path, version, code, read_only):
     add(store, "a")
     store.close()
     raw(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()
-    with pytest.raises(LedgerUnavailable) as refused:
+    with pytest.raises(LedgerSchemaDiffers) as refused:
         SqliteStore(path, read_only=read_only)
-    assert refused.value.code == "ledger_schema_version"
+    assert refused.value.code == code
     assert path.read_bytes() == before
     raw(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
     assert names(SqliteStore(path)) == ["a"]
+
+
+def test_a_writer_whose_tables_were_migrated_meanwhile_is_refused(store, path):
+    add(store, "a")
+    raw(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
+    with pytest.raises(LedgerSchemaDiffers) as refused, store.transaction():
+        pytest.fail("it was let write")
+    assert refused.value.code == "ledger_schema_newer"
+    raw(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
+    add(store, "b")
+    assert names(store) == ["a", "b"]
+
+
+def test_a_file_without_tables_is_no_ledger_to_read(path):
+    raw(path, "PRAGMA journal_mode = WAL")
+    with pytest.raises(LedgerUnavailable, match="no ledger at"):
+        SqliteStore(path, read_only=True)
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
+from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues import relay as relay_module
 from queues.errors import QueueError
@@ -282,6 +283,26 @@ async def test_it_runs_and_wakes_for_what_is_committed(world: World):
             world.ask(f"u-{number}")
             world.relay.notify()
             await world.until_waiting(number + 1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_it_outlives_a_ledger_that_goes_away_and_comes_back(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.01)
+    view, failed = world.ledger.view, anyio.Event()
+
+    def away() -> Any:
+        anyio.from_thread.run_sync(failed.set)
+        raise LedgerUnavailable("the server starts again")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        monkeypatch.setattr(world.ledger, "view", away)
+        world.relay.notify()
+        with anyio.fail_after(10):
+            await failed.wait()
+        monkeypatch.setattr(world.ledger, "view", view)
+        world.ask("a")
+        await world.until_waiting(1)
         tasks.cancel_scope.cancel()
 
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
+from kernel.errors import LedgerUnavailable
 from kernel.rollback.errors import RollbackRefused
 from queues.errors import QueueError
 
@@ -47,6 +48,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "sealed_outbound_unauthorized": 403,
         "sealed_tier_2_cache_violation": 502,
         "queue_unavailable": 503,
+        "ledger_unavailable": 503,
         "unauthorized": 401,
         "not_found": 404,
         "envelope_erased": 410,
@@ -128,6 +130,10 @@ def install(app: FastAPI) -> None:
         message = getattr(error, "message", None) or str(error)
         return respond(getattr(error, "code", "internal"), message, details)
 
+    async def away(_: Request, _error: Exception) -> JSONResponse:
+        # The message names the database, which is no caller's business.
+        return respond("ledger_unavailable", "the ledger cannot be reached")
+
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         found = error.errors() if isinstance(error, RequestValidationError) else []
         problems = [
@@ -149,5 +155,6 @@ def install(app: FastAPI) -> None:
 
     for kind in (BeliefError, ActorError, QueueError, RollbackRefused, ApiError):
         app.add_exception_handler(kind, coded)
+    app.add_exception_handler(LedgerUnavailable, away)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

@@ -34,6 +34,12 @@ async def test_a_ledger_that_cannot_be_read_is_named():
     async with running_door(store, host=FakeHost().host) as door:
         store.views_fail = True
         assert await unready(door) == {"ledger": "LedgerUnavailable"}
+        refused = await door.http.get("/v1/nodes/n")
+        error_of(refused, 503, "ledger_unavailable")
+        assert refused.headers["Retry-After"]
+        assert "gone" not in refused.text
+        store.views_fail = False
+        error_of(await door.http.get("/v1/nodes/n"), 404, "not_found")
 
 
 async def test_a_redis_that_does_not_answer_is_named():

@@ -1,0 +1,91 @@
+"""The ledger's schema through time: numbered revisions, forward only, as SQL for each database.
+
+Alembic orders the revisions and turns their operations into statements, without a connection. So
+what a dry run shows is, byte for byte, what the adapters run, all of it in one transaction. Loading
+Alembic takes a while, so nothing imports this but what migrates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kernel.errors import LedgerSchemaDiffers
+
+FOLDER = Path(__file__).parent
+VERSIONS = FOLDER / "versions"
+
+_DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One step forward."""
+
+    version: int
+    message: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The way from a version of the tables to the newest."""
+
+    found_version: int
+    revisions: tuple[Revision, ...]
+
+
+def revisions_after(version: int, database: str) -> tuple[Revision, ...]:
+    """Return the steps that lead from a version to the newest; 0 has no tables.
+
+    Raises:
+        LedgerSchemaDiffers: when no step leads on from it.
+    """
+    return tuple(
+        Revision(int(script.revision), script.doc, _statements(script.module, database))
+        for script in scripts()[_position(version) :]
+    )
+
+
+def scripts() -> Sequence[Any]:
+    """Return Alembic's scripts, the oldest first."""
+    directory = ScriptDirectory(FOLDER, version_locations=[VERSIONS])
+    return list(directory.walk_revisions())[::-1]
+
+
+def _position(version: int) -> int:
+    versions = [0, *(int(script.revision) for script in scripts())]
+    if version not in versions:
+        raise LedgerSchemaDiffers(
+            f"schema version {version} is none of the revisions from {versions[1]} to "
+            f"{versions[-1]}, and no migration leads on from it"
+        )
+    return versions.index(version)
+
+
+def _statements(module: Any, database: str) -> tuple[str, ...]:
+    output = _Output()
+    # Named marks: others would double each percent sign.
+    dialect = _DIALECTS[database].dialect(paramstyle="named")
+    options = {"as_sql": True, "output_buffer": output, "literal_binds": True}
+    with Operations.context(MigrationContext.configure(dialect=dialect, opts=options)):
+        module.upgrade()
+    return tuple(output.statements)
+
+
+class _Output:
+    """What Alembic takes for a file; it writes each statement in one go, with its semicolon."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.statements.append(text.strip().removesuffix(";"))
+
+    def flush(self) -> None:
+        """Nothing is held back."""

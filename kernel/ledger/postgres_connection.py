@@ -1,0 +1,111 @@
+"""Connections to one PostgreSQL database: how long anything may take, and what may be said of it.
+
+What bounds each wait:
+
+- for a connection: `CONNECT_TIMEOUT_S`;
+- for a lock: `LOCK_TIMEOUT_MS`, and then the ledger is unavailable, which may be tried again;
+- for a process that stopped while it held the head's lock: `IDLE_WRITER_MAX_MS`, after which the
+  server ends its transaction and everybody else goes on;
+- for a machine that went away: `SILENCE_MAX_MS`, on both sides.
+
+There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
+and the server then says that it committed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from kernel.errors import LedgerUnavailable
+
+LOCK_TIMEOUT_MS = 10_000
+CONNECT_TIMEOUT_S = 10
+SILENCE_MAX_MS = 30_000
+"""How long the other side may leave what was sent to it, or a probe, unacknowledged."""
+PROBE_AFTER_S = 10
+PROBE_EACH_S = 5
+IDLE_WRITER_MAX_MS = 60_000
+"""A writer that stops in the middle holds everybody up; the server ends it after this."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(url: str, place: str, *, read_only: bool) -> Connection:
+    """Open a connection that commits by itself what is in no transaction.
+
+    Raises:
+        LedgerUnavailable: when the server cannot be reached or refuses.
+    """
+    probes = SILENCE_MAX_MS // 1000 // PROBE_EACH_S - PROBE_AFTER_S // PROBE_EACH_S
+    options = {"lock_timeout": LOCK_TIMEOUT_MS, "client_encoding": "UTF8"}
+    if read_only:
+        options["default_transaction_read_only"] = "on"
+    else:
+        options["idle_in_transaction_session_timeout"] = IDLE_WRITER_MAX_MS
+        options["tcp_user_timeout"] = SILENCE_MAX_MS
+    # The server looks for a client that went away as the client looks for the server.
+    options["tcp_keepalives_idle"] = PROBE_AFTER_S
+    options["tcp_keepalives_interval"] = PROBE_EACH_S
+    options["tcp_keepalives_count"] = probes
+    with unavailable(place):
+        asked = str(conninfo_to_dict(url).get("options", ""))
+        ours = " ".join(f"-c {name}={value}" for name, value in options.items())
+        return psycopg.connect(
+            url,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            tcp_user_timeout=SILENCE_MAX_MS,
+            keepalives_idle=PROBE_AFTER_S,
+            keepalives_interval=PROBE_EACH_S,
+            keepalives_count=probes,
+            application_name="rotulus",
+            options=f"{asked} {ours}".strip(),
+        )
+
+
+def wait_for_the_disk(writer: Connection) -> None:
+    """Let a COMMIT be on disk when it is answered, whatever the server's default is."""
+    writer.execute(
+        "SELECT set_config('synchronous_commit', 'on', false)"
+        " WHERE current_setting('synchronous_commit') = 'off'"
+    )
+
+
+@contextmanager
+def unavailable(place: str) -> Iterator[None]:
+    """Raise the driver's errors as `LedgerUnavailable`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise LedgerUnavailable(f"{place}: {error}") from error
+
+
+@contextmanager
+def closed_on_failure(connection: Connection, place: str) -> Iterator[None]:
+    """Close a connection that could not be made ready."""
+    try:
+        with unavailable(place):
+            yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def place_of(url: str) -> str:
+    """Return what a message may say of a database URL: the host, the port and the name.
+
+    Raises:
+        LedgerUnavailable: when it is no such URL.
+    """
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        parts = None
+    if parts is None:
+        # Outside the handler: the driver's message may repeat the URL.
+        raise LedgerUnavailable("the database URL cannot be read", code="database_url_invalid")
+    host = parts.get("host") or "localhost"
+    return f"postgresql://{host}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"

@@ -1,0 +1,132 @@
+"""The ledger's tables as SQLite has them: created once, with their version and their triggers.
+
+The version is the file's `user_version`: the number of the newest revision that made its tables.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy.dialects import sqlite as dialect
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.version import check_version
+
+if TYPE_CHECKING:
+    from kernel.ledger.migrations import Migration
+
+BUSY_TIMEOUT_S = 10.0
+
+
+def definitions() -> list[str]:
+    """Return the statements that make the tables of this program."""
+    found = []
+    for table in metadata.sorted_tables:
+        found.append(str(CreateTable(table).compile(dialect=dialect.dialect())))
+        found += [
+            str(CreateIndex(index).compile(dialect=dialect.dialect()))
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
+        ]
+    for table in APPEND_ONLY_TABLES:
+        found += [
+            f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
+            f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
+            for change in ("UPDATE", "DELETE")
+        ]
+    return found
+
+
+def create_schema(writer: sqlite3.Connection, path: Path) -> None:
+    """Create the tables where there are none, in one transaction.
+
+    Raises:
+        LedgerSchemaDiffers: when there are tables of another version.
+        LedgerUnavailable: when the lock was not had in time.
+    """
+    begin_immediate(writer)
+    version = schema_version(writer)
+    if version == 0:
+        for statement in definitions():
+            writer.execute(statement)
+        writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    writer.execute("COMMIT")
+    check_version(version or SCHEMA_VERSION, str(path))
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file whose tables this program cannot read.
+
+    Raises:
+        LedgerUnavailable: when there are none.
+        LedgerSchemaDiffers: when they have another version.
+    """
+    version = schema_version(connection)
+    if version == 0:
+        raise LedgerUnavailable(f"no ledger at {path}")
+    check_version(version, str(path))
+
+
+def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
+    """Bring the tables of a file to the newest version, all of the way or not at all.
+
+    Who migrates at the same time waits for this, and finds nothing left to do. A writer of an
+    earlier program that still has the file open is refused at its next transaction.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger, or the lock was not had in time.
+        LedgerSchemaDiffers: when no migration leads on from what was found.
+    """
+    # Alembic takes a while to load and is seldom needed.
+    from kernel.ledger.migrations import Migration, revisions_after  # noqa: PLC0415 - see above
+
+    with closing(_open(path, "ro" if dry_run else "rw")) as connection:
+        try:
+            if not dry_run:
+                connection.execute("PRAGMA synchronous = FULL")
+                begin_immediate(connection)
+            version = schema_version(connection)
+            if version == 0:
+                raise LedgerUnavailable(f"no ledger at {path}")
+            revisions = revisions_after(version, "sqlite")
+            if revisions and not dry_run:
+                for revision in revisions:
+                    for statement in revision.statements:
+                        connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {revisions[-1].version}")
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # Closing the connection undoes what was begun.
+            raise LedgerUnavailable(f"{path}: {error}") from error
+    return Migration(version, revisions)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a file's tables, 0 where there are none."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def begin_immediate(writer: sqlite3.Connection) -> None:
+    """Begin, with the lock of the one who writes.
+
+    Raises:
+        LedgerUnavailable: when it was not had in time.
+    """
+    try:
+        writer.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        raise LedgerUnavailable(str(error)) from error
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+        )
+    except sqlite3.Error as error:
+        raise LedgerUnavailable(f"no ledger at {path}: {error}") from error

@@ -1,0 +1,81 @@
+"""A revision that only tests know: what the next release could bring to a ledger that exists.
+
+It has one of everything: a column that is filled from what is there, a table of history, an index,
+and a rule of the append-only log that becomes wider, for which SQLite builds the table anew.
+"""
+
+import shutil
+from pathlib import Path
+
+from kernel.ledger import migrations, schema
+
+LATER = schema.SCHEMA_VERSION + 1
+
+_TEXT = '''"""Reviews."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{later:04}"
+down_revision = "{before:04}"
+
+INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
+TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+
+
+def upgrade():
+    op.add_column("nodes", sa.Column("reviewed_by", TEXT))
+    op.execute("UPDATE nodes SET reviewed_by = 'after ' || updated_by_operation_id || ', 100%'")
+    op.create_index("nodes_by_reviewer", "nodes", ["reviewed_by"])
+    op.create_table("reviews", sa.Column("review_id", TEXT, primary_key=True))
+    refuse_change("reviews")
+    if op.get_context().dialect.name == "sqlite":
+        op.create_table(
+            "kernel_event_log_new",
+            sa.Column("ec_sequence_number", INTEGER, primary_key=True),
+            sa.Column("operation_id", TEXT, nullable=False, unique=True),
+            sa.Column("prior_row_hash", TEXT, nullable=False, unique=True),
+            sa.Column("row_hash", TEXT, nullable=False),
+            sa.Column("row_bytes", sa.LargeBinary(), nullable=False),
+            sa.Column("envelope_payload_blob_ref", TEXT, nullable=False),
+            sa.Column("semantic_intent", TEXT, nullable=False),
+            sa.Column("session_id", TEXT),
+            sa.Column("commit_epoch_id", TEXT),
+            sa.Column("committed_at", TEXT, nullable=False),
+            sa.CheckConstraint("semantic_intent <> ''"),
+        )
+        op.execute("INSERT INTO kernel_event_log_new SELECT * FROM kernel_event_log")
+        op.drop_table("kernel_event_log")
+        op.rename_table("kernel_event_log_new", "kernel_event_log")
+        for name, column in (("session", "session_id"), ("intent", "semantic_intent")):
+            columns = [column, "ec_sequence_number"]
+            op.create_index(f"kernel_event_log_by_{{name}}", "kernel_event_log", columns)
+        op.create_index(
+            "kernel_event_log_by_epoch",
+            "kernel_event_log",
+            ["commit_epoch_id", "ec_sequence_number"],
+            sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
+        )
+        refuse_change("kernel_event_log")
+    else:
+        op.drop_constraint("kernel_event_log_semantic_intent_check", "kernel_event_log")
+        op.create_check_constraint(
+            "kernel_event_log_semantic_intent_check", "kernel_event_log", "semantic_intent <> ''"
+        )
+
+
+def downgrade():
+    raise NotImplementedError("the ledger's schema goes forward only")
+
+
+{helper}'''
+
+
+def write_later_revision(folder: Path) -> Path:
+    """Write every revision and the later one into a folder."""
+    shutil.copytree(migrations.VERSIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    newest = Path(migrations.scripts()[-1].path).read_text()
+    helper = newest[newest.index("def refuse_change") :]
+    text = _TEXT.format(later=LATER, before=schema.SCHEMA_VERSION, helper=helper)
+    (folder / f"v{LATER:04}_reviews.py").write_text(text)
+    return folder

@@ -1,0 +1,82 @@
+"""A process that migrates a ledger to the revisions of a folder, in children of its own.
+
+    python -m tests.system.migrating_process LEDGER FOLDER
+
+For each line that it reads, a list of statements as JSON, it forks one child for each statement,
+lets all of them migrate at once, and prints how each ended and how many revisions it went over. A
+child kills itself when it is about to run its statement; there is none that is empty.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kernel.ledger import migrations, postgres_schema, sqlite_schema
+
+
+def die_before(statement: str) -> None:
+    """Kill this process when it is about to run a statement on a connection of its own."""
+
+    def seen(sql: Any) -> None:
+        if sql == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    open_file, connect = sqlite_schema._open, postgres_schema.connect
+
+    def traced_file(*arguments: Any) -> Any:
+        connection = open_file(*arguments)
+        connection.set_trace_callback(seen)
+        return connection
+
+    def traced(*arguments: Any, **options: Any) -> Any:
+        connection = connect(*arguments, **options)
+        execute = connection.execute
+
+        def traced_execute(sql: Any, *values: Any, **given: Any) -> Any:
+            seen(sql)
+            return execute(sql, *values, **given)
+
+        connection.execute = traced_execute  # type: ignore[method-assign]
+        return connection
+
+    sqlite_schema._open, postgres_schema.connect = traced_file, traced
+
+
+def migrate_in_child(place: str, statement: str, output: Any) -> int:
+    """Return the process id of a child that migrates."""
+    pid = os.fork()
+    if pid:
+        return pid
+    die_before(statement)
+    if place.startswith("postgresql://"):
+        found = postgres_schema.migrate(place)
+    else:
+        found = sqlite_schema.migrate(Path(place))
+    output.write(f"{len(found.revisions)}")
+    output.flush()
+    os._exit(0)
+
+
+def main(place: str, folder: str) -> None:
+    migrations.VERSIONS = Path(folder)
+    for line in sys.stdin:
+        with tempfile.TemporaryDirectory() as answers:
+            children = []
+            for number, statement in enumerate(json.loads(line)):
+                answer = Path(answers) / str(number)
+                with answer.open("w") as output:
+                    children.append((migrate_in_child(place, statement, output), answer))
+            ended = [
+                (os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), answer.read_text())
+                for pid, answer in children
+            ]
+        sys.stdout.write(f"{json.dumps(ended)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

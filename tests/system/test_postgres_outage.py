@@ -1,0 +1,176 @@
+"""A server that is stopped without a word, and a process that stops while it holds the lock."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
+
+from kernel.errors import (  # noqa: E402 - after the driver
+    CommitOutcomeUnknown,
+    LedgerUnavailable,
+)
+from kernel.ledger import postgres_connection, schema  # noqa: E402 - likewise
+from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
+from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
+from kernel.verify import verify  # noqa: E402 - likewise
+from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
+from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
+from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
+from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
+from workers.dockets.sample import sample_path  # noqa: E402 - likewise
+from workers.record import verify_file  # noqa: E402 - likewise
+
+ROOT = Path(__file__).parents[2]
+RESTARTS = 2
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of these tests' own, whichever the others were given."""
+    with ExitStack() as stack:
+        try:
+            yield stack.enter_context(own_postgres())
+        except NoPostgresError as error:
+            pytest.skip(str(error))
+
+
+@pytest.fixture
+def url(server):
+    url = server.new_database()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def store(url):
+    store = PostgresStore(url)
+    Ledger.create(store, FakeHost().host)
+    for number in range(8):  # so often that its statements are prepared, and a reader is idle
+        add(store, f"n-{number}")
+        names(store)
+    yield store
+    store.close()
+
+
+EIGHT = [f"n-{number}" for number in range(8)]
+
+
+def restart(server):
+    server.stop(signal.SIGQUIT)
+    server.start()
+
+
+def test_between_transactions_nobody_notices_a_restart(server, store):
+    restart(server)
+    add(store, "o")
+    assert names(store) == [*EIGHT, "o"]
+    restart(server)
+    assert names(store) == [*EIGHT, "o"]
+
+
+def test_a_transaction_and_a_snapshot_end_with_the_server_and_the_next_ones_work(server, store):
+    def write():
+        with store.transaction() as tables:
+            tables.insert(schema.nodes, node("lost"))
+            restart(server)
+            tables.insert(schema.nodes, node("lost too"))
+
+    def read():
+        with store.view() as tables:
+            assert tables.count(schema.nodes) == len(EIGHT)
+            restart(server)
+            tables.count(schema.nodes)
+
+    for act in (write, read):
+        with pytest.raises(LedgerUnavailable) as failed:
+            act()
+        assert failed.value.code == "ledger_unavailable"
+    add(store, "o")
+    assert names(store) == [*EIGHT, "o"]
+
+
+@pytest.mark.spec("K25")
+def test_a_commit_whose_server_is_gone_is_unknown_until_it_can_be_looked_up(server, store):
+    def commit():
+        with store.transaction() as tables:
+            tables.insert(schema.nodes, node("perhaps"))
+            server.stop(signal.SIGQUIT)
+
+    with pytest.raises(CommitOutcomeUnknown):
+        commit()
+    for act in (names, lambda store: add(store, "o")):
+        with pytest.raises(LedgerUnavailable):
+            act(store)
+    server.start()
+    assert names(store) == EIGHT
+    add(store, "perhaps")
+    assert names(store) == [*EIGHT, "perhaps"]
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.timeout(120)
+def test_the_main_job_goes_on_over_restarts_of_the_server_in_the_same_gateway(
+    server, url, tmp_path
+):
+    """Requests fail while the server is away and are sent again; no process is started anew."""
+
+    def rows():
+        with psycopg.connect(url) as connection:
+            return connection.execute("SELECT count(*) FROM kernel_event_log").fetchone()[0]
+
+    environment = {"ROTULUS_DATABASE_URL": url}
+    arguments = ("demo", str(sample_path()), "--exit", "--json")
+    with running(tmp_path / "data", *arguments, env=environment) as run:
+        run.wait_until_up()
+        for number in range(RESTARTS):
+            wait_for("rows", lambda number=number: rows() > 30 * (number + 1), 30)
+            restart(server)
+        assert run.process.poll() is None, "it had finished before the last restart"
+        assert run.finish() == 0, run.stderr
+        report = run.report()
+    assert report["failures"] == []
+    found = verify_file(SecretStr(url), lambda _done, _total: None)
+    assert found.ok, found.findings
+    assert (found.rows, found.requests_open) == (report["record"]["rows"], 0)
+    assert "child_died" not in run.stderr
+
+
+@pytest.mark.spec("K25")
+def test_a_stopped_process_that_holds_the_head_lets_the_others_go_on(url, monkeypatch):
+    command = [sys.executable, "-m", "tests.system.stopping_process", url, "3000"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as stopped:
+        try:
+            assert stopped.stdout.readline() == "holding\n"
+            os.kill(stopped.pid, signal.SIGSTOP)
+
+            monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 200)
+            hurried = PostgresStore(url)
+            with pytest.raises(LedgerUnavailable) as refused:
+                add(hurried, "hurried")
+            assert refused.value.code == "ledger_unavailable"
+            hurried.close()
+            monkeypatch.undo()
+
+            ledger = Ledger(PostgresStore(url), FakeHost().host)
+            assert submit(ledger, create("of-the-other", "Note")).ec_sequence_number == 1
+            os.kill(stopped.pid, signal.SIGCONT)
+            answer, _ = stopped.communicate("go on\n", timeout=30)
+        finally:
+            stopped.kill()
+    # It found no connection; nothing of it was written, and it may ask again.
+    assert answer.splitlines() == ["ledger_unavailable", "2 False"]
+    with ledger.view() as view:
+        found = verify(view)
+        assert view.tables.count(schema.nodes) == 2
+    assert found.ok, found.findings
+    assert found.rows == 2
+    ledger.close()
