@@ -1,5 +1,7 @@
 """V11: quotas, budgets, the throttle and the leases of capacity (§18)."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -29,6 +31,10 @@ COST = "affected_subgraph_descriptor.estimated_capacity_cost"
 UNAVAILABLE = "envelope_capacity_unavailable"
 ENOUGH = Lease(granted=True, cost_remaining=2, ec_capacity_lease_id="lease-1")
 SHORT = Lease(granted=True, cost_remaining=1, ec_capacity_lease_id="lease-1", retry_after_s=9)
+UNREADABLE = replace(SHORT, granted=False, cost_remaining=0, known=False)
+ESTIMATE = 0.1
+"""Of a note: it has two effects."""
+
 DENIED = Lease(granted=False, cost_remaining=100, ec_capacity_lease_id="lease-1", retry_after_s=9)
 
 
@@ -36,11 +42,14 @@ class Leases:
     """A port that always answers the same, and remembers what it was asked."""
 
     def __init__(self, lease):
-        self._lease, self.asked = lease, []
+        self._lease, self.asked, self.drawn = lease, [], []
 
     def lease(self, operation_kind, priority):
         self.asked.append((operation_kind, priority))
         return self._lease
+
+    def draw(self, operation_kind, priority, cost):
+        self.drawn.append((operation_kind, priority, cost))
 
 
 class World:
@@ -139,11 +148,13 @@ def test_what_the_lease_covers_passes_and_names_its_lease(world, cost):
     [receipt] = world.receipts("capacity_lease")
     assert receipt["operation_id"] == document["operation_id"]
     assert receipt["ec_capacity_lease_id"] == "lease-1"
-    assert receipt["estimated_cost"] == (cost or 0)
+    assert receipt["estimated_cost"] == max(cost or 0, ESTIMATE)
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.2")
-@pytest.mark.parametrize("lease", [SHORT, DENIED], ids=["short", "denied"])
+@pytest.mark.parametrize(
+    "lease", [SHORT, DENIED, UNREADABLE], ids=["short", "denied", "unreadable"]
+)
 @pytest.mark.parametrize(
     ("strategy", "retry_after_s"),
     [("block_on_unavailable", None), ("queue_until_available", 9), (None, 9)],
@@ -160,7 +171,9 @@ def test_what_the_lease_does_not_cover_is_refused_or_put_off(world, lease, strat
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.1")
-@pytest.mark.parametrize("lease", [SHORT, DENIED], ids=["short", "denied"])
+@pytest.mark.parametrize(
+    "lease", [SHORT, DENIED, UNREADABLE], ids=["short", "denied", "unreadable"]
+)
 def test_alert_and_proceed_passes_with_a_durable_alert(world, lease):
     world.govern(ec_capacity_lease_strategy="alert_and_proceed")
     assert isinstance(world.submit(lease=lease), SubmissionResult)
@@ -368,7 +381,7 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
         "recorded_at": entry.recorded_at,
         "schema_version": 1,
     }
-    assert (other.estimated_cost, other.ec_capacity_lease_id) == (0.0, "")
+    assert (other.estimated_cost, other.ec_capacity_lease_id) == (ESTIMATE, "")
     # The generation came into force under the one before, which attributed costs.
     assert [one.semantic_intent for one in rest.entries] == ["policy_snapshot_advance"]
     assert rest.next_after is None
