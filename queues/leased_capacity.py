@@ -28,6 +28,7 @@ from kernel.capacity import Lease
 from kernel.pressure import (
     ANY_KIND,
     CAPACITY_PRIORITIES,
+    COST_MAX,
     Amount,
     ByPriority,
     Capacity,
@@ -134,11 +135,13 @@ class LeasedCapacity:
         )
 
     def draw(self, operation_kind: str, priority: str, cost: float) -> None:
-        """Count what an operation has used."""
+        """Count what an operation has used, up to all that there is."""
         resource = self._of(operation_kind)
         if resource is not None:
+            # An author may state any number; beyond the whole it says nothing more.
+            most = min(cost, resource.capacity.total.cost, COST_MAX)
             with self._lock:
-                resource.used[capacity_priority_of(priority)] += cost
+                resource.used[capacity_priority_of(priority)] += most
 
     async def refresh(self) -> None:
         """Hand in what was used and read every resource anew.
@@ -148,15 +151,21 @@ class LeasedCapacity:
         """
         for resource in self._resources.values():
             with self._lock:
-                name, handed_in = f"{self._holder}.{resource.piece}", dict(resource.used)
+                name, used = f"{self._holder}.{resource.piece}", dict(resource.used)
+                # What is known already is not handed in again: that would hold it for longer.
+                new = {
+                    one: min(cost, COST_MAX)
+                    for one, cost in used.items()
+                    if cost != resource.told[one]
+                }
+            asked_at_s = self._clock_s()
             state = await self._leases.draw(
-                resource.name, resource.capacity, name, handed_in, self._period_ms
+                resource.name, resource.capacity, name, new, self._period_ms
             )
-            now_s = self._clock_s()
             with self._lock:
-                resource.state, resource.read_at_s, resource.told = state, now_s, handed_in
-                if now_s >= resource.piece_ends_s:
-                    self._begin_piece(resource, now_s)
+                resource.state, resource.read_at_s, resource.told = state, asked_at_s, used
+                if asked_at_s >= resource.piece_ends_s:
+                    self._begin_piece(resource, asked_at_s)
 
     async def run(self) -> None:
         """Refresh until cancelled; a Redis that cannot be reached is tried again.
@@ -178,11 +187,11 @@ class LeasedCapacity:
     def _of(self, operation_kind: str) -> _Resource | None:
         return self._resources.get(operation_kind) or self._resources.get(ANY_KIND)
 
-    def _begin_piece(self, resource: _Resource, now_s: float) -> None:
+    def _begin_piece(self, resource: _Resource, at_s: float) -> None:
         """What is handed in is held by its own name; what was used since opens the next piece."""
         resource.used = {
             one: resource.used[one] - resource.told[one] for one in CAPACITY_PRIORITIES
         }
         resource.told = _no_costs()
         resource.piece += 1
-        resource.piece_ends_s = now_s + self._period_ms / 1000 / _PIECES
+        resource.piece_ends_s = at_s + self._period_ms / 1000 / _PIECES

@@ -66,11 +66,6 @@ class Lease:
     capacity_priority: CapacityPriority = "background"
     cost: float = 0.0
 
-    @property
-    def ec_capacity_lease_id(self) -> str:
-        """The name of this lease on receipts (§18.3)."""
-        return f"{self.resource}#{self.token}"
-
 
 class CapacityLeases:
     """Named resources on Redis.

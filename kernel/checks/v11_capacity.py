@@ -146,10 +146,11 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
 def _settles(submission: Submission) -> bool:
     """Tell whether the runtime writes this to settle what was begun."""
     envelope = submission.envelope
+    anchors = any(ref.startswith(SESSION_NODE_PREFIX) for ref in envelope.target_refs)
     return submission.submitter == "orchestrator" and (
         envelope.semantic_intent in _SETTLING
         or envelope.compensates_operation_id is not None
-        or any(ref.startswith(SESSION_NODE_PREFIX) for ref in envelope.target_refs)
+        or (anchors and envelope.actor == "system")
     )
 
 
