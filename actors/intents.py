@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from kernel.canonical import canonicalize
+from kernel.model.envelope import CapacityOverride
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
@@ -44,6 +45,8 @@ class Intent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     intent_key: Id
+    capacity_override: CapacityOverride | None = None
+    """Confirms that it goes on without capacity; says nothing about what is asked for (§18.2)."""
 
     def asked(self) -> "Intent":
         """Return what was asked for: under the same key the same may be asked again (K6)."""

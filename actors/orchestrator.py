@@ -81,6 +81,9 @@ class Orchestrator:
         }
         if session_id is not None:
             document["session_id"] = session_id
+        override = intent.asked().capacity_override
+        if override is not None:
+            document["capacity_override"] = override.model_dump()
         self._resolve_taint(document, operation, view)
         if answer_refs:
             document["recorded_model_outputs"] = recorded_outputs(
@@ -130,7 +133,10 @@ def intent_digest(intent: Intent) -> str:
         IntentInvalid: when the intent has no canonical form.
     """
     try:
-        return digest(intent.asked().model_dump(mode="json", exclude_none=True))
+        asked = intent.asked().model_dump(
+            mode="json", exclude_none=True, exclude={"capacity_override"}
+        )
+        return digest(asked)
     except ValueError as error:
         raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
 

@@ -1,7 +1,7 @@
 """Capacity: what operations may cost, by the policy in force and the leases that the fleet holds.
 
 The policy is data of a generation (§18.1); what it leaves out has the default. The lease is a port:
-the kernel asks for its state and never waits for it (§18.2).
+the kernel asks for its state and never waits for it, and tells it what was used (§18.2).
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,9 @@ from kernel.model.envelope import Envelope
 
 DEFAULT_DAILY_QUOTA = 10_000_000
 RETRY_AFTER_S = 5
+
+COST_OF_AN_EFFECT_HUNDREDTHS = 5
+"""What the kernel takes an effect to cost, in hundredths of the unit: an estimate by count."""
 
 POLICY_FIELD = "kernel_cost_governance"
 """Where the payload of a policy generation holds its governance."""
@@ -85,12 +88,21 @@ class Lease:
     retry_after_s: int = RETRY_AFTER_S
     """When it is worth asking again, where there is not enough."""
 
+    ceiling: float = float("inf")
+    """The most that can ever remain; what costs more is never covered."""
+
+    known: bool = True
+    """False where the leases cannot be read, so that nothing is granted."""
+
 
 class CapacityLeases(Protocol):
     """Who holds the leases (§18.2); answers at once, from what it knows."""
 
     def lease(self, operation_kind: str, priority: str) -> Lease:
         """Return the state of the lease that an operation would draw on."""
+
+    def draw(self, operation_kind: str, priority: str, cost: float) -> None:
+        """Count what an operation that was applied has used."""
 
 
 class UnlimitedCapacity:
@@ -99,6 +111,9 @@ class UnlimitedCapacity:
     def lease(self, operation_kind: str, priority: str) -> Lease:  # noqa: ARG002 - the port's names
         """Return a lease without an end."""
         return _UNLIMITED
+
+    def draw(self, operation_kind: str, priority: str, cost: float) -> None:
+        """Count nothing."""
 
 
 _UNLIMITED = Lease(granted=True, cost_remaining=float("inf"))
@@ -129,6 +144,20 @@ def priority_of(envelope: Envelope) -> str:
 
 
 def estimated_cost(envelope: Envelope) -> float:
-    """Return what an operation is estimated to cost."""
+    """Return what an operation is estimated to cost: as stated, and no less than by its effects.
+
+    An author who states nothing, or too little, draws on capacity all the same.
+    """
     scope = envelope.affected_subgraph_descriptor
-    return 0 if scope is None else scope.estimated_capacity_cost
+    stated = 0.0 if scope is None else scope.estimated_capacity_cost
+    return estimate(stated, len(envelope.primitive_effects))
+
+
+def estimate(stated: float, effects: int) -> float:
+    """Return the estimate for an operation of so many effects whose author states a cost."""
+    return max(stated, cost_of(effects))
+
+
+def cost_of(parts: int) -> float:
+    """Return what so many effects and recomputes are estimated to cost."""
+    return parts * COST_OF_AN_EFFECT_HUNDREDTHS / 100

@@ -8,7 +8,7 @@ envelope. Nothing is true for anybody outside before the transaction has been co
 from kernel.apply import Outcome, apply_operation
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
-from kernel.capacity import CapacityLeases, UnlimitedCapacity
+from kernel.capacity import CapacityLeases, UnlimitedCapacity, priority_of
 from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import parse
@@ -84,13 +84,19 @@ class Kernel:
         self._conflict_window_us = conflict_window_ms * _US_PER_MS
 
     def submit(
-        self, transaction: LedgerTransaction, document: object, submitter: Submitter
+        self,
+        transaction: LedgerTransaction,
+        document: object,
+        submitter: Submitter,
+        *,
+        draws: bool = True,
     ) -> SubmissionResult | RejectedResult:
         """Put one envelope on the record, or a receipt of why not.
 
         Durable when the caller's transaction has been committed. A duplicate inside the
         idempotency window gets the first answer and changes nothing. What the kernel has to add
-        of its own about a conflict is recorded with it, as operations of their own.
+        of its own about a conflict is recorded with it, as operations of their own. `draws` is
+        False for what is going to be taken back: it uses up no capacity.
         """
         transaction.next_commit_time_us()
         parsed = parse(document)
@@ -109,7 +115,9 @@ class Kernel:
                 return verdict
             if verdict is not None:
                 beside = Passage(
-                    beside.receipts + verdict.receipts, beside.follow_ups + verdict.follow_ups
+                    beside.receipts + verdict.receipts,
+                    beside.follow_ups + verdict.follow_ups,
+                    beside.cost + verdict.cost,
                 )
         try:
             with transaction.savepoint():
@@ -119,9 +127,12 @@ class Kernel:
                     append_receipt(transaction, receipt_id, receipt, operation_id)
                 result = self._record(submission)
                 self._record_own(transaction, beside.follow_ups)
-                return result
         except _UNDOING as error:
             return _reject(transaction, document, *_why(error))
+        if draws and beside.cost:
+            envelope = submission.envelope
+            self._capacity.draw(envelope.operation_kind, priority_of(envelope), beside.cost)
+        return result
 
     def _submission(
         self,

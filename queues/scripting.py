@@ -1,7 +1,8 @@
 """The adapter to Redis: loads the Lua scripts, runs them, and translates errors once.
 
-A script is its own file in `scripts/`, put behind `common.lua`. It is called by its hash; a
-server that lost it (restart, SCRIPT FLUSH) is given the text again by redis-py.
+A script is its own file in `scripts/`, put behind `common.lua`, and one of a lease behind
+`lease_common.lua` too. It is called by its hash; a server that lost it (restart, SCRIPT FLUSH) is
+given the text again by redis-py.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -33,9 +34,10 @@ _UNREACHABLE: Final = (
 
 @cache
 def script_text(name: str) -> str:
-    """Return the text that is sent for a script: the common part, then its own file."""
+    """Return the text that is sent for a script: the common parts, then its own file."""
     folder = files("queues") / "scripts"
-    return "".join((folder / f"{part}.lua").read_text("utf-8") for part in ("common", name))
+    parts = ("common", "lease_common", name) if name.startswith("lease_") else ("common", name)
+    return "".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
 
 
 @contextmanager

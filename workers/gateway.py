@@ -5,6 +5,7 @@ end, the ledger is closed.
 """
 
 import gc
+import secrets
 import socket
 import time
 from functools import partial
@@ -29,6 +30,7 @@ from kernel.ledger.receipts import purge_expired
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels
 from queues.heartbeats import Heartbeats
+from queues.leased_capacity import LeasedCapacity
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import OutboxRelay
@@ -91,6 +93,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         lambda: Ledger.create(open_store(ledger_place(settings)), host)
     )
     redis = connect_redis(redis_url)
+    leases = CapacityLeases(redis)
     queue = WorkQueue(redis, AUTHORITY_QUEUE)
     relay = OutboxRelay(ledger, queue, time.monotonic)
 
@@ -98,9 +101,11 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         relay.notify()
         external.notify()
 
+    capacity = _capacity(settings, leases)
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
+        capacity=capacity,
     )
     committer = Committer(
         ledger,
@@ -144,7 +149,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
         queue=queue,
-        leases=CapacityLeases(redis),
+        leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
         give_up=give_up,
@@ -171,11 +176,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(committer.run)
-            tasks.start_soon(sessions.run)
-            tasks.start_soon(relay.run)
-            tasks.start_soon(external.run)
-            tasks.start_soon(hub.run)
+            for part in (committer, sessions, relay, external, hub, capacity):
+                tasks.start_soon(part.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
             await server.serve([listening])
             tasks.cancel_scope.cancel()
@@ -185,6 +187,16 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             if isinstance(model, HttpModel):
                 await model.aclose()
             ledger.close()
+
+
+def _capacity(settings: Settings, leases: CapacityLeases) -> LeasedCapacity:
+    return LeasedCapacity(
+        leases,
+        settings.kernel_capacities,
+        f"gateway-{secrets.token_hex(8)}",
+        round(settings.kernel_capacity_period_s * 1000),
+        time.monotonic,
+    )
 
 
 def _model(settings: Settings) -> ModelClient:

@@ -24,7 +24,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from kernel.pressure import Capacity
 from kernel.rollback.confirmation import KEY_BYTES_MIN
+from workers.capacity_settings import capacities_of, check_capacities, check_reserves
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
@@ -80,6 +82,8 @@ def _versions(value: str) -> str:
     return value
 
 
+Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacities)]
+Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
 ActiveVersions = Annotated[str, Field(max_length=4096), AfterValidator(_versions)]
 
 S = TypeVar("S", bound="Settings")
@@ -191,6 +195,22 @@ class Settings(BaseSettings):
         le=8760,
         description="Hours for which a repeated idempotency key answers the first receipt.",
     )
+    kernel_capacity: Capacities | None = Field(
+        default=None,
+        description="Cost that operations may use up in a period, by operation kind, or any for "
+        "all that are not named: any=1000,create=50. Unset, or not named: without limit.",
+    )
+    kernel_capacity_reserves: Reserves | None = Field(
+        default=None,
+        description="Parts of each capacity that only a priority and those above it may use: "
+        "critical=0.1,user_initiated=0.2. Unset: none.",
+    )
+    kernel_capacity_period_s: float = Field(
+        default=10.0,
+        ge=1,
+        le=3600,
+        description="Seconds for which what an operation has used counts.",
+    )
     active_models: ActiveVersions = Field(
         default="rotulus-local-1",
         description="Model versions in use, separated by commas; old=new where new has taken "
@@ -254,6 +274,11 @@ class Settings(BaseSettings):
     def gateway_port(self) -> int:
         """The port of a gateway that is started on its own, 0 only when asked for."""
         return self.port if "port" in self.model_fields_set else GATEWAY_PORT
+
+    @property
+    def kernel_capacities(self) -> dict[str, Capacity]:
+        """The capacity of each operation kind that has one, and of `any`."""
+        return capacities_of(self.kernel_capacity, self.kernel_capacity_reserves)
 
     @property
     def current_model_versions(self) -> dict[str, str]:

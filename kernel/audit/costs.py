@@ -1,21 +1,30 @@
-"""What operations cost and to whom it is attributed, in pages (§18.3).
+"""What operations cost and to whom it is attributed: entries in pages, and their sums (§18.3).
 
 The entries are read off the log: the row has the intent and the actor, the envelope the estimate,
-a receipt the lease. What was measured afterwards is known where models answered: the tokens that
-their recorded outputs name. An operation whose policy generation attributes no cost has no entry.
+a receipt the lease. All of these are durable and sealed, so an entry can be proved and never
+changes. What was measured afterwards is known where models answered: the tokens that their recorded
+outputs name, attributed to the operation that recorded the output. Estimates are in the unit of
+`estimated_capacity_cost`, measurements in tokens; they are not to be compared.
+
+An operation whose policy generation attributes no cost has no entry.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
-from kernel.audit.operations import envelope_of, stored_document
-from kernel.capacity import KernelCostGovernance, governance_in
+from kernel.audit.operations import envelope_of, first_sequence_from, stored_document
+from kernel.capacity import KernelCostGovernance, estimate, governance_in
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
 
-_LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert"})
+_LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
+
+_PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens"})
+"""Usage that other counts of the same answer include, or that includes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,7 @@ class CostLedgerEntry:
     semantic_intent: str
     actor: str
     estimated_cost: float | None
-    """None where the envelope was erased."""
+    """None where the envelope was erased and no receipt of a lease repeats it."""
 
     actual_cost: float | None
     """Tokens of the models that answered; None where none did, or nothing was measured."""
@@ -53,16 +62,99 @@ class CostPage:
     """Ask again after this sequence; None where there is nothing more."""
 
 
-def cost_entries(view: LedgerView, *, after: int = 0, limit: int = 100) -> CostPage:
-    """Return what at most `limit` operations after a sequence cost.
+@dataclass(frozen=True, slots=True)
+class CostTotal:
+    """What the operations of one intent by one actor cost together."""
+
+    semantic_intent: str
+    actor: str
+    operations: int
+    estimated_cost: float
+    actual_cost: float | None
+    """Of those that were measured; None where none was."""
+
+    def document(self) -> Document:
+        """Return the sum as JSON has it."""
+        fields = {name: getattr(self, name) for name in CostTotal.__slots__}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class CostTotals:
+    """Sums over some of the entries, by intent and actor."""
+
+    totals: tuple[CostTotal, ...]
+    next_after: int | None
+    """Sum up on from this sequence; None where there is nothing more."""
+
+
+def cost_entries(
+    view: LedgerView,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    from_us: int | None = None,
+    before_us: int | None = None,
+) -> CostPage:
+    """Return what at most `limit` operations after a sequence cost, of a time if one is given.
 
     Raises:
         LedgerCorrupt: when a stored row cannot be read.
     """
+    if from_us is not None:
+        after = max(after, first_sequence_from(view, from_us) - 1)
     rows = view.log_rows(after=after, limit=limit)
+    full = len(rows) == limit
+    if before_us is not None:
+        end = first_sequence_from(view, before_us)
+        full = full and rows[-1]["ec_sequence_number"] + 1 < end
+        rows = [row for row in rows if row["ec_sequence_number"] < end]
     entries = (_entry(view, row) for row in rows)
-    next_after = rows[-1]["ec_sequence_number"] if len(rows) == limit else None
+    next_after = rows[-1]["ec_sequence_number"] if full else None
     return CostPage(tuple(one for one in entries if one is not None), next_after)
+
+
+def cost_totals(
+    view: LedgerView,
+    *,
+    after: int = 0,
+    limit: int = 10_000,
+    from_us: int | None = None,
+    before_us: int | None = None,
+) -> CostTotals:
+    """Sum up what `cost_entries` returns for the same arguments.
+
+    Raises:
+        LedgerCorrupt: when a stored row cannot be read.
+    """
+    page = cost_entries(view, after=after, limit=limit, from_us=from_us, before_us=before_us)
+    by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
+    for one in page.entries:
+        key = (one.semantic_intent, one.actor)
+        by_whom[key].append(CostTotal(*key, 1, one.estimated_cost or 0.0, one.actual_cost))
+    return CostTotals(
+        tuple(_together(found) for _, found in sorted(by_whom.items())), page.next_after
+    )
+
+
+def joined_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
+    """Return the sums of several pages as one."""
+    by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
+    for page in pages:
+        for one in page.totals:
+            by_whom[one.semantic_intent, one.actor].append(one)
+    return tuple(_together(found) for _, found in sorted(by_whom.items()))
+
+
+def _together(totals: Sequence[CostTotal]) -> CostTotal:
+    measured = [one.actual_cost for one in totals if one.actual_cost is not None]
+    return CostTotal(
+        totals[0].semantic_intent,
+        totals[0].actor,
+        sum(one.operations for one in totals),
+        fsum(one.estimated_cost for one in totals),
+        fsum(measured) if measured else None,
+    )
 
 
 def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
@@ -71,14 +163,15 @@ def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
     if not _governance(view, envelope).cost_attribution_by_transactional_intent:
         return None
     operation_id = str(document["operation_id"])
+    leased = _lease_receipt(view, operation_id)
     return CostLedgerEntry(
         f"cost:{operation_id}",
         operation_id,
         document["semantic_intent"],
         document["actor"],
-        None if envelope is None else _estimated(envelope),
+        leased.get("estimated_cost") if envelope is None else _estimated(envelope),
         _measured(envelope or {}),
-        _lease_of(view, operation_id),
+        str(leased.get("ec_capacity_lease_id", "")),
         document["committed_at"],
     )
 
@@ -92,17 +185,28 @@ def _governance(view: LedgerView, envelope: Document | None) -> KernelCostGovern
 
 def _estimated(envelope: Mapping[str, Any]) -> float:
     scope = envelope.get("affected_subgraph_descriptor") or {}
-    return float(scope.get("estimated_capacity_cost", 0))
+    stated = float(scope.get("estimated_capacity_cost", 0))
+    return estimate(stated, len(envelope["primitive_effects"]))
 
 
 def _measured(envelope: Mapping[str, Any]) -> float | None:
-    used = [one.get("recorded_token_usage") for one in envelope.get("recorded_model_outputs", ())]
-    known = [sum(tokens.values()) for tokens in used if tokens]
+    """Return the tokens of the answers that the operation itself recorded."""
+    used = [
+        _tokens(one.get("recorded_token_usage") or {})
+        for one in envelope.get("recorded_model_outputs", ())
+        if one["recorded_by_operation_id"] == envelope["operation_id"]
+    ]
+    known = [tokens for tokens in used if tokens is not None]
     return float(sum(known)) if known else None
 
 
-def _lease_of(view: LedgerView, operation_id: str) -> str:
+def _tokens(usage: Mapping[str, int]) -> int | None:
+    apart = [count for name, count in usage.items() if name not in _PARTS_OF_OTHERS]
+    return sum(apart) if apart else usage.get("total_tokens")
+
+
+def _lease_receipt(view: LedgerView, operation_id: str) -> Document:
     for receipt in view.receipts_of(operation_id):
         if receipt["receipt_kind"] in _LEASE_KINDS:
-            return str(receipt["ec_capacity_lease_id"])
-    return ""
+            return receipt
+    return {}

@@ -43,6 +43,9 @@ class Passage:
     follow_ups: tuple[Document, ...] = ()
     """Envelopes of the kernel's own that are applied right after it, or with it undone."""
 
+    cost: float = 0.0
+    """What it draws on its lease once it is applied."""
+
 
 @dataclass(slots=True)  # not frozen: one is made for every envelope, and freezing triples its cost
 class Submission:

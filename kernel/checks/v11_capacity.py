@@ -4,14 +4,22 @@
 2. A day's quota for a kind, and a run's budget, refuse or put off as the policy says. Where it
    says to go on, applying the operation tells of it (`operation_counts`).
 3. Capacity that is not there refuses, or puts off, or is told of on a receipt of its own: the
-   lease is not on the record, so that receipt is not the operation's.
+   lease is not on the record, so that receipt is not the operation's. A lease that cannot be read
+   is capacity that is not there. A user may go on all the same by saying so (`capacity_override`).
+
+What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
+3: an anchor, a computed authority, a report, undoing, and a policy, which is the way out. Refused,
+it would stop the runtime, or lose what has happened already; what begins such work is suspended
+before it (`kernel/pressure`).
 """
 
 from math import isfinite
 
+from kernel.algebra.verbs import EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
     KernelCostGovernance,
+    Lease,
     estimated_cost,
     governance_of,
     priority_of,
@@ -20,11 +28,25 @@ from kernel.checks.check import Passage, Refusal, Submission, Verdict
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.model.envelope import Envelope
+from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.model.receipt import Receipt
 from kernel.operation_counts import operations_of_day, operations_of_run, run_of
 
 _US_PER_S = 1_000_000
 _S_PER_DAY = 24 * 3600
+
+_SETTLING = frozenset(
+    {
+        "recalculate_authority",
+        "policy_snapshot_advance",
+        REPORT_VERB,
+        ROLLBACK,
+        EPOCH_ROLLBACK,
+        REBUILD,
+    }
+)
+"""Verbs that the runtime speaks to settle what was begun."""
 
 _COST_FIELD = "affected_subgraph_descriptor.estimated_capacity_cost"
 
@@ -32,6 +54,9 @@ _COST_FIELD = "affected_subgraph_descriptor.estimated_capacity_cost"
 def check(submission: Submission) -> Verdict:
     """Refuse what is beyond a quota or without capacity; say when it may be sent again."""
     governance = governance_of(submission.transaction)
+    if submission.envelope.capacity_override is not None and submission.envelope.actor != "user":
+        message = "only a user confirms that something goes on without capacity"
+        return Refusal("envelope_actor_unauthorized", "capacity_override", message)
     return (
         _check_rate(submission, governance)
         or _check_quota(submission, governance)
@@ -60,7 +85,8 @@ def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Re
     quota = governance.quota_of(kind)
     count = operations_of_day(submission.transaction, now_us.committed_at_us, kind)
     alert: Document = {"operation_kind": kind, "operation_count": count, "quota": quota}
-    if count < quota or governance.on_quota_exceeded == "alert_and_continue":
+    lets_pass = governance.on_quota_exceeded == "alert_and_continue" or _settles(submission)
+    if count < quota or lets_pass:
         return None
     queued = governance.on_quota_exceeded == "queue_pending"
     return Refusal(
@@ -77,7 +103,7 @@ def _check_budget(submission: Submission, governance: KernelCostGovernance) -> R
     if budget is None or run is None or governance.on_quota_exceeded == "alert_and_continue":
         return None
     count = operations_of_run(submission.transaction, run)
-    if count < budget:
+    if count < budget or _settles(submission):
         return None
     field = "session_id" if submission.envelope.run_id is None else "run_id"
     return Refusal(
@@ -94,30 +120,71 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
     envelope = submission.envelope
     priority, cost = priority_of(envelope), estimated_cost(envelope)
     lease = submission.capacity.lease(envelope.operation_kind, priority)
-    about: Document = {
-        "operation_kind": envelope.operation_kind,
-        "priority": priority,
-        "estimated_cost": cost,
-        "ec_capacity_lease_id": lease.ec_capacity_lease_id,
-    }
     if lease.granted and lease.cost_remaining >= cost:
-        if lease.ec_capacity_lease_id and governance.cost_attribution_by_transactional_intent:
-            return Passage((Receipt("capacity_lease", about),))
-        return None
+        return _draw_on(envelope, lease, governance)
+    if envelope.capacity_override is not None:
+        said = envelope.capacity_override.model_dump(include={"confirmed_by", "reason"})
+        about = _about(envelope, lease) | _shortage(lease) | said
+        return Passage((Receipt("capacity_override", about),), cost=cost)
     strategy = governance.ec_capacity_lease_strategy
-    if strategy == "alert_and_proceed":
-        about["lease_granted"] = lease.granted
-        # A lease without a bound, or one that cannot say, has no number to tell.
-        if isfinite(lease.cost_remaining):
-            about["cost_remaining"] = lease.cost_remaining
-        return Passage((Receipt("capacity_alert", about),))
-    short = "not enough capacity is left" if lease.granted else "no capacity is granted"
+    if strategy == "alert_and_proceed" or _settles(submission):
+        about = _about(envelope, lease) | _shortage(lease)
+        return Passage((Receipt("capacity_alert", about),), cost=cost)
+    # What costs more than there can ever be would wait for ever.
+    waits = strategy == "queue_until_available" and cost <= lease.ceiling
     return Refusal(
         "envelope_capacity_unavailable",
         _COST_FIELD,
-        f"{short} for {envelope.operation_kind} at {priority}",
-        retry_after_s=lease.retry_after_s if strategy == "queue_until_available" else None,
+        f"{envelope.operation_kind} at {priority} is paused, the system is at capacity "
+        f"({_why(lease, cost)}): send it again when capacity is back, "
+        "or override with explicit confirmation (capacity_override)",
+        retry_after_s=lease.retry_after_s if waits else None,
+        details={"ec_capacity_lease_id": lease.ec_capacity_lease_id} | _shortage(lease),
     )
+
+
+def _settles(submission: Submission) -> bool:
+    """Tell whether the runtime writes this to settle what was begun."""
+    envelope = submission.envelope
+    anchors = any(ref.startswith(SESSION_NODE_PREFIX) for ref in envelope.target_refs)
+    return submission.submitter == "orchestrator" and (
+        envelope.semantic_intent in _SETTLING
+        or envelope.compensates_operation_id is not None
+        or (anchors and envelope.actor == "system")
+    )
+
+
+def _draw_on(envelope: Envelope, lease: Lease, governance: KernelCostGovernance) -> Passage | None:
+    if not lease.ec_capacity_lease_id:
+        return None
+    attributed = governance.cost_attribution_by_transactional_intent
+    receipts = (Receipt("capacity_lease", _about(envelope, lease)),) if attributed else ()
+    return Passage(receipts, cost=estimated_cost(envelope))
+
+
+def _about(envelope: Envelope, lease: Lease) -> Document:
+    return {
+        "operation_kind": envelope.operation_kind,
+        "priority": priority_of(envelope),
+        "estimated_cost": estimated_cost(envelope),
+        "ec_capacity_lease_id": lease.ec_capacity_lease_id,
+    }
+
+
+def _shortage(lease: Lease) -> Document:
+    about: Document = {"lease_granted": lease.granted, "lease_known": lease.known}
+    # A lease without a bound, or one that cannot say, has no number to tell.
+    if isfinite(lease.cost_remaining):
+        about["cost_remaining"] = lease.cost_remaining
+    return about
+
+
+def _why(lease: Lease, cost: float) -> str:
+    if not lease.known:
+        return "its leases cannot be read"
+    if cost > lease.ceiling:
+        return f"it costs {cost:g}, and there are never more than {lease.ceiling:g}"
+    return "not enough is left" if lease.granted else "nothing is granted"
 
 
 def _until_midnight_s(now_us: int) -> int:

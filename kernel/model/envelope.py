@@ -79,6 +79,13 @@ class AffectedSubgraphDescriptor(_Document):
     schema_version: SchemaVersion = 1
 
 
+class CapacityOverride(_Document):
+    """Somebody's word that an operation shall go on although capacity is short (§18.2)."""
+
+    confirmed_by: Text
+    reason: Text
+
+
 class Envelope(_Document):
     """An operation as submitted to the kernel (§2.1).
 
@@ -121,6 +128,9 @@ class Envelope(_Document):
 
     adjudicates_receipt_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_ADJUDICATED)] = ()
     """Items of the review queue that the operation resolves (§19.2)."""
+
+    capacity_override: CapacityOverride | None = None
+    """Confirms that the operation goes on without capacity; only a user can (§18.2)."""
 
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

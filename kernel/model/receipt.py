@@ -52,6 +52,7 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "simulation_not_supported_for_operation_kind": "durable",
     "capacity_lease": "durable",
     "capacity_alert": "durable",
+    "capacity_override": "durable",
     "quota_exceeded_alert": "durable",
     "envelope_conflict_user_review_required": "durable",
 }

@@ -80,7 +80,7 @@ def _submitted(
     submitter: Submitter,
 ) -> DryRun:
     policy = transaction.policy_generation_id()
-    result = kernel.submit(transaction, document, submitter)
+    result = kernel.submit(transaction, document, submitter, draws=False)
     if isinstance(result, RejectedResult):
         one = result.rejection
         rejection = WouldBeRejection(

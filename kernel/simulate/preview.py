@@ -12,6 +12,7 @@ from typing import Any
 from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.canonical import canonicalize
+from kernel.capacity import cost_of
 from kernel.model.simulation import (
     PreviewKind,
     PreviewPayload,
@@ -26,8 +27,6 @@ from kernel.simulate.dry_run import DryRun
 PAYLOAD_BYTES_MAX = 256 * 1024
 PAYLOAD_DEPTH_MAX = 20
 """So that the envelope that holds it stays within an envelope's own limits."""
-
-_COST_IN_HUNDREDTHS = 5
 
 _BY_OPERATION_KIND: Mapping[str, PreviewKind] = MappingProxyType(
     {
@@ -100,7 +99,7 @@ def preview_state(
         preview_payload=_payload(kind, run, prediction),
         affected_node_refs=affected,
         effect_kind_set=tuple(dict.fromkeys(declared.effect_kinds)),
-        estimated_capacity_cost=parts * _COST_IN_HUNDREDTHS / 100,
+        estimated_capacity_cost=cost_of(parts),
         would_be_rejected=run.rejection,
     )
 

@@ -1,4 +1,4 @@
--- lease_release: the slot of a lease is free again.
+-- lease_release: what a lease holds is free again.
 -- KEYS[1]  prefix of the resource
 -- ARGV     holder, token
 -- Returns  1, or 0 when another token took its place or it was gone
@@ -6,5 +6,6 @@
 
 if redis.call('HGET', PREFIX .. 'tokens', ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HDEL', PREFIX .. 'tokens', ARGV[1])
+redis.call('HDEL', PREFIX .. 'holds', ARGV[1])
 redis.call('ZREM', PREFIX .. 'expiries', ARGV[1])
 return 1

@@ -1,15 +1,20 @@
 """V11: quotas, budgets, the throttle and the leases of capacity (§18)."""
 
+import time
+from dataclasses import replace
+
 import orjson
 import pytest
 
-from kernel.audit.costs import cost_entries
+from kernel.audit.costs import cost_entries, cost_totals, joined_totals
 from kernel.capacity import DEFAULT_DAILY_QUOTA, KernelCostGovernance, Lease
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
+from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.model.result import SubmissionResult
 from kernel.operation_counts import operations_of_day, operations_of_run
+from kernel.rollback.execute import rollback_operation
 from kernel.verify import verify
 from tests.kernel.build import (
     HOUR_US,
@@ -24,11 +29,16 @@ from tests.kernel.build import (
     ledger_on,
     submit,
 )
+from tests.kernel.simulations import simulate
 
 COST = "affected_subgraph_descriptor.estimated_capacity_cost"
 UNAVAILABLE = "envelope_capacity_unavailable"
 ENOUGH = Lease(granted=True, cost_remaining=2, ec_capacity_lease_id="lease-1")
 SHORT = Lease(granted=True, cost_remaining=1, ec_capacity_lease_id="lease-1", retry_after_s=9)
+UNREADABLE = replace(SHORT, granted=False, cost_remaining=0, known=False)
+ESTIMATE = 0.1
+"""Of a note: it has two effects."""
+
 DENIED = Lease(granted=False, cost_remaining=100, ec_capacity_lease_id="lease-1", retry_after_s=9)
 
 
@@ -36,11 +46,14 @@ class Leases:
     """A port that always answers the same, and remembers what it was asked."""
 
     def __init__(self, lease):
-        self._lease, self.asked = lease, []
+        self._lease, self.asked, self.drawn = lease, [], []
 
     def lease(self, operation_kind, priority):
         self.asked.append((operation_kind, priority))
         return self._lease
+
+    def draw(self, operation_kind, priority, cost):
+        self.drawn.append((operation_kind, priority, cost))
 
 
 class World:
@@ -139,11 +152,13 @@ def test_what_the_lease_covers_passes_and_names_its_lease(world, cost):
     [receipt] = world.receipts("capacity_lease")
     assert receipt["operation_id"] == document["operation_id"]
     assert receipt["ec_capacity_lease_id"] == "lease-1"
-    assert receipt["estimated_cost"] == (cost or 0)
+    assert receipt["estimated_cost"] == max(cost or 0, ESTIMATE)
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.2")
-@pytest.mark.parametrize("lease", [SHORT, DENIED], ids=["short", "denied"])
+@pytest.mark.parametrize(
+    "lease", [SHORT, DENIED, UNREADABLE], ids=["short", "denied", "unreadable"]
+)
 @pytest.mark.parametrize(
     ("strategy", "retry_after_s"),
     [("block_on_unavailable", None), ("queue_until_available", 9), (None, 9)],
@@ -160,7 +175,9 @@ def test_what_the_lease_does_not_cover_is_refused_or_put_off(world, lease, strat
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.1")
-@pytest.mark.parametrize("lease", [SHORT, DENIED], ids=["short", "denied"])
+@pytest.mark.parametrize(
+    "lease", [SHORT, DENIED, UNREADABLE], ids=["short", "denied", "unreadable"]
+)
 def test_alert_and_proceed_passes_with_a_durable_alert(world, lease):
     world.govern(ec_capacity_lease_strategy="alert_and_proceed")
     assert isinstance(world.submit(lease=lease), SubmissionResult)
@@ -211,6 +228,156 @@ def test_the_lease_is_asked_for_by_kind_and_priority(world, changes, priority):
     document = world.note(1) | changes
     submit(world.ledger, document, kernel=Kernel(capacity=leases), submitter="orchestrator")
     assert leases.asked == [("create", priority)]
+
+
+@pytest.mark.spec("§18.2")
+@pytest.mark.parametrize(
+    ("lease", "says"),
+    [
+        (SHORT, "not enough is left"),
+        (DENIED, "nothing is granted"),
+        (UNREADABLE, "its leases cannot be read"),
+        (replace(SHORT, ceiling=1.5), "it costs 2, and there are never more than 1.5"),
+    ],
+)
+def test_a_refusal_says_what_is_short_and_what_can_be_done(world, lease, says):
+    message = world.submit(lease=lease).rejection.message
+    assert f"the system is at capacity ({says})" in message
+    assert "explicit confirmation (capacity_override)" in message
+    [receipt] = world.receipts("envelope_validation_failed")
+    assert (receipt["lease_granted"], receipt["lease_known"]) == (lease.granted, lease.known)
+    assert receipt["ec_capacity_lease_id"] == "lease-1"
+
+
+@pytest.mark.spec("§18.2")
+def test_what_costs_more_than_there_can_ever_be_is_not_put_off_for_ever(world):
+    refused(world.submit(lease=replace(SHORT, ceiling=1.5)), UNAVAILABLE, COST, None)
+    refused(world.submit(lease=replace(SHORT, ceiling=2)), UNAVAILABLE, COST, 9)
+
+
+CONFIRMED = {"confirmed_by": "A. Clerk", "reason": "the hearing is at noon"}
+
+
+@pytest.mark.spec("INV-A-COST-1")
+@pytest.mark.parametrize("strategy", ["block_on_unavailable", "queue_until_available"])
+@pytest.mark.parametrize("lease", [SHORT, DENIED, UNREADABLE], ids=["short", "denied", "unknown"])
+def test_a_user_who_confirms_it_goes_on_without_capacity_and_on_the_record(world, lease, strategy):
+    world.govern(ec_capacity_lease_strategy=strategy)
+    document = world.note(2, capacity_override=CONFIRMED)
+    assert isinstance(world.submit(document, lease), SubmissionResult)
+    [receipt] = world.receipts("capacity_override")
+    assert receipt["operation_id"] == document["operation_id"]
+    assert {name: receipt[name] for name in CONFIRMED} == CONFIRMED
+    assert (receipt["estimated_cost"], receipt["lease_known"]) == (2, lease.known)
+    with world.ledger.view() as view:
+        [entry] = cost_entries(view, after=1).entries
+    assert entry.ec_capacity_lease_id == "lease-1"
+
+
+@pytest.mark.spec("INV-A-COST-1")
+def test_a_confirmation_that_nothing_needed_leaves_no_word_of_an_override(world):
+    assert isinstance(
+        world.submit(world.note(2, capacity_override=CONFIRMED), ENOUGH), SubmissionResult
+    )
+    assert world.receipts("capacity_override") == []
+
+
+@pytest.mark.spec("INV-A-COST-1", "K18")
+@pytest.mark.parametrize("actor", ["agent", "system", "migration"])
+def test_nobody_but_a_user_confirms_it(world, actor):
+    document = world.note(2, capacity_override=CONFIRMED, actor=actor)
+    result = world.submit(document, DENIED, submitter="orchestrator")
+    refused(result, "envelope_actor_unauthorized", "capacity_override")
+
+
+@pytest.mark.spec("INV-A-COST-1")
+@pytest.mark.parametrize("missing", sorted(CONFIRMED))
+def test_a_confirmation_names_who_and_why(world, missing):
+    said = {name: text for name, text in CONFIRMED.items() if name != missing}
+    rejection = world.submit(world.note(2, capacity_override=said), DENIED).rejection
+    assert (rejection.check, rejection.field) == ("V1", f"capacity_override.{missing}")
+
+
+def test_a_confirmation_lifts_no_quota(world):
+    world.govern(**quota(0, on_quota_exceeded="hard_stop_and_alert"))
+    document = world.note(2, capacity_override=CONFIRMED)
+    refused(world.submit(document), "quota_exceeded", "operation_kind")
+
+
+# What the runtime settles
+
+
+def rolled_back(world):
+    document = world.note()
+    assert code_of(world.submit(document)) is None
+    kernel = Kernel(capacity=Leases(DENIED))
+    with world.ledger.transaction() as transaction:
+        return rollback_operation(kernel, transaction, document["operation_id"]).submission
+
+
+def anchored(world):
+    node_id = f"{SESSION_NODE_PREFIX}s"
+    document = create(node_id, "BeliefSession", envelope={"policy_generation_id": world.policy})
+    return world.submit(document | {"actor": "system"}, DENIED, submitter="orchestrator")
+
+
+def advanced(world):
+    kind, number = "policy_snapshot_advance", int(world.policy[3:])
+    moved = effect(kind, f"PG-{number + 1}", prior_policy_generation_id=world.policy)
+    document = envelope(kind, [moved]) | {"policy_generation_id": world.policy}
+    return world.submit(document, DENIED, submitter="orchestrator")
+
+
+@pytest.mark.spec("INV-A-COST-1")
+@pytest.mark.parametrize("settle", [rolled_back, anchored, advanced])
+def test_what_the_runtime_settles_is_told_of_and_never_refused(world, settle):
+    world.govern(ec_capacity_lease_strategy="block_on_unavailable")
+    result = settle(world)
+    assert isinstance(result, SubmissionResult), result
+    [receipt] = world.receipts("capacity_alert")
+    assert receipt["operation_id"] == result.operation_id
+
+
+def test_a_caller_cannot_pass_for_the_runtime(world):
+    world.govern(ec_capacity_lease_strategy="block_on_unavailable")
+    document = world.note(2, compensates_operation_id="op-0", target_refs=["belief-session:s"])
+    assert code_of(world.submit(document, DENIED)) is not None
+    assert world.receipts("capacity_alert") == []
+
+
+# What is drawn
+
+
+@pytest.mark.spec("§18.2")
+def test_what_was_applied_is_drawn_on_the_lease_and_nothing_else_is(world):
+    leases = Leases(ENOUGH)
+    kernel = Kernel(capacity=leases)
+    document = world.note(1.5)
+    for _ in range(2):
+        submit(world.ledger, document, kernel=kernel)
+    assert leases.drawn == [("create", "user_active_session", 1.5)]
+    spoiled = world.note(1)
+    spoiled["primitive_effects"][0]["payload"].pop("node_kind")
+    submit(world.ledger, spoiled, kernel=kernel)
+    submit(world.ledger, world.note(3), kernel=kernel)
+    assert len(leases.drawn) == 1
+
+
+@pytest.mark.spec("§18.2", "§11.5")
+def test_a_simulation_draws_its_own_cost_and_not_that_of_what_it_shows(world):
+    leases = Leases(replace(ENOUGH, cost_remaining=100))
+    simulate(world.ledger, world.note(50), kernel=Kernel(capacity=leases))
+    [(kind, _, cost)] = leases.drawn
+    assert kind == "simulate"
+    assert cost < 50
+
+
+@pytest.mark.spec("INV-A-COST-1")
+@pytest.mark.parametrize("stated", [None, 0, 0.01])
+def test_an_author_who_states_too_little_draws_by_the_effects(world, stated):
+    leases = Leases(ENOUGH)
+    submit(world.ledger, world.note(stated), kernel=Kernel(capacity=leases))
+    assert leases.drawn == [("create", "user_active_session", ESTIMATE)]
 
 
 # Quotas
@@ -368,23 +535,101 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
         "recorded_at": entry.recorded_at,
         "schema_version": 1,
     }
-    assert (other.estimated_cost, other.ec_capacity_lease_id) == (0.0, "")
+    assert (other.estimated_cost, other.ec_capacity_lease_id) == (ESTIMATE, "")
     # The generation came into force under the one before, which attributed costs.
     assert [one.semantic_intent for one in rest.entries] == ["policy_snapshot_advance"]
     assert rest.next_after is None
 
 
 @pytest.mark.spec("§18.3")
-def test_what_models_used_is_the_actual_cost(world):
-    usage = {"input": 10, "output": 5}
-    assert (
-        code_of(
-            world.submit(
-                answered(world.note(), recorded_token_usage=usage), submitter="orchestrator"
-            )
-        )
-        is None
-    )
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        ({"input": 10, "output": 5}, 15),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}, 15),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, 15),
+        ({"total_tokens": 15}, 15),
+        ({"prompt_tokens": 0}, 0),
+        ({}, None),
+    ],
+)
+def test_what_models_used_is_the_actual_cost(world, usage, cost):
+    document = answered(world.note(), recorded_token_usage=usage)
+    assert code_of(world.submit(document, submitter="orchestrator")) is None
     with world.ledger.view() as view:
         [entry] = cost_entries(view).entries
-    assert entry.actual_cost == 15
+    assert entry.actual_cost == cost
+    assert ("actual_cost" in entry.document()) is (cost is not None)
+
+
+@pytest.mark.spec("§18.3")
+def test_an_answer_costs_the_operation_that_recorded_it_and_no_other(world):
+    first = answered(world.note(), recorded_token_usage={"total_tokens": 7})
+    assert code_of(world.submit(first, submitter="orchestrator")) is None
+    with world.ledger.view() as view:
+        outputs = view.envelope(first["operation_id"])["recorded_model_outputs"]
+    again = world.note() | {"recorded_model_outputs": outputs}
+    assert code_of(world.submit(again, submitter="orchestrator")) is None
+    with world.ledger.view() as view:
+        entries, totals = cost_entries(view).entries, cost_totals(view).totals
+    assert [one.actual_cost for one in entries] == [7, None]
+    assert [(one.operations, one.actual_cost) for one in totals] == [(2, 7)]
+
+
+@pytest.mark.spec("§18.3", "INV-V16-RETENTION-DURABLE-1")
+def test_the_estimate_of_an_erased_envelope_is_on_the_receipt_of_its_lease(world):
+    leased, free = world.note(2), world.note(2)
+    world.submit(leased, ENOUGH)
+    world.submit(free)
+    with world.ledger.transaction() as transaction:
+        refs = [
+            transaction.log_row_of(one["operation_id"])["envelope_payload_blob_ref"]
+            for one in (leased, free)
+        ]
+        kept = [transaction.tables.get(schema.blobs, ref) for ref in refs]
+        for ref in refs:
+            transaction.drop_blob(ref)
+    with world.ledger.view() as view:
+        estimates = [one.estimated_cost for one in cost_entries(view).entries]
+    assert estimates == [2, None]
+    with world.ledger.transaction() as transaction:
+        for row in kept:
+            transaction.tables.put(schema.blobs, row)
+
+
+@pytest.mark.spec("§18.3")
+def test_sums_are_the_same_however_they_are_cut_into_pages(world):
+    for cost in (0.1, 0.2, 0.3, 1e9, 0.7):
+        world.submit(world.note(cost))
+    world.submit(world.note(1) | {"actor": "agent"}, submitter="orchestrator")
+    with world.ledger.view() as view:
+        whole = cost_totals(view)
+        for limit in (1, 2, 5):
+            pages, after = [], 0
+            while after is not None:
+                pages.append(cost_totals(view, after=after, limit=limit))
+                after = pages[-1].next_after
+            joined = joined_totals(pages)
+            assert [(one.actor, one.operations) for one in joined] == [("agent", 1), ("user", 5)]
+            for one, other in zip(joined, whole.totals, strict=True):
+                assert one.estimated_cost == pytest.approx(other.estimated_cost, rel=1e-15)
+
+
+@pytest.mark.spec("§18.4")
+@pytest.mark.parametrize("zone_hours", [0, 14, -12])
+def test_a_day_ends_at_midnight_utc_to_the_microsecond(world, zone_hours, monkeypatch):
+    monkeypatch.setenv("TZ", f"X{-zone_hours:+d}")
+    time.tzset()
+    try:
+        world.govern(**quota(1, on_quota_exceeded="queue_pending"))
+        midnight_us = (START_US // (24 * HOUR_US) + 1) * 24 * HOUR_US
+        world.host.time_us = midnight_us - 3
+        assert code_of(world.submit()) is None
+        refused(world.submit(), "quota_exceeded", "operation_kind", 1)
+        world.host.time_us = midnight_us
+        assert code_of(world.submit()) is None
+        result = world.submit()
+        refused(result, "quota_exceeded", "operation_kind", 24 * 3600)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

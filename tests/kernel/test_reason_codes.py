@@ -297,6 +297,9 @@ class NoLease:
     def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
         return Lease(granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1)
 
+    def draw(self, operation_kind, priority, cost):
+        pass
+
 
 def capacity() -> Iterator[str]:
     ledger = memory_ledger()
@@ -391,5 +394,6 @@ OWN_KINDS = {
     "quota_exceeded_alert",
     "capacity_alert",
     "capacity_lease",
+    "capacity_override",
 }
 """Kinds that the specification describes and does not name."""

@@ -407,10 +407,27 @@ def rivals(folder: DataFolder):
 
 def test_audit_costs_tells_estimates(folder: DataFolder):
     entries = printed("audit", "costs", "--json")["entries"]
-    assert [one["estimated_cost"] for one in entries] == [0] * 4
+    assert len(entries) == 4
+    assert all(one["estimated_cost"] > 0 for one in entries)
+    assert printed("audit", "costs", "--until", "2000-01-01T00:00:00Z", "--json")["entries"] == []
     text = rotulus("audit", "costs", "--limit", "2").stdout.splitlines()
     assert text[0].split()[:3] == ["recorded", "intent", "actor"]
     assert text[3] == "more: --after 2"
+
+
+def test_audit_costs_are_summed_up_by_intent_and_actor(folder: DataFolder):
+    entries = printed("audit", "costs", "--json")["entries"]
+    totals = printed("audit", "costs", "--totals", "--json")["totals"]
+    assert sum(one["operations"] for one in totals) == len(entries)
+    assert sum(one["estimated_cost"] for one in totals) == pytest.approx(
+        sum(one["estimated_cost"] for one in entries)
+    )
+    assert {(one["semantic_intent"], one["actor"]) for one in totals} == {
+        (one["semantic_intent"], one["actor"]) for one in entries
+    }
+    text = rotulus("audit", "costs", "--totals").stdout.splitlines()
+    assert text[0].split() == ["intent", "actor", "operations", "estimated", "actual"]
+    assert len(text) == 1 + len(totals)
 
 
 def test_the_verification_of_an_export_names_the_first_bad_line(folder: DataFolder, tmp_path):

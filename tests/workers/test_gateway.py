@@ -8,6 +8,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from tests.kernel.build import create
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
 from tests.workers.api.door import ONTOLOGY, SESSION
 from workers.gateway import serve_gateway
@@ -49,6 +50,48 @@ async def test_an_artifact_that_a_caller_asks_for_becomes_a_file(tmp_path: Path,
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )
     assert (found.findings, found.requests_closed) == ((), 1)
+
+
+@pytest.mark.spec("INV-A-COST-1", "§18.1")
+async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path, valkey_url: str):
+    port = free_port()
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        port=port,
+        kernel_capacity="create=0.5",
+        kernel_capacity_reserves="critical=0.2",
+        kernel_capacity_period_s=1.0,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_gateway, settings, valkey_url)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            with anyio.fail_after(WAIT_S):
+                while not await answers(client):
+                    await anyio.sleep(0.02)
+                declared = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["h"]}
+                (await client.post("/v1/sessions", json=declared)).raise_for_status()
+                place = f"/v1/sessions/{SESSION}/envelopes"
+                dear = create("n-1", "Note")
+                dear["affected_subgraph_descriptor"]["estimated_capacity_cost"] = 0.5
+                never = await client.post(place, json=dear)
+                assert never.status_code == 503, never.text
+                assert "never more than 0.4" in never.json()["error"]["message"]
+                statuses = []
+                for number in range(8):
+                    # Of two effects, and so of 0.1: four of them are all that there is.
+                    document = create(f"m-{number}", "Note")
+                    while (answer := await client.post(place, json=document)).status_code == 429:
+                        statuses.append(429)
+                        assert int(answer.headers["retry-after"]) >= 1
+                        await anyio.sleep(0.05)
+                    statuses.append(answer.status_code)
+                assert statuses.count(200) == 8
+                assert 429 in statuses
+                costs = (await client.get("/v1/audit/costs")).json()["entries"]
+        tasks.cancel_scope.cancel()
+    leased = [one["ec_capacity_lease_id"] for one in costs if one["semantic_intent"] == "create"]
+    assert len([one for one in leased if one.startswith("kernel:create#gateway-")]) >= 8
+    assert len(set(leased)) > 1
 
 
 async def answers(client: httpx.AsyncClient) -> bool:

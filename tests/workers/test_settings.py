@@ -48,6 +48,43 @@ def test_models_in_use_are_versions_and_what_took_over_from_them(monkeypatch):
     assert found == {"a-2": "a-2", "a-1": "a-2", "b": "b"}
 
 
+@pytest.mark.spec("§18.2")
+def test_capacity_is_without_limit_unless_an_operator_sets_one(monkeypatch):
+    assert load_settings().kernel_capacities == {}
+    monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY", "any=1000, create = 50")
+    monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY_RESERVES", "critical=0.1,user_initiated=0.2")
+    found = load_settings().kernel_capacities
+    assert list(found) == ["any", "create"]
+    assert [one.cost for one in found["create"].ceilings()] == pytest.approx([35, 45, 50])
+    assert [one.slots for one in found["any"].ceilings()] == [float("inf")] * 3
+
+
+def test_reserves_that_add_up_to_everything_are_no_more_than_everything():
+    reserves = "critical=0.1,user_initiated=0.9"
+    found = load_settings(kernel_capacity="any=0.7", kernel_capacity_reserves=reserves)
+    assert found.kernel_capacities["any"].ceiling("background").cost == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("kernel_capacity", "any", "capacity_invalid"),
+        ("kernel_capacity", "any=much", "capacity_invalid"),
+        ("kernel_capacity", "any=-1", "capacity_invalid"),
+        ("kernel_capacity", "any=nan", "capacity_invalid"),
+        ("kernel_capacity", "any=1,any=2", "capacity_invalid"),
+        ("kernel_capacity", "craete=1", "capacity_invalid"),
+        ("kernel_capacity_reserves", "critical=1.1", "capacity_reserves_invalid"),
+        ("kernel_capacity_reserves", "background=0.1", "capacity_reserves_invalid"),
+        ("kernel_capacity_period_s", "0.5", "greater_than_equal"),
+    ],
+)
+def test_a_capacity_that_is_none_is_refused(name, value, code):
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**{name: value})
+    assert caught.value.problems[0][:2] == (f"ROTULUS_{name.upper()}", code)
+
+
 @pytest.mark.parametrize("value", ["a,", "=a", "a=", " "])
 def test_a_model_without_a_version_is_refused(monkeypatch, value):
     monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", value)

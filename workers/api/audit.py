@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
-from kernel.audit.costs import cost_entries
+from kernel.audit.costs import cost_entries, cost_totals
 from kernel.audit.operations import AuditError, AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -20,10 +20,14 @@ from workers.api.audit_documents import (
     inverse_refused_by,
     page_document,
     preview_document,
+    totals_document,
 )
 from workers.api.errors import ApiError
 from workers.api.records import PAGE_MAX, SEQUENCE_MAX, TEXT_MAX, RecordId
 from workers.api.services import Given
+
+SUMMED_UP_MAX = 10_000
+"""Operations whose costs one request sums up."""
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
@@ -31,6 +35,7 @@ Text = Annotated[str | None, Field(min_length=1, max_length=TEXT_MAX)]
 Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
 After = Annotated[int, Query(ge=0, le=SEQUENCE_MAX)]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+SummedUp = Annotated[int, Query(ge=1, le=SUMMED_UP_MAX)]
 
 
 def _no_number(value: object) -> object:
@@ -41,6 +46,7 @@ def _no_number(value: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_no_number)]
+Time = Annotated[Moment | None, Query()]
 
 
 class Filters(BaseModel):
@@ -131,7 +137,28 @@ async def review_queue(
 
 
 @router.get("/costs")
-async def costs(services: Given, after: After = 0, limit: Limit = 100) -> dict[str, Any]:
+async def costs(
+    services: Given,
+    after: After = 0,
+    limit: Limit = 100,
+    since: Time = None,
+    until: Time = None,
+) -> dict[str, Any]:
     """Return a page of what operations cost, and to whom it is attributed."""
-    page = await services.read(lambda view: cost_entries(view, after=after, limit=limit))
+    time = {"from_us": _us(since), "before_us": _us(until)}
+    page = await services.read(lambda view: cost_entries(view, after=after, limit=limit, **time))
     return costs_document(page)
+
+
+@router.get("/costs/totals")
+async def totals(
+    services: Given,
+    after: After = 0,
+    limit: SummedUp = SUMMED_UP_MAX,
+    since: Time = None,
+    until: Time = None,
+) -> dict[str, Any]:
+    """Return what operations cost together, by intent and actor; go on while `next_after` is."""
+    time = {"from_us": _us(since), "before_us": _us(until)}
+    found = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
+    return totals_document(found.totals, found.next_after)

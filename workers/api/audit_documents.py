@@ -1,10 +1,11 @@
 """The answers of an audit as JSON documents, the same for both doors."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kernel.audit.adjudications import AdjudicationPage
 from kernel.audit.causes import Ancestry, AuthorityGrounds
-from kernel.audit.costs import CostPage
+from kernel.audit.costs import CostPage, CostTotal
 from kernel.audit.operations import Page
 from kernel.audit.preview import RollbackPreview
 from kernel.ledger.ledger import LedgerView
@@ -42,6 +43,14 @@ def costs_document(page: CostPage) -> dict[str, Any]:
     return {
         "entries": [one.document() for one in page.entries],
         "next_after": None if page.next_after is None else str(page.next_after),
+    }
+
+
+def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> dict[str, Any]:
+    """Return sums of what operations cost."""
+    return {
+        "totals": [one.document() for one in totals],
+        "next_after": None if next_after is None else str(next_after),
     }
 
 

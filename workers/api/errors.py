@@ -83,11 +83,12 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
             409,
         ),
         "replay_differs": 500,
+        "envelope_capacity_unavailable": 503,
     }
 )
 """A code without a status here is a defect of ours: 500."""
 
-_RETRYABLE_STATUS = frozenset({429, 503})
+RETRYABLE_STATUS = frozenset({429, 503})
 
 _HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
@@ -118,7 +119,7 @@ def error_body(code: str, message: str, details: Mapping[str, Any] | None = None
 def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -> JSONResponse:
     """Return the response of a coded error; one that may pass says when to ask again."""
     status = STATUS_BY_CODE.get(code, 500)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in _RETRYABLE_STATUS else None
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in RETRYABLE_STATUS else None
     return JSONResponse(error_body(code, message, details), status, headers)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.errors import ActorError, IntentInvalid
@@ -11,7 +12,7 @@ from actors.intents import PublicIntent
 from actors.messages import Audit, Declare, Eliminate, Operate, Query, SubmitEnvelope
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.model.result import RejectedResult, SubmissionResult
-from workers.api.errors import respond
+from workers.api.errors import RETRYABLE_STATUS, respond
 from workers.api.services import Given
 from workers.host import system_host
 
@@ -123,16 +124,20 @@ async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any
     if isinstance(result, SubmissionResult):
         return result.document()
     if isinstance(result, RejectedResult):
-        response = respond(
-            result.rejection.reason_code, result.rejection.message, result.document()
-        )
-        response.status_code = 422
-        if result.rejection.retry_after_s is not None:
-            # Nothing is wrong with it: it may be sent again as it is.
-            response.status_code = 429
-            response.headers["Retry-After"] = str(result.rejection.retry_after_s)
-        return response
+        return _refusal(result)
     raise result
+
+
+def _refusal(result: RejectedResult) -> JSONResponse:
+    """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
+    rejection = result.rejection
+    response = respond(rejection.reason_code, rejection.message, result.document())
+    if rejection.retry_after_s is not None:
+        response.status_code = 429
+        response.headers["Retry-After"] = str(rejection.retry_after_s)
+    elif response.status_code not in RETRYABLE_STATUS:
+        response.status_code = 422
+    return response
 
 
 def result_document(result: object) -> dict[str, Any]:

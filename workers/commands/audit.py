@@ -1,7 +1,7 @@
 """`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -9,7 +9,7 @@ import click
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.causes import authority_grounds, causal_ancestors
-from kernel.audit.costs import cost_entries
+from kernel.audit.costs import CostTotals, cost_entries, cost_totals, joined_totals
 from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -25,6 +25,7 @@ from workers.api.audit_documents import (
     inverse_refused_by,
     page_document,
     preview_document,
+    totals_document,
 )
 from workers.api.records import SEQUENCE_MAX
 from workers.api.replay_documents import reason_of, tally_document, tally_of
@@ -290,13 +291,50 @@ def review_queue(
 
 
 @audit.command()
+@click.option("--totals", is_flag=True, help="Sums by intent and actor, over the whole time.")
+@click.option("--since", "from_us", type=Moment(), help="From this time on: 24h, 7d or ISO 8601.")
+@click.option("--until", "before_us", type=Moment(), help="Before this time.")
 @after
 @limit
 @as_json
 @click.pass_obj
-def costs(data_dir: Path | None, after: int, limit: int, *, as_json: bool) -> None:
-    """What operations were estimated to cost, and to whom it is attributed."""
-    page = read_record(data_dir, lambda view: cost_entries(view, after=after, limit=limit))
+def costs(
+    data_dir: Path | None,
+    /,
+    after: int,
+    limit: int,
+    from_us: int | None,
+    before_us: int | None,
+    *,
+    totals: bool,
+    as_json: bool,
+) -> None:
+    """What operations were estimated to cost, what was measured, to whom it is attributed."""
+    if totals:
+        summed = read_record(
+            data_dir, lambda view: joined_totals(_all_totals(view, after, from_us, before_us))
+        )
+        if as_json:
+            print_document(totals_document(summed, None), as_json=True)
+            return
+        rows = [
+            (
+                one.semantic_intent,
+                one.actor,
+                str(one.operations),
+                _amount(one.estimated_cost),
+                _amount(one.actual_cost),
+            )
+            for one in summed
+        ]
+        _print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
+        return
+    page = read_record(
+        data_dir,
+        lambda view: cost_entries(
+            view, after=after, limit=limit, from_us=from_us, before_us=before_us
+        ),
+    )
     if as_json:
         print_document(costs_document(page), as_json=True)
         return
@@ -317,6 +355,16 @@ def costs(data_dir: Path | None, after: int, limit: int, *, as_json: bool) -> No
     )
     if page.next_after is not None:
         click.echo(f"more: --after {page.next_after}")
+
+
+def _all_totals(
+    view: LedgerView, after: int, from_us: int | None, before_us: int | None
+) -> Iterator[CostTotals]:
+    following: int | None = after
+    while following is not None:
+        page = cost_totals(view, after=following, from_us=from_us, before_us=before_us)
+        yield page
+        following = page.next_after
 
 
 def _amount(cost: float | None) -> str:

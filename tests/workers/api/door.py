@@ -125,13 +125,14 @@ async def running_door(
     token: str | None = TOKEN,
     any_host: bool = False,
     model: Any = None,
+    kernel: Kernel | None = None,
     committed: Callable[[Any], None] = lambda _: None,
     **options: Any,
 ) -> AsyncIterator[Door]:
     """Run everything that a gateway process runs but its server and its relay."""
     ledger = Ledger.create(store or MemoryStore(), host)
     redis = redis or FakeAsyncRedis()
-    committer = Committer(ledger, Kernel(), Orchestrator(host), committed=committed)
+    committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=committed)
     sessions = SessionRuntime(ledger, committer, host, **options)
 
     async def write(unit: Any) -> Any:

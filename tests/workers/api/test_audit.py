@@ -131,4 +131,35 @@ async def test_costs_come_page_by_page(door: Door):
     assert rest["next_after"] is None
     operations = [one["operation_id"] for one in [entry, *rest["entries"]]]
     assert len(operations) == len(await numbers(door))
-    assert entry["estimated_cost"] == 0
+    assert entry["estimated_cost"] > 0
+
+
+@pytest.mark.spec("§18.3")
+async def test_costs_are_summed_up_by_intent_and_actor_page_by_page(door: Door):
+    entries = (await found(door, "costs"))["entries"]
+    whole = await found(door, "costs/totals")
+    assert whole["next_after"] is None
+    first = await found(door, "costs/totals", limit=2)
+    rest = await found(door, "costs/totals", after=first["next_after"])
+    for totals in (whole["totals"], first["totals"] + rest["totals"]):
+        assert {one["actor"] for one in totals} <= {"user", "system"}
+        assert sum(one["operations"] for one in totals) == len(entries)
+        assert sum(one["estimated_cost"] for one in totals) == pytest.approx(
+            sum(one["estimated_cost"] for one in entries)
+        )
+
+
+async def test_costs_of_a_time_are_asked_for_by_its_bounds(door: Door):
+    entries = (await found(door, "costs"))["entries"]
+    middle = entries[2]["recorded_at"]
+    before = await found(door, "costs", until=middle)
+    since = await found(door, "costs", since=middle)
+    assert before["entries"] == entries[:2]
+    assert since["entries"] == entries[2:]
+    assert await found(door, "costs/totals", until="2000-01-01T00:00:00Z") == {
+        "totals": [],
+        "next_after": None,
+    }
+    page = await found(door, "costs", until=middle, limit=1)
+    assert page["next_after"] == "1"
+    assert (await found(door, "costs", until=middle, limit=2))["next_after"] is None
