@@ -1,6 +1,5 @@
 """The one outcome of a request, and what happens to it on the way there (§14.3, §14.5, K19)."""
 
-from dataclasses import asdict, dataclass
 from typing import Literal
 
 from kernel.host import iso_time
@@ -9,19 +8,11 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Reques
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE, CAPACITY_OF_PRIORITY, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
+from kernel.work.reports import CapacityRejected
 
 ClosedAs = Literal["completed", "dead_letter", "cancelled"]
 
 REASON_CHARS_MAX = 200
-
-
-@dataclass(frozen=True, slots=True)
-class CapacitySignal:
-    """What was known of the capacity when it was refused (§14.5)."""
-
-    ec_capacity_lease_state: str
-    queue_depth: int
-    inflight_operations: int
 
 
 def open_request(view: LedgerView, request_id: str) -> Request | None:
@@ -62,25 +53,19 @@ def close(
     return True
 
 
-def reject_for_capacity(
-    transaction: LedgerTransaction,
-    request_id: str,
-    signal: CapacitySignal,
-    *,
-    retry_eligible: bool = True,
-    binding_evaluation_id: str | None = None,
-) -> str | None:
-    """Record that capacity ran out under an evaluation, and return the retry's priority (§14.5).
+def reject_for_capacity(transaction: LedgerTransaction, report: CapacityRejected) -> bool:
+    """Record that capacity ran out under an evaluation; it waits at its retry's priority (§14.5).
 
-    It is retried as background, a user's at their own priority (§14.3). None, and nothing recorded,
-    where the request has its outcome.
+    It is retried as background, a user's at their own priority (§14.3). False, and nothing
+    recorded, where the request has its outcome.
 
     Raises:
         WorkRefused: `work_request_unknown`.
     """
+    request_id = report.request_id
     request = open_request(transaction, request_id)
     if request is None:
-        return None
+        return False
     if request.queue != BINDING_QUEUE:
         raise WorkRefused("work_request_unknown", f"{request_id} is no binding's", "request_id")
     stated = request.document["content"]
@@ -92,15 +77,15 @@ def reject_for_capacity(
         "binding_id": stated["binding_id"],
         "source_event_id": stated["source_event_id"],
         "rejected_at": iso_time(transaction.head_now.committed_at_us),
-        "retry_eligible": retry_eligible,
+        "retry_eligible": report.retry_eligible,
         "retry_priority": retry,
-        "capacity_signal_at_rejection": asdict(signal),
+        "capacity_signal_at_rejection": report.capacity_signal_at_rejection.model_dump(),
     }
-    if binding_evaluation_id is not None:
-        body["binding_evaluation_id"] = binding_evaluation_id
+    if report.binding_evaluation_id is not None:
+        body["binding_evaluation_id"] = report.binding_evaluation_id
     receipt_id = f"receipt:{transaction.host.new_id()}"
     receipts.record(transaction, receipts.CAPACITY_REJECTED, receipt_id, body)
-    return retry
+    return True
 
 
 def _storable(text: str) -> str:
