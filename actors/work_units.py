@@ -19,6 +19,8 @@ from kernel.model.result import RejectedResult
 from kernel.model_registry import ModelRegistry
 from kernel.model_retention import collect_model_outputs
 from kernel.stores.extraction import last_attempt
+from kernel.verify import Verification
+from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTransition
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request, reject_for_capacity
@@ -172,3 +174,14 @@ class RetentionSweepUnit:
         purged = purge_expired(transaction)
         collected = collect_model_outputs(transaction, self.registry, transaction.host.now_us())
         return {"ephemeral_receipts": purged, "model_outputs": len(collected)}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditUnit:
+    """Leave a receipt of what an audit of the chains found, once for the same findings (§17.5)."""
+
+    found: Verification
+
+    def run(self, bench: Bench) -> str | None:
+        """Return the receipt's id, None where it is there already."""
+        return record_violation(bench.transaction, self.found, once=True)

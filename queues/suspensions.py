@@ -50,7 +50,8 @@ class Suspensions:
         One that is not suspended stands behind all that are. None may overtake a suspended item
         that is not among the keys; items that have left the queue are forgotten.
         """
-        wanted, allowed = set(keys), []
+        wanted: set[str] = set(keys)
+        allowed: list[str] = []
         while True:
             found: Any = await self._scripts.ask(self._redis.zrange(self._key, 0, HEAD_ITEMS - 1))
             heads = [key.decode() for key in found]

@@ -22,7 +22,6 @@ from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit, ReplayUnit, Unit
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -31,7 +30,7 @@ from kernel.model_registry import ActiveModels
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
-from queues.relay import OutboxRelay
+from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
 from workers.api.services import Replayed, Services
 from workers.dashboard.hub import SnapshotHub
@@ -91,11 +90,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         lambda: Ledger.create(open_store(ledger_place(settings)), host)
     )
     redis = connect_redis(redis_url)
-    queue = WorkQueue(redis, AUTHORITY_QUEUE)
-    relay = OutboxRelay(ledger, queue, time.monotonic)
+    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    relays = [OutboxRelay(ledger, queue, time.monotonic) for queue in queues.values()]
 
     def notify_all() -> None:
-        relay.notify()
+        for relay in relays:
+            relay.notify()
         external.notify()
 
     kernel = Kernel(
@@ -143,7 +143,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
-        queue=queue,
+        queues=queues,
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,
@@ -153,6 +153,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
         replay=replay,
+        models=models,
         worker_token=None if token is None else token.get_secret_value(),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
@@ -173,7 +174,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(committer.run)
             tasks.start_soon(sessions.run)
-            tasks.start_soon(relay.run)
+            for relay in relays:
+                tasks.start_soon(relay.run)
             tasks.start_soon(external.run)
             tasks.start_soon(hub.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
