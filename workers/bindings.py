@@ -191,7 +191,7 @@ class BindingHandler:
                 due.append(_Due(claim, request))
                 if request.item_key not in plans:
                     plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())
-        return due, plans
+        return sorted(due, key=lambda one: one.request.request_sequence), plans
 
     async def _defer(
         self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]

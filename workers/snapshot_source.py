@@ -199,10 +199,8 @@ class LiveSource:
                 tuple(Count(name, count) for name, count in outcomes.items()),
             ),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
-            completed={
-                self.services.queue.name: outcomes["completed"] - self._asked_for.total(),
-                **self._asked_for,
-            },
+            completed={name: self._asked_for[name] for name in self.services.queues}
+            | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
         )
 
     def _count_rejections(self, view: LedgerView, newest: int) -> None:

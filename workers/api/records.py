@@ -1,5 +1,6 @@
 """Reading the record over HTTP: operations, the log, nodes, and the state of the queue."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import orjson
@@ -68,6 +69,7 @@ async def queues(services: Given) -> dict[str, Any]:
         "requests": requests,
         "queues": {name: describe_depth(depth) for name, depth in depths.items()},
         "workers": [beat.worker_id for beat in beats],
+        "fleet": [asdict(beat) for beat in beats],
     }
 
 
