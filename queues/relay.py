@@ -33,6 +33,9 @@ SWEEP_EVERY_S = 1.0
 PAUSE_BETWEEN_SENDS_S = 0.01
 """Collects what is committed meanwhile; an idle relay sends at once."""
 
+PAUSE_SHARE = 4
+"""A relay with much to look at rests so many times as long as it looked."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -73,7 +76,8 @@ class OutboxRelay:
         """Send until cancelled; a queue that cannot be reached is tried again at the next sweep."""
         swept_at_s, reached = float("-inf"), True
         while True:
-            sweep = self._clock_s() - swept_at_s >= SWEEP_EVERY_S
+            began_s = self._clock_s()
+            sweep = began_s - swept_at_s >= SWEEP_EVERY_S
             try:
                 if sweep:
                     await self.sweep()
@@ -86,7 +90,8 @@ class OutboxRelay:
                 if reached:
                     _log.warning("relay_waits_for_queue", code=error.code, error=str(error))
                 reached = False
-            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
+            took_s = self._clock_s() - began_s
+            await anyio.sleep(max(PAUSE_BETWEEN_SENDS_S, PAUSE_SHARE * took_s))
             with anyio.move_on_after(SWEEP_EVERY_S):
                 await self._wake.wait()
             self._wake = anyio.Event()
