@@ -30,6 +30,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.rollback.errors import RollbackRefused
 from kernel.simulate.operation import SimulationResult
+from kernel.work.errors import WorkRefused
 
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
@@ -207,7 +208,7 @@ def _run(unit: Unit, bench: Bench) -> Any:
         # transaction (a full disk does that), and what ran before this unit with it.
         if error is not failure:
             raise
-        if not isinstance(error, ActorError | RollbackRefused):
+        if not isinstance(error, ActorError | RollbackRefused | WorkRefused):
             _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
 

@@ -233,6 +233,15 @@ class ReportExternalEffect(Intent):
     report: dict[str, Any]
 
 
+class RecordExtractionTransition(Intent):
+    """Record the next step of an extraction (kernel.record_extraction_state_transition, §16.5)."""
+
+    intent_kind: Literal["record_extraction_transition"] = "record_extraction_transition"
+    extraction_run_id: StoredRef
+    step: dict[str, Any]
+    """An ExtractionAttempt; the parent of every step but the first is named."""
+
+
 PublicIntent = Annotated[
     CreateSource | SynthesizeUnderstanding | CreateClaim | LinkInput | AdaptFields,
     Field(discriminator="intent_kind"),

@@ -9,6 +9,7 @@ import structlog
 from actors.intents import Intent, RecalculateAuthority
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
+from kernel.work.reports import WorkReport
 
 Answer = TypeVar("Answer")
 
@@ -119,3 +120,10 @@ class Recomputed(Message):
     """Record what a worker computed."""
 
     intents: tuple[RecalculateAuthority, ...]
+
+
+@dataclass(slots=True)
+class Reports(Message):
+    """Put what workers report of asked-for work through the kernel, in order."""
+
+    reports: tuple[WorkReport, ...]

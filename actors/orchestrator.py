@@ -157,12 +157,12 @@ def idempotency_key(actor: str, verb: str, targets: Sequence[str], policy: str, 
 
 
 def _scope(document: Document, operation: ResolvedOperation) -> Document:
-    visibility = document.get("resolved_output_visibility_class")
+    resolved = document.get("resolved_output_visibility_class")
     return {
         "scope_kind": "node_with_neighbors" if operation.neighbours else "single_node",
         "affected_node_refs": [*operation.target_refs, *operation.neighbours],
         "affected_edge_refs": list(operation.edge_refs),
-        "visibility_class_envelope": [visibility] if visibility else [],
+        "visibility_class_envelope": [resolved] if resolved else list(operation.visibility),
         "estimated_cascade_depth": 1 if operation.neighbours else 0,
         "schema_version": 1,
     }

@@ -18,6 +18,7 @@ from actors.intents import (
     LinkInput,
     RecalculateAuthority,
     RecordBelief,
+    RecordExtractionTransition,
     ReportExternalEffect,
     SourceSpan,
     SynthesizedUnderstanding,
@@ -29,6 +30,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import REPORT_VERB
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief_record import session_node_id
+from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import ACCESS_OVERLAY, CLAIM, SESSION, UNDERSTANDING
 from kernel.overlays.overlay import EMBEDDED
@@ -81,6 +83,9 @@ class ResolvedOperation:
     edge_refs: tuple[str, ...] = ()
     seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """Of a node that was read before the transaction: which operation had written it, and when."""
+
+    visibility: tuple[str, ...] = ()
+    """Of what is written, where that follows from no source."""
 
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -292,6 +297,32 @@ def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
     )
 
 
+def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
+    """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
+    run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
+    effect = {
+        "effect_id": f"extraction_state_transition:{run}",
+        "effect_kind": "extraction_state_transition",
+        "reversibility": "receipt_only",
+        "target_ref": run,
+        "payload": intent.step,
+        "schema_version": 1,
+    }
+    extra = {
+        "idempotency_key": digest([run, intent.step["attempt_number"]]),
+        "causal_parent_operation_ids": [] if parent is None else [parent],
+    }
+    return ResolvedOperation(
+        "extraction_state_change",
+        "extraction_state_change",
+        (effect,),
+        (run,),
+        write_set=(run,),
+        visibility=("work_product_internal",),
+        extra=MappingProxyType(extra),
+    )
+
+
 def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
     """A report is caused by the operation that asked for the effect."""
     effect = {
@@ -322,6 +353,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         AdaptFields: resolve_adapt,
         RecalculateAuthority: resolve_recalculation,
         RecordBelief: resolve_belief,
+        RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
     }
 )

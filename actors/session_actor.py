@@ -25,6 +25,7 @@ from actors.messages import (
     Operate,
     Query,
     Recomputed,
+    Reports,
     Simulate,
     SubmitEnvelope,
 )
@@ -36,6 +37,7 @@ from actors.units import (
     SimulationUnit,
     Unit,
 )
+from actors.work_units import WorkReportUnit
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
@@ -204,6 +206,9 @@ class SessionActor:
         units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
         batch.add(message, units, list)
 
+    def _reported(self, message: Reports, batch: _Batch) -> None:
+        batch.add(message, [WorkReportUnit(one) for one in message.reports], list)
+
 
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
@@ -245,5 +250,6 @@ _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] =
         SubmitEnvelope: SessionActor._submit,  # noqa: SLF001
         Simulate: SessionActor._simulate,  # noqa: SLF001
         Recomputed: SessionActor._recomputed,  # noqa: SLF001
+        Reports: SessionActor._reported,  # noqa: SLF001
     }
 )

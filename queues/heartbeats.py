@@ -24,6 +24,11 @@ class WorkerBeat:
     completed: int
     failed: int
     in_flight: int
+    version: str = ""
+    host: str = ""
+    last_error: str = ""
+    """Code of the last item that failed; empty while none has."""
+
     seen_at_ms: int = 0
     """When the last beat arrived; filled in by `alive`, ignored by `beat`."""
 

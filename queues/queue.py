@@ -122,6 +122,19 @@ class WorkQueue:
         ]
         return await self._settle("retry", (self._scripts.now(), _clip(error)), rows)
 
+    async def put_off(
+        self, claims: Sequence[Claim], delay_ms_of: Sequence[int], reason: str
+    ) -> list[bool]:
+        """Give items back untried, each for its own time; the delivery is no attempt of theirs.
+
+        False where not held any more. `reason` is cut at 512 bytes.
+        """
+        rows = [
+            (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
+            for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
+        ]
+        return await self._settle("put_off", (self._scripts.now(), _clip(reason)), rows)
+
     async def bury(self, claims: Sequence[Claim], error_signatures: Sequence[str]) -> list[bool]:
         """Move items that cannot succeed to the dead letter box; False where not held any more.
 

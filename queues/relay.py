@@ -3,13 +3,15 @@
 The ledger is the truth and Redis a hint, so the relay only ever sends what is open, and may send
 it again. It sends a request once when it is recorded; once more when Redis has lost its mark (it
 was flushed or replaced); and once more after a while, because a server that was killed may have
-kept its mark and lost its last second. A request whose understanding is fed by one that still
-waits is held until that one is done (K12).
+kept its mark and lost its last second. What has to wait for another request is held until that one
+is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
+earlier one of its run (§16.4). `ROUTES` says for each queue what may be sent, and as what.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 import anyio
 import anyio.to_thread
@@ -20,6 +22,8 @@ from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger, LedgerView, Request
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.order import first_of_each_run
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue import WorkQueue
@@ -30,7 +34,20 @@ SWEEP_EVERY_S = 1.0
 PAUSE_BETWEEN_SENDS_S = 0.01
 """Collects what is committed meanwhile; an idle relay sends at once."""
 
+PAUSE_SHARE = 4
+"""A relay with much to look at rests so many times as long as it looked."""
+
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the requests of one queue become items."""
+
+    ready: Callable[[LedgerView, Sequence[Request]], list[Request]]
+    """Which of the open requests nothing holds back."""
+
+    item: Callable[[Request], NewItem]
 
 
 @dataclass(slots=True)
@@ -45,6 +62,7 @@ class OutboxRelay:
     def __init__(self, ledger: Ledger, queue: WorkQueue, clock_s: Callable[[], float]) -> None:
         self._ledger = ledger
         self._queue = queue
+        self._route = ROUTES[queue.name]
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
         self._held = False
@@ -59,7 +77,8 @@ class OutboxRelay:
         """Send until cancelled; what cannot be reached is tried again at the next sweep."""
         swept_at_s, reached = float("-inf"), True
         while True:
-            sweep = self._clock_s() - swept_at_s >= SWEEP_EVERY_S
+            began_s = self._clock_s()
+            sweep = began_s - swept_at_s >= SWEEP_EVERY_S
             try:
                 if sweep:
                     await self.sweep()
@@ -72,7 +91,8 @@ class OutboxRelay:
                 if reached:
                     _log.warning("relay_waits", code=error.code, error=str(error))
                 reached = False
-            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
+            took_s = self._clock_s() - began_s
+            await anyio.sleep(max(PAUSE_BETWEEN_SENDS_S, PAUSE_SHARE * took_s))
             with anyio.move_on_after(SWEEP_EVERY_S):
                 await self._wake.wait()
             self._wake = anyio.Event()
@@ -95,8 +115,8 @@ class OutboxRelay:
 
     def _read(self, after: int) -> list[Request]:
         with self._ledger.view() as view:
-            requests = list(_open_requests(view, after))
-            ready = ready_items(view, requests)
+            requests = list(_open_requests(view, self._queue.name, after))
+            ready = self._route.ready(view, requests)
         self._held = len(ready) < len(requests)
         if after == 0:
             still_open = {request.request_id for request in requests}
@@ -111,7 +131,7 @@ class OutboxRelay:
         due = [request for request in requests if self._is_due(request, now_s)]
         remaining = iter(due)
         while batch := list(islice(remaining, BATCH_ITEMS_MAX)):
-            await self._queue.enqueue_many([_item(request) for request in batch])
+            await self._queue.enqueue_many([self._route.item(request) for request in batch])
             for request in batch:
                 self._sent[request.request_id] = _Sent(request.priority, now_s)
         return len(due)
@@ -123,20 +143,43 @@ class OutboxRelay:
         )
 
 
-def _open_requests(view: LedgerView, after: int) -> Iterable[Request]:
-    while page := view.open_requests(queue=AUTHORITY_QUEUE, after=after, limit=PAGE_REQUESTS):
+def _open_requests(view: LedgerView, queue: str, after: int) -> Iterable[Request]:
+    while page := view.open_requests(queue=queue, after=after, limit=PAGE_REQUESTS):
         yield from page
         after = page[-1].request_sequence
 
 
-def _item(request: Request) -> NewItem:
+def _authority_item(request: Request) -> NewItem:
+    """Requests for one understanding are one item with every cause."""
     payload = orjson.dumps({"target_cu_id": request.item_key})
-    # The queue knows a cause once, so a request that became more urgent is another cause.
-    cause_id = _short(f"{request.request_id}!{request.priority}")
-    return NewItem(_short(request.item_key), request.priority, cause_id, payload)
+    return NewItem(_short(request.item_key), request.priority, _cause(request), payload)
+
+
+def _request_item(request: Request) -> NewItem:
+    """Asked-for work is an item for each request; what it asks for is read from the record."""
+    payload = orjson.dumps({"request_id": request.request_id})
+    return NewItem(request.request_id, request.priority, _cause(request), payload)
+
+
+def _cause(request: Request) -> str:
+    """The queue knows a cause once, so a request of another priority is another cause."""
+    return _short(f"{request.request_id}!{request.priority}")
+
+
+def _all(_: LedgerView, requests: Sequence[Request]) -> list[Request]:
+    return list(requests)
 
 
 def _short(name: str) -> str:
     """A name longer than the queue takes stands there by its digest; the payload has it whole."""
     content = name.encode()
     return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
+
+
+ROUTES: Mapping[str, Route] = MappingProxyType(
+    {
+        AUTHORITY_QUEUE: Route(ready_items, _authority_item),
+        BINDING_QUEUE: Route(_all, _request_item),
+        EXTRACTION_QUEUE: Route(first_of_each_run, _request_item),
+    }
+)

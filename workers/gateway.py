@@ -23,7 +23,6 @@ from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit, ReplayUnit, Unit
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -33,7 +32,7 @@ from queues.heartbeats import Heartbeats
 from queues.leased_capacity import LeasedCapacity
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
-from queues.relay import OutboxRelay
+from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
 from workers.api.services import Replayed, Services
 from workers.dashboard.hub import SnapshotHub
@@ -94,11 +93,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     redis = connect_redis(redis_url)
     leases = CapacityLeases(redis)
-    queue = WorkQueue(redis, AUTHORITY_QUEUE)
-    relay = OutboxRelay(ledger, queue, time.monotonic)
+    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    relays = [OutboxRelay(ledger, queue, time.monotonic) for queue in queues.values()]
 
     def notify_all() -> None:
-        relay.notify()
+        for relay in relays:
+            relay.notify()
         external.notify()
 
     capacity = _capacity(settings, leases)
@@ -148,7 +148,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
-        queue=queue,
+        queues=queues,
         leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
@@ -158,6 +158,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
         replay=replay,
+        models=models,
         worker_token=None if token is None else token.get_secret_value(),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
@@ -176,8 +177,10 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
-            for part in (committer, sessions, relay, external, hub, capacity):
-                tasks.start_soon(part.run)
+            for run in (committer.run, sessions.run, external.run, hub.run, capacity.run):
+                tasks.start_soon(run)
+            for relay in relays:
+                tasks.start_soon(relay.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
             await server.serve([listening])
             tasks.cancel_scope.cancel()

@@ -1,13 +1,12 @@
-"""What a drain slot does with a batch of authority items (§8.2).
+"""What authority items are: computed from a snapshot, recorded if still due (§8.2).
 
 A worker reads the ledger at one snapshot, computes, and hands in the values with the sequence it
 read; the gateway decides whether they are still due. The worker's ledger handle cannot write
-(K18). An item leaves the queue when the record no longer asks for it, not before.
+(K18).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import anyio.to_thread
 import orjson
@@ -18,27 +17,11 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, Ledger, LedgerView
-from queues.backoff import MAX_ATTEMPTS, backoff_ms
 from queues.items import Claim
-from queues.queue import WorkQueue
-from workers.gateway_client import GatewayClient, GatewayError
-
-INPUT_PENDING_DELAY_MS = 20
-
-_UNREACHABLE = "gateway_unreachable"
-_BATCH_REFUSED = frozenset({413, 422})
-"""Statuses that speak of a batch as a whole, though one result may be to blame."""
+from workers.drainer import Settlement, settlement_of
+from workers.hand_in import HandIn
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a worker has done since it started."""
-
-    completed: int = 0
-    failed: int = 0
-    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,55 +34,36 @@ class Computed:
     """Why it could not be computed."""
 
 
-class AuthorityDrainer:
+class AuthorityHandler:
     """Turns claims into recorded authorities."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        queue: WorkQueue,
-        gateway: GatewayClient,
-        strategy: AuthorityStrategy,
-        random_unit: Callable[[], float],
-    ) -> None:
+    def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:
         self._ledger = ledger
-        self._queue = queue
-        self._gateway = gateway
+        self._hand_in = hand_in
         self._strategy = strategy
-        self._random_unit = random_unit
-        self.tally = Tally()
-        self._gateway_away = False
 
-    async def ready(self) -> bool:
-        """Tell whether there is a gateway to hand in to; without one, claiming wears items out."""
-        if self._gateway_away:
-            self._gateway_away = not await self._gateway.answers("/healthz")
-        return not self._gateway_away
+    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        """Compute, hand in, and say how each claim ends."""
+        settled, asked = [], []
+        for one in await anyio.to_thread.run_sync(self._compute, claims):
+            if one.error is not None:
+                settled.append(Settlement(one.claim, "failed", one.error))
+            elif one.result is None:
+                settled.append(Settlement(one.claim, "done"))
+            else:
+                asked.append(one)
+        results = [one.result for one in asked]
+        outcomes = await self._hand_in.batch("/internal/recomputed", "results", results)
+        settled += [
+            settlement_of(one.claim, outcome, rejection_is_final=False)
+            for one, outcome in zip(asked, outcomes, strict=True)
+        ]
+        return settled
 
-    async def drain(self, claims: Sequence[Claim]) -> None:
-        """Serve a batch of claims; each is acknowledged, given back or buried before returning."""
-        self.tally.in_flight += len(claims)
-        try:
-            # What was delivered so often without an end may be what ends its workers.
-            exhausted = [claim for claim in claims if claim.attempt > MAX_ATTEMPTS]
-            fresh = [claim for claim in claims if claim.attempt <= MAX_ATTEMPTS]
-            computed = await anyio.to_thread.run_sync(self._compute, fresh)
-            asked = [one for one in computed if one.result is not None]
-            done = [one.claim for one in computed if one.result is None and one.error is None]
-            outcomes = await self._hand_in([one.result for one in asked if one.result])
-            failed = [(claim, "attempts_exhausted") for claim in exhausted]
-            failed += [(one.claim, one.error) for one in computed if one.error is not None]
-            early: list[Claim] = []
-            for one, outcome in zip(asked, outcomes, strict=True):
-                if outcome["outcome"] in ("completed", "closed"):
-                    done.append(one.claim)
-                elif outcome["outcome"] == "input_pending":
-                    early.append(one.claim)
-                else:
-                    failed.append((one.claim, str(outcome.get("code", "internal"))))
-            await self._settle(done, early, failed)
-        finally:
-            self.tally.in_flight -= len(claims)
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record every open request for the understanding as a dead letter."""
+        body = {"item_key": _target(claim), "error_signature": code}
+        await self._hand_in.post("/internal/dead-letters", body)
 
     def _compute(self, claims: Sequence[Claim]) -> list[Computed]:
         with self._ledger.view() as view:
@@ -133,62 +97,6 @@ class AuthorityDrainer:
         if created is not None and created["session_id"]:
             result["session_id"] = created["session_id"]
         return result
-
-    async def _hand_in(self, results: list[Document]) -> list[dict[str, Any]]:
-        if not results:
-            return []
-        try:
-            answer = await self._gateway.post("/internal/recomputed", {"results": results})
-        except GatewayError as error:
-            self._gateway_away = error.code == _UNREACHABLE
-            if error.status in _BATCH_REFUSED and len(results) > 1:
-                return [outcome for one in results for outcome in await self._hand_in([one])]
-            return [{"outcome": "failed", "code": error.code}] * len(results)
-        outcomes: list[dict[str, Any]] = answer["outcomes"]
-        return outcomes
-
-    async def _settle(
-        self, done: list[Claim], early: list[Claim], failed: list[tuple[Claim, str]]
-    ) -> None:
-        if done:
-            await self._queue.acknowledge(done)
-            self.tally.completed += len(done)
-        if early:
-            await self._queue.retry(early, [INPUT_PENDING_DELAY_MS] * len(early), "input_pending")
-        # That the gateway is away is no fault of the item.
-        given_up = [
-            (claim, code)
-            for claim, code in failed
-            if claim.attempt >= MAX_ATTEMPTS and code != _UNREACHABLE
-        ]
-        again = [one for one in failed if one not in given_up]
-        for code in {code for _, code in again}:
-            claims = [claim for claim, found in again if found == code]
-            delays = [backoff_ms(claim.attempt, self._random_unit()) for claim in claims]
-            await self._queue.retry(claims, delays, code)
-        for claim, code in given_up:
-            await self._bury(claim, code)
-        self.tally.failed += len(failed)
-
-    async def _bury(self, claim: Claim, code: str) -> None:
-        """First on the record, then out of the queue: what is lost in between comes back."""
-        if not await self._record_dead_letter(_target(claim), code):
-            await self._queue.retry([claim], [backoff_ms(claim.attempt, 1.0)], code)
-            return
-        _log.error("item_dead_lettered", item_key=claim.key, error_signature=code)
-        await self._queue.bury([claim], [code])
-
-    async def _record_dead_letter(self, item_key: str, code: str) -> bool:
-        if not await self.ready():
-            return False
-        body = {"item_key": item_key, "error_signature": code}
-        try:
-            await self._gateway.post("/internal/dead-letters", body)
-        except GatewayError as error:
-            self._gateway_away = error.code == _UNREACHABLE
-            _log.warning("dead_letter_not_recorded", item_key=item_key, code=error.code)
-            return False
-        return True
 
 
 def _target(claim: Claim) -> str:

@@ -26,6 +26,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kernel.pressure import Capacity
 from kernel.rollback.confirmation import KEY_BYTES_MIN
+from queues.relay import ROUTES
 from workers.capacity_settings import capacities_of, check_capacities, check_reserves
 
 ENV_PREFIX = "ROTULUS_"
@@ -84,6 +85,16 @@ def _versions(value: str) -> str:
 
 Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacities)]
 Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
+
+
+def _queue_names(value: str) -> str:
+    unknown = set(value.split(",")) - ROUTES.keys()
+    if unknown:
+        raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
+    return value
+
+
+QueueNames = Annotated[str, AfterValidator(_queue_names)]
 ActiveVersions = Annotated[str, Field(max_length=4096), AfterValidator(_versions)]
 
 S = TypeVar("S", bound="Settings")
@@ -169,6 +180,17 @@ class Settings(BaseSettings):
     )
     worker_slots: int = Field(
         default=2, ge=1, le=64, description="Batches that one worker process drains at once."
+    )
+    worker_queues: QueueNames = Field(
+        default=",".join(ROUTES),
+        description="Queues that a worker drains, separated by commas.",
+    )
+    binding_slots: int = Field(
+        default=2,
+        ge=1,
+        le=1024,
+        description="Bindings that the whole fleet evaluates at once; beyond that background ones "
+        "are suspended.",
     )
     batch_max: int = Field(default=256, ge=1, le=4096, description="Most units in one commit.")
     mailbox_max: int = Field(
@@ -285,6 +307,11 @@ class Settings(BaseSettings):
         """The version in use, by each version that may stand on the record."""
         entries = (entry.partition("=") for entry in self.active_models.split(","))
         return {old.strip(): (new or old).strip() for old, _, new in entries}
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        """The queues that a worker drains, each once."""
+        return tuple(dict.fromkeys(self.worker_queues.split(",")))
 
     def replaced(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.

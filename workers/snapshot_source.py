@@ -4,8 +4,8 @@ What grows without bound is counted once at the start and from then on by what i
 last picture.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,7 +17,9 @@ from kernel.belief_record import shown_survivors
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
+from kernel.work.receipts import CLOSED
 from queues.priorities import PRIORITIES
+from queues.queue import WorkQueue
 from workers.api.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.snapshot import (
@@ -70,7 +72,8 @@ class _LedgerPart:
     counters: Counters
     rejections: tuple[Count, ...]
     requests: Requests
-    completed: int
+    completed: dict[str, int]
+    """Requests that were completed, by queue."""
 
 
 @dataclass(slots=True)
@@ -81,7 +84,8 @@ class LiveSource:
     lease_slots: int
     _version: int = 0
     _rows: _Rate = field(default_factory=_Rate)
-    _completed: _Rate = field(default_factory=_Rate)
+    _completed: dict[str, _Rate] = field(default_factory=lambda: defaultdict(_Rate))
+    _asked_for: Counter[str] = field(default_factory=Counter)
     _rejections: Counter[str] = field(default_factory=Counter)
     _receipts_seen: int = 0
     _events: dict[str, int] = field(default_factory=dict)
@@ -92,9 +96,10 @@ class LiveSource:
         self._version += 1
         now = datetime.now(UTC)
         record = await _part("ledger", lambda: self.services.read(self._read_ledger))
-        completed_per_s = 0.0
+        completed_per_s: dict[str, float] = {}
         if record.value is not None:
-            completed_per_s = self._completed.per_s(record.value.completed, record.read_at)
+            for name, count in record.value.completed.items():
+                completed_per_s[name] = self._completed[name].per_s(count, record.read_at)
 
         def of(pick: Callable[[_LedgerPart], T]) -> Part[T]:
             value = None if record.value is None else pick(record.value)
@@ -113,8 +118,16 @@ class LiveSource:
             requests=of(lambda value: value.requests),
         )
 
-    async def _queues(self, completed_per_s: float) -> tuple[Queue, ...]:
-        depth = await self.services.queue.depth()
+    async def _queues(self, completed_per_s: Mapping[str, float]) -> tuple[Queue, ...]:
+        return tuple(
+            [
+                await self._queue(queue, completed_per_s.get(name, 0.0))
+                for name, queue in self.services.queues.items()
+            ]
+        )
+
+    async def _queue(self, queue: WorkQueue, completed_per_s: float) -> Queue:
+        depth = await queue.depth()
         priorities = tuple(
             Priority(
                 name=row.name,
@@ -124,20 +137,21 @@ class LiveSource:
             )
             for row in PRIORITIES
         )
-        name = self.services.queue.name
-        return (
-            Queue(name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s),
+        return Queue(
+            queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s
         )
 
     async def _leases(self) -> tuple[Lease, ...]:
-        resource = self.services.queue.name
+        return tuple([await self._lease(resource) for resource in self.services.queues])
+
+    async def _lease(self, resource: str) -> Lease:
         held = await self.services.leases.held(resource)
         now_ms = _now_ms()
         holds = tuple(
             Hold(one.holder, str(one.token), one.expires_at_ms - now_ms)
             for one in sorted(held, key=lambda one: one.token)
         )
-        return (Lease(resource, self.lease_slots, len(holds), holds),)
+        return Lease(resource, self.lease_slots, len(holds), holds)
 
     async def _workers(self) -> Fleet:
         now_ms = _now_ms()
@@ -184,7 +198,9 @@ class LiveSource:
                 sum(outcomes.values()),
                 tuple(Count(name, count) for name, count in outcomes.items()),
             ),
-            completed=outcomes["completed"],
+            # Whatever was not asked for by a producer is an authority's, or an effect's outside.
+            completed={name: self._asked_for[name] for name in self.services.queues}
+            | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
         )
 
     def _count_rejections(self, view: LedgerView, newest: int) -> None:
@@ -193,6 +209,10 @@ class LiveSource:
             if not rows:
                 return
             self._rejections.update(row["reason_code"] for row in rows if row["reason_code"])
+            closed = [row["receipt_bytes"] for row in rows if row["receipt_kind"] == CLOSED]
+            self._asked_for.update(
+                one["queue"] for one in map(orjson.loads, closed) if one["outcome"] == "completed"
+            )
             self._receipts_seen = rows[-1]["receipt_sequence"]
 
     def _count_events(self, view: LedgerView) -> None:

@@ -1,24 +1,39 @@
-"""The worker process: a ledger that it may only read, a queue, and a gateway to hand in to."""
+"""The worker process: a ledger that it may only read, queues, and a gateway to hand in to."""
 
 import os
 import random
 import signal
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import MappingProxyType
 
 import anyio
 import anyio.to_thread
 import structlog
+from redis.asyncio import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from queues.crons import Crons
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from queues.relay import ROUTES
+from queues.suspensions import Suspensions
+from workers.bindings import BindingCapacity, BindingEvaluator, BindingHandler
+from workers.crons import CronRunner, CronTools
+from workers.drainer import Drainer, Handler
+from workers.extraction import TransitionHandler
 from workers.fleet import WorkerProcess, new_worker_id
 from workers.gateway_client import GatewayClient
+from workers.hand_in import HandIn
 from workers.host import system_host
-from workers.recompute import AuthorityDrainer
+from workers.recompute import AuthorityHandler
 from workers.record import LedgerPlace, ledger_place, open_store, shown_place
 from workers.redis_client import connect_redis
 from workers.settings import Settings
@@ -31,30 +46,90 @@ GATEWAY_PATIENCE_S = 5.0
 _log = structlog.get_logger(__name__)
 
 
-async def serve_worker(settings: Settings, redis_url: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What handlers are made of."""
+
+    ledger: Ledger
+    hand_in: HandIn
+    leases: CapacityLeases
+    queue: WorkQueue
+    redis: Redis
+    worker_id: str
+    binding_slots: int
+    evaluator: BindingEvaluator | None = None
+
+
+def _authority(bench: Bench) -> Handler:
+    return AuthorityHandler(bench.ledger, bench.hand_in, BetaPosteriorMean())
+
+
+def _binding(bench: Bench) -> Handler:
+    capacity = BindingCapacity(bench.leases, bench.queue, bench.binding_slots, bench.worker_id)
+    suspensions = Suspensions(bench.redis, bench.queue.prefix)
+    now_us = system_host().now_us
+    return BindingHandler(
+        bench.ledger, bench.hand_in, capacity, suspensions, bench.evaluator, now_us
+    )
+
+
+def _extraction(bench: Bench) -> Handler:
+    return TransitionHandler(bench.hand_in)
+
+
+HANDLERS: Mapping[str, Callable[[Bench], Handler]] = MappingProxyType(
+    {AUTHORITY_QUEUE: _authority, BINDING_QUEUE: _binding, EXTRACTION_QUEUE: _extraction}
+)
+"""What the items of each queue are."""
+
+
+async def serve_worker(
+    settings: Settings, redis_url: str, evaluator: BindingEvaluator | None = None
+) -> None:
     """Work until SIGTERM or SIGINT, then finish the batches in hand and return."""
     ledger = await _open_ledger(ledger_place(settings))
     redis = connect_redis(redis_url)
-    queue = WorkQueue(redis, AUTHORITY_QUEUE)
     token = settings.worker_token
     gateway = GatewayClient(
         str(settings.gateway_url),
         worker_token=None if token is None else token.get_secret_value(),
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
+    worker_id, leases, hand_in = new_worker_id(), CapacityLeases(redis), HandIn(gateway)
+    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    drainers = {}
+    for name in settings.queue_names:
+        bench = Bench(
+            ledger,
+            hand_in,
+            leases,
+            queues[name],
+            redis,
+            worker_id,
+            settings.binding_slots,
+            evaluator,
+        )
+        drainers[name] = Drainer(queues[name], HANDLERS[name](bench), hand_in, random.random)
     async with gateway:
         process = WorkerProcess(
             redis=redis,
-            queue=queue,
-            leases=CapacityLeases(redis),
+            drainers=drainers,
+            leases=leases,
             heartbeats=Heartbeats(redis),
-            drainer=AuthorityDrainer(ledger, queue, gateway, BetaPosteriorMean(), random.random),
             slots=settings.worker_slots,
             lease_slots=settings.lease_slots,
-            worker_id=new_worker_id(),
+            worker_id=worker_id,
             pid=os.getpid(),
+            crons=CronRunner(CronTools(queues, ledger, hand_in, Crons(redis)), worker_id),
+            host=socket.gethostname(),
+            version=version("rotulus"),
         )
-        _log.info("worker_starts", worker_id=process.worker_id, slots=process.slots)
+        _log.info(
+            "worker_starts",
+            worker_id=process.worker_id,
+            queues=list(drainers),
+            slots=process.slots,
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_on_signal, process)
             await process.run()

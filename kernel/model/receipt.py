@@ -14,6 +14,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "audit_replay": "ephemeral",
     "replay_blocked_fingerprint_mismatch": "durable",
     "binding_fire_capacity_rejected": "durable",
+    "work_requested": "durable",
+    "work_request_closed": "durable",
     "tier_1_rollback": "durable",
     "tier_2_rollback": "durable",
     "tier_3_rebuild": "durable",

@@ -1,7 +1,8 @@
-"""Attempts at an extraction, a state machine as a table (§16.3, §16.4).
+"""Steps of an extraction, a state machine as a table (§16.3, §16.4).
 
-Going in again after a partial or a blocked attempt is a new attempt with the next number, which
-names the operation that ended the one before.
+Every step of a run is a record of its own: it has the next number and names the operation of the
+step before, so the run's history is read from either (§16.8). What an extraction produced, and
+whether somebody was told, is its owner's to keep (§16.6): only what is said here is enforced.
 """
 
 from typing import Annotated, Literal, Self
@@ -10,7 +11,7 @@ from pydantic import Field, model_validator
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.stores.record import Applied, Operation, write_record
@@ -29,13 +30,13 @@ TRANSITIONS = frozenset(
         ("running", "cancelled"),
         ("degraded", "running"),
         ("degraded", "cancelled"),
+        # Not in §16.3: how a result is taken back, which no rollback does (§16.8).
+        ("succeeded", "degraded"),
         ("blocked", "running"),
         ("blocked", "abandoned"),
         ("blocked", "cancelled"),
     }
 )
-
-_REENTRIES = frozenset({("degraded", "running"), ("blocked", "running")})
 
 BlockReason = Literal[
     "auth_required",
@@ -57,8 +58,12 @@ BlockReason = Literal[
 ]
 
 
+SOURCE_CHANGED = "source_version_changed_during_extraction"
+"""Why a run is cancelled whose document changed under it (INV-EXT-6)."""
+
+
 class ExtractionAttempt(Payload):
-    """One step of one attempt."""
+    """One step of a run."""
 
     attempt_number: Annotated[int, Field(ge=1, le=10_000)]
     prior_state: State
@@ -66,31 +71,39 @@ class ExtractionAttempt(Payload):
     state_change_reason: Name
     block_reason: BlockReason | None = None
     parent_operation_id: Name | None = None
+    cancellation_reason: Name | None = None
+    replaces_extraction_run_id: Name | None = None
+    """In a run's first step: the cancelled run in whose place it begins anew (INV-EXT-6)."""
 
     @model_validator(mode="after")
     def _blocked_for_a_reason(self) -> Self:
         if (self.current_state == "blocked") != (self.block_reason is not None):
             raise ValueError("block_reason is there if, and only if, it is blocked")
+        if self.cancellation_reason is not None and self.current_state != "cancelled":
+            raise ValueError("cancellation_reason is of what is cancelled")
+        if self.replaces_extraction_run_id is not None and self.attempt_number != 1:
+            raise ValueError("a run replaces another from its first step on")
         return self
 
 
-def apply_extraction_transition(effect: KernelEffect, operation: Operation) -> Applied:
-    """Record the next state of an extraction."""
-    run_id = target_of(effect)
-    attempt = validated(ExtractionAttempt, effect.payload)
-    rows = operation.transaction.tables.select(
+def last_attempt(view: LedgerView, run_id: str) -> Document | None:
+    """Return the newest step of a run, None where it has none."""
+    rows = view.tables.select(
         schema.extraction_attempts,
         {"extraction_run_id": run_id},
         order_by="attempt_number",
         descending=True,
         limit=1,
     )
-    before = (
-        operation.transaction.record(schema.extraction_attempts, rows[0]["attempt_id"])
-        if rows
-        else None
-    )
-    _check_step(attempt, before)
+    return view.record(schema.extraction_attempts, rows[0]["attempt_id"]) if rows else None
+
+
+def apply_extraction_transition(effect: KernelEffect, operation: Operation) -> Applied:
+    """Record the next step of an extraction."""
+    run_id = target_of(effect)
+    attempt = validated(ExtractionAttempt, effect.payload)
+    _check_step(attempt, last_attempt(operation.transaction, run_id))
+    _check_replaced(attempt, operation.transaction)
     record = {
         **effect.payload,
         "extraction_run_id": run_id,
@@ -115,17 +128,30 @@ def _check_step(attempt: ExtractionAttempt, before: Document | None) -> None:
             code="extraction_state_transition_invalid",
             field="payload.current_state",
         )
-    number = 1 if before is None else before["attempt_number"] + (step in _REENTRIES)
+    number = 1 if before is None else before["attempt_number"] + 1
     if attempt.attempt_number != number:
         raise EffectInapplicable(
             f"this is attempt {number}",
             code="extraction_attempt_invalid",
             field="payload.attempt_number",
         )
-    parent = before["operation_id"] if before is not None and step in _REENTRIES else None
-    if parent is not None and attempt.parent_operation_id != parent:
+    parent = None if before is None else before["operation_id"]
+    if attempt.parent_operation_id != parent:
         raise EffectInapplicable(
-            f"the attempt before ended with {parent}",
+            f"the attempt before is {parent or 'none'}",
             code="extraction_attempt_invalid",
             field="payload.parent_operation_id",
+        )
+
+
+def _check_replaced(attempt: ExtractionAttempt, view: LedgerView) -> None:
+    replaced = attempt.replaces_extraction_run_id
+    if replaced is None:
+        return
+    last = last_attempt(view, replaced)
+    if last is None or last["current_state"] != "cancelled":
+        raise EffectInapplicable(
+            f"{replaced} is not cancelled",
+            code="extraction_attempt_invalid",
+            field="payload.replaces_extraction_run_id",
         )

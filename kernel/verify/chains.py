@@ -85,6 +85,10 @@ class Chain:
         self._prior_of_last: object = None
         self._misfit: int | None = None
 
+    def go_on_after(self, sequence: int, row_hash: str) -> None:
+        """Begin behind a row that was checked before, instead of at the first."""
+        self.last, self.tail_hash, self._expected = sequence, row_hash, row_hash
+
     def step(self, row: Row) -> Document | None:
         """Check the next row; return what its bytes say, None when they cannot be relied on."""
         shape, sequence = self._shape, row[self._shape.sequence]

@@ -1,12 +1,11 @@
 """State is a fold of the log: every envelope is applied again, to an empty ledger in memory.
 
 What a row did is compared while it is folded (its effects, its receipts); what all of them came to
-is compared at the end, in both directions. Two things are on record that no row causes, and both
-come from the chain of receipts: a request that was given up has a receipt of its own, which lies
-between the two rows between which it happened. So outcomes are a fold as well.
+is compared at the end, in both directions. What no row causes comes from the chain of receipts
+(`causeless.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from pydantic import ValidationError
 from sqlalchemy import Table
@@ -21,13 +20,11 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.verify.causeless import Causeless
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
-from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
-
-GIVEN_UP = "authority_recompute_dead_lettered"
-_GIVEN_UP_OUTCOMES = ("dead_letter", "cancelled")
+from kernel.verify.reading import Document, Reader, joined, load_object, time_us
 
 _COMPARED = (
     *schema.STATE_TABLES,
@@ -46,8 +43,7 @@ class Fold:
         self._reader = reader
         self._strategy = strategy
         self._ledger = Ledger.create(MemoryStore(), Host(lambda: 0, _no_randomness))
-        self._given_up = self._receipts_of_the_given_up()
-        self._next_given_up = next(self._given_up, None)
+        self._causeless = Causeless(reader, self._ledger)
         self._sealed: tuple[object, int] = (GENESIS, 0)
 
     @property
@@ -62,7 +58,6 @@ class Fold:
 
     def fold(self, progress: Callable[[], None]) -> bool:
         """Fold the whole log and compare what each row did; tell whether all of it was folded."""
-        last = 0
         for row in self._reader.pages(schema.kernel_event_log):
             sequence = row["ec_sequence_number"]
             folded = False
@@ -72,9 +67,8 @@ class Fold:
                 message = f"the state from row {sequence} on was not computed again"
                 self._reader.findings.add(schema.kernel_event_log, sequence, "not_folded", message)
                 return False
-            last = sequence
             progress()
-        self._give_up_until(None, last)
+        self._causeless.write_until(None)
         return True
 
     def _compare_state(self) -> None:
@@ -92,7 +86,7 @@ class Fold:
         committed_at_us = time_us(document.get("committed_at"))
         if blob is None or not keeps_commitment(blob) or committed_at_us is None:
             return False
-        self._give_up_until(self._position(document.get("receipt_chain_head")), sequence - 1)
+        self._causeless.write_until(self._position(document.get("receipt_chain_head")))
         try:
             envelope = Envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
@@ -153,15 +147,6 @@ class Fold:
                 schema.idempotency_records, joined(key, sequence), "field_differs", message
             )
 
-    # --- requests that were given up ---------------------------------------------------------
-
-    def _receipts_of_the_given_up(self) -> Iterator[tuple[int, Document]]:
-        for row in self._reader.pages(schema.receipts, {"receipt_kind": GIVEN_UP}):
-            document = load_object(row["receipt_bytes"])
-            # An operation may emit a receipt of any kind; only those without one close a request.
-            if document is not None and row["operation_id"] is None:
-                yield row["receipt_sequence"], document
-
     def _position(self, receipt_hash: object) -> int:
         if receipt_hash != self._sealed[0]:
             where = {"receipt_hash": receipt_hash}
@@ -169,40 +154,6 @@ class Fold:
             if found:
                 self._sealed = (receipt_hash, found[0]["receipt_sequence"])
         return self._sealed[1]
-
-    def _give_up_until(self, position: int | None, closed_sequence: int) -> None:
-        """Close the requests whose receipts lie up to a position of the chain."""
-        while self._next_given_up is not None:
-            sequence, document = self._next_given_up
-            if position is not None and sequence > position:
-                return
-            with self._reader.findings.guard(schema.receipts, sequence):
-                self._give_up(sequence, document, closed_sequence)
-            self._next_given_up = next(self._given_up, None)
-
-    def _give_up(self, sequence: int, document: Document, closed_sequence: int) -> None:
-        request_id = document.get("request_id")
-        stored = self._reader.get(schema.outbox_outcomes, request_id)
-        # The receipt says that the request was given up; by whom, only the outcome says.
-        label = None if stored is None else stored["outcome"]
-        with self._ledger.transaction() as transaction:
-            request = transaction.tables.get(schema.outbox, str(request_id))
-            if request is None or not request["open"]:
-                message = f"gives up request {shown(request_id)}, which is not open then"
-                self._reader.findings.add(schema.receipts, sequence, "state_differs", message)
-                return
-            row = {
-                "request_id": request_id,
-                "outcome": label if label in _GIVEN_UP_OUTCOMES else _GIVEN_UP_OUTCOMES[0],
-                "operation_id": None,
-                "closed_sequence": closed_sequence,
-                "closed_at_us": time_us(document.get("emitted_at")),
-            }
-            transaction.tables.insert(schema.outbox_outcomes, row)
-            transaction.tables.update(schema.outbox, (str(request_id),), {"open": 0})
-        if document.get("target_cu_id") != request["item_key"]:
-            message = f"gives up a request for {shown(request['item_key'])} under another name"
-            self._reader.findings.add(schema.receipts, sequence, "field_differs", message)
 
     # --- the end state -----------------------------------------------------------------------
 

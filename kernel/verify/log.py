@@ -61,12 +61,26 @@ class LogCheck:
         self._receipt_position = 0
         self._reader = reader
 
+    def go_on_after(self, row: Row) -> None:
+        """Begin behind a row that was checked before, instead of at the first."""
+        self.chain.go_on_after(row["ec_sequence_number"], row["row_hash"])
+        document = load_object(row["row_bytes"]) or {}
+        self.committed_at_us = time_us(document.get("committed_at")) or 0
+        sealed = document.get("receipt_chain_head")
+        found = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+        if found:
+            self.receipt_hash, self._receipt_position = sealed, found[0]["receipt_sequence"]
+
     def run(self, progress: Callable[[], None]) -> None:
         """Check every row in sequence; `progress` is told of each."""
         for row in self._reader.pages(schema.kernel_event_log):
-            with self._reader.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
-                self._row(row)
+            self.check(row)
             progress()
+
+    def check(self, row: Row) -> None:
+        """Check the next row of the sequence."""
+        with self._reader.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
+            self._row(row)
 
     def _row(self, row: Row) -> None:
         sequence = row["ec_sequence_number"]

@@ -5,6 +5,8 @@ to the end of the chain of receipts, so it can be written while an earlier row i
 it says can itself be verified.
 """
 
+from kernel.canonical import digest
+from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
@@ -14,11 +16,15 @@ VIOLATION = "kernel_event_log_integrity_violation"
 _TEXT_MAX = 512
 
 
-def record_violation(transaction: LedgerTransaction, found: Verification) -> str | None:
-    """Leave a durable receipt of findings and return its id; None where nothing was found."""
+def record_violation(
+    transaction: LedgerTransaction, found: Verification, *, once: bool = False
+) -> str | None:
+    """Leave a durable receipt of findings and return its id; None where nothing was found.
+
+    With `once`, the same findings leave one receipt however often they are found: then None again.
+    """
     if found.ok:
         return None
-    transaction.next_commit_time_us()
     findings = [
         {
             "table": one.table,
@@ -28,6 +34,10 @@ def record_violation(transaction: LedgerTransaction, found: Verification) -> str
         }
         for one in found.findings
     ]
+    receipt_id = f"receipt:{digest(findings) if once else transaction.host.new_id()}"
+    if once and transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+        return None
+    transaction.next_commit_time_us()
     body = {
         "reason_code": VIOLATION,
         "head_hash": found.head_hash,
@@ -35,7 +45,6 @@ def record_violation(transaction: LedgerTransaction, found: Verification) -> str
         "receipts_verified": str(found.receipts),
         "findings": findings,
     }
-    receipt_id = f"receipt:{transaction.host.new_id()}"
     append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)
     return receipt_id
 

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.errors import IntentInvalid
-from actors.intents import CreateClaim, PublicIntent, ReportExternalEffect
+from actors.intents import (
+    CreateClaim,
+    PublicIntent,
+    RecordExtractionTransition,
+    ReportExternalEffect,
+)
 from actors.isolation import unwrap_untrusted
 from actors.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.resolution import _RESERVED_FIELDS, RESOLVERS, edge_id
@@ -76,6 +81,16 @@ EVERY_KIND = {
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
     "record_belief": lambda _: belief(ANCHOR, "b" * 64, creates=False),
     "report_external_effect": report_of,
+    "record_extraction_transition": lambda _: RecordExtractionTransition(
+        intent_key="k",
+        extraction_run_id="run-1",
+        step={
+            "attempt_number": 1,
+            "prior_state": "pending",
+            "current_state": "running",
+            "state_change_reason": "because",
+        },
+    ),
 }
 
 
@@ -122,7 +137,7 @@ def test_an_envelope_says_what_it_reads_writes_and_reaches(ledger, kind):
     written = {
         one["target_ref"]
         for one in envelope["primitive_effects"]
-        if one["effect_kind"] in ("node_write", "edge_create")
+        if one["effect_kind"] in ("node_write", "edge_create", "extraction_state_transition")
     }
     assert set(envelope["write_set_refs"]) == written
 
@@ -532,6 +547,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "record_belief",
         "synthesized_cu",
         "report_external_effect",
+        "record_extraction_transition",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 

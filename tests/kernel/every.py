@@ -27,6 +27,9 @@ def move(node, start, end, by, kind="membership_state_transition"):
     return own(kind, node, **payload)
 
 
+FIRST_ATTEMPT = "op-first-attempt"
+
+
 def attempt(number, prior, current, **more):
     payload = {
         "attempt_number": number,
@@ -133,7 +136,8 @@ def verbs():
                 )
             ],
         ),
-        envelope("extraction_state_change", [attempt(1, "pending", "running")]),
+        envelope("extraction_state_change", [attempt(1, "pending", "running")])
+        | {"operation_id": FIRST_ATTEMPT},
     ]
 
 
@@ -256,7 +260,15 @@ def the_rest():
         own("binding_generation_revert", "binding"),
         envelope(
             "extraction_state_change",
-            [attempt(1, "running", "blocked", block_reason="rate_limit")],
+            [
+                attempt(
+                    2,
+                    "running",
+                    "blocked",
+                    block_reason="rate_limit",
+                    parent_operation_id=FIRST_ATTEMPT,
+                )
+            ],
         ),
     ]
 

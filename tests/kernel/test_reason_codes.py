@@ -29,6 +29,10 @@ from kernel.rollback.plan import plan_epoch
 from kernel.rollback.rebuild import plan_rebuild, rebuild
 from kernel.verify import verify
 from kernel.verify.violation import record_violation
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.outcomes import reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue
 from tests.actors.harness import running_committer, scripted_ledger
 from tests.actors.world import source
 from tests.kernel.build import (
@@ -149,8 +153,6 @@ ABSENT = {
     "needs_migration_review": "there is no record of version 1.5 to migrate, and no migration",
     "implication_detection_cycle_exceeded": "there is no implication detection; §19.1's epochs of a"
     " detector are not those of K22",
-    "binding_fire_capacity_rejected": "a registered kind that nothing emits: bindings are evaluated"
-    " by the runtime of §13 and §14, and only recorded here",
     "AdaptationProposalReceipt": "named once, without fields, and owned by another artifact",
     "IngestionRunReceipt": "named once, without fields; what an ingestion did is its operations",
     "SearchExecutionManifest": "of the search router, which is another artifact",
@@ -207,6 +209,19 @@ def the_course() -> Iterator[str]:
         manifest,
         submitter="orchestrator",
     )
+    yield from said(ledger)
+
+
+def asked_for_work() -> Iterator[str]:
+    ledger = memory_ledger()
+    content = {"binding_id": "b", "source_event_id": "e"}
+    signal = {"ec_capacity_lease_state": "none", "queue_depth": 0, "inflight_operations": 0}
+    with ledger.transaction() as transaction:
+        [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, "k", content)])
+        reject_for_capacity(
+            transaction,
+            CapacityRejected(request_id=asked.request_id, capacity_signal_at_rejection=signal),
+        )
     yield from said(ledger)
 
 
@@ -352,6 +367,7 @@ def damage() -> Iterator[str]:
 PRODUCERS = (
     refused_by_checks,
     the_course,
+    asked_for_work,
     inapplicable,
     authorities,
     simulations,
@@ -389,6 +405,8 @@ def test_every_kind_of_receipt_that_was_brought_about_is_registered(produced):
 
 OWN_KINDS = {
     "epoch_opened",
+    "work_requested",
+    "work_request_closed",
     "epoch_closed",
     "simulation_preview_payload",
     "quota_exceeded_alert",

@@ -273,13 +273,13 @@ def test_an_extraction_follows_its_states(ledger, step):
     def go(one):
         return submit(ledger, envelope("extraction_state_change", [one]))
 
-    first = go(attempt(1, "pending", "running"))
+    last = go(attempt(1, "pending", "running"))
+    number = 2
     if step[0] != "running":
-        first = go(attempt(1, "running", step[0]))
-    assert code_of(first) is None
-    again = step == ("degraded", "running")
-    more = {"parent_operation_id": first.operation_id} if again else {}
-    result = go(attempt(2 if again else 1, *step, **more))
+        last = go(attempt(2, "running", step[0], parent_operation_id=last.operation_id))
+        number = 3
+    assert code_of(last) is None
+    result = go(attempt(number, *step, parent_operation_id=last.operation_id))
     expected = None if step in EXTRACTION else "extraction_state_transition_invalid"
     assert code_of(result) == expected
 

@@ -32,6 +32,10 @@ from kernel.replay.record import replay_operation
 from kernel.rollback.execute import rollback_operation
 from kernel.verify import verify
 from kernel.verify.reading import Reader
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -130,6 +134,30 @@ def give_up(ledger, node_id, outcome):
             append_receipt(transaction, f"receipt:{transaction.host.new_id()}", receipt, None)
 
 
+ASKED_OPEN = 2
+"""How many requests that producers asked for are left open."""
+
+
+def ask_for_work(ledger):
+    """Requests of both queues: closed in every way, put back for capacity, and left open."""
+    step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
+    asked = [
+        WorkRequest(BINDING_QUEUE, f"b-{n}", {"binding_id": f"b-{n}", "source_event_id": "e"})
+        for n in range(4)
+    ]
+    asked.append(
+        WorkRequest(EXTRACTION_QUEUE, "x", {"extraction_run_id": "r", "attempt_number": 1, **step})
+    )
+    with ledger.transaction() as transaction:
+        ids = [one.request_id for one in enqueue(transaction, asked)]
+        close(transaction, ids[0], "completed", result={"outcome_state": "succeeded"})
+        signal = {"ec_capacity_lease_state": "none", "queue_depth": 3, "inflight_operations": 1}
+        rejected = CapacityRejected(request_id=ids[1], capacity_signal_at_rejection=signal)
+        assert reject_for_capacity(transaction, rejected)
+        close(transaction, ids[2], "dead_letter", reason="binding_evaluator_missing")
+        close(transaction, ids[4], "cancelled", reason="no longer wanted")
+
+
 EXTERNAL = sum(
     "external_effect_descriptor" in one
     for document in every_kind()
@@ -224,6 +252,7 @@ def write_honestly(ledger, host):
         recompute_priority="user_initiated_critical",
         session_id="session-1",
     )
+    ask_for_work(ledger)
     accepted(submit(ledger, urgent))
     assert submit(ledger, urgent).duplicate
     recompute(ledger, "cu-a")
@@ -458,7 +487,7 @@ def test_an_honest_ledger_verifies_in_every_store(ledger_and_host):
     assert found.receipts == head.receipt_sequence == counts["receipts"]
     assert found.blobs == counts["blobs"]
     assert (found.belief_sessions, found.belief_events) == (2, counts["belief_events"])
-    assert found.requests_open == 1 + EXTERNAL
+    assert found.requests_open == 1 + EXTERNAL + ASKED_OPEN
     assert found.requests_closed == counts["outbox_outcomes"]
     assert (found.authorities_equal, found.authorities_pending) == (5, 2)
     assert all(counts.values()), "a table that the honest ledger does not write"
@@ -953,6 +982,40 @@ def test_a_request_given_up_without_its_receipt_is_found(tampered):
     )
     findings = {(one.table, one.key) for one in tampered.verify().findings}
     assert ("outbox_outcomes", row["request_id"]) in findings
+
+
+def test_a_request_without_its_receipt_is_found(tampered):
+    row = next(one for one in tampered.rows(schema.outbox) if one["queue"] == BINDING_QUEUE)
+    last = max(one["request_sequence"] for one in tampered.rows(schema.outbox))
+    forged = {**row, "request_id": "request:forged", "request_sequence": last + 1}
+    tampered.insert(schema.outbox, {**forged, "open": 1})
+    tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), request_sequence=last + 1)
+    assert ("outbox", "request:forged", "extra") in {
+        (one.table, one.key, one.rule) for one in tampered.verify().findings
+    }
+
+
+@pytest.mark.parametrize("column", ["priority", "item_key", "queue", "request_bytes", "open"])
+def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
+    where = ("binding-evaluation", 1)
+    row = next(one for one in tampered.rows(schema.outbox) if (one["queue"], one["open"]) == where)
+    changed = {"open": 0, "request_bytes": row["request_bytes"].replace(b"b-", b"c-")}
+    tampered.set(schema.outbox, row, **{column: changed.get(column, "background_low_priority")})
+    found = {(one.table, one.key) for one in tampered.verify().findings}
+    assert ("outbox", row["request_id"]) in found
+
+
+@pytest.mark.parametrize("column", ["outcome", "operation_id", "closed_sequence", "closed_at_us"])
+def test_an_outcome_is_the_one_that_its_receipt_says(tampered, column):
+    row = next(
+        one
+        for one in tampered.rows(schema.outbox_outcomes)
+        if one["request_id"].startswith("request:binding-evaluation")
+    )
+    changed = {"outcome": "cancelled", "operation_id": "somebody's"}
+    tampered.set(schema.outbox_outcomes, row, **{column: changed.get(column, 7)})
+    found = {(one.table, one.key) for one in tampered.verify().findings}
+    assert ("outbox_outcomes", row["request_id"]) in found
 
 
 def test_a_receipt_that_an_operation_emits_gives_up_no_request():

@@ -38,8 +38,10 @@ NEW_ONLY = ActiveModels({"old": "new", "new": "new"})
 
 def attempted(number, prior, current):
     payload = {"prior_state": prior, "current_state": current, "state_change_reason": "r"}
+    if number > 1:
+        payload["parent_operation_id"] = f"attempt-{number - 1}"
     step = effect("extraction_state_transition", "run", attempt_number=number, **payload)
-    return envelope("extraction_state_change", [step])
+    return envelope("extraction_state_change", [step]) | {"operation_id": f"attempt-{number}"}
 
 
 def generation(number, *, back=False):

@@ -238,3 +238,28 @@ def test_a_decoding_client_is_refused() -> None:
     with pytest.raises(QueueError) as raised:
         WorkQueue(Redis(decode_responses=True), "q")
     assert raised.value.code == "queue_argument_invalid"
+
+
+async def test_what_is_put_off_comes_back_and_has_not_been_tried(queue, clock):
+    await queue.enqueue_many([NewItem("a", "background_normal", "c", b"")])
+    for _ in range(3):
+        [claim] = await queue.claim(1, 1000)
+        assert claim.attempt == 1
+        assert await queue.put_off([claim], [50], "nobody was there") == [True]
+        assert await queue.put_off([claim], [50], "again") == [False]
+        clock.advance(49)
+        assert await queue.claim(1, 1000) == []
+        clock.advance(1)
+    [claim] = await queue.claim(1, 1000)
+    await queue.retry([claim], [0], "failed")
+    [claim] = await queue.claim(1, 1000)
+    assert claim.attempt == 2
+
+
+async def test_what_is_put_off_takes_its_successor_in(queue, clock):
+    await queue.enqueue_many([NewItem("a", "background_normal", "c", b"old")])
+    [claim] = await queue.claim(1, 1000)
+    await queue.enqueue_many([NewItem("a", "background_normal", "d", b"new")])
+    await queue.put_off([claim], [0], "nobody was there")
+    [claim] = await queue.claim(1, 1000)
+    assert (claim.payload, claim.causes, claim.attempt) == (b"new", ("c", "d"), 1)

@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue
 from queues import relay as relay_module
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
@@ -358,3 +362,73 @@ def test_whatever_the_graph_and_whatever_redis_loses_everything_is_served(edges,
         await world.redis.aclose()
 
     anyio.run(run)
+
+
+class Asked(World):
+    """The same with a queue of asked-for work."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.queue = WorkQueue(self.redis, name, lambda: self.now_ms)
+        self.relay = self.new_relay()
+
+    def ask_for(self, *requests: WorkRequest) -> list[str]:
+        with self.ledger.transaction() as transaction:
+            return [one.request_id for one in enqueue(transaction, requests)]
+
+    def end(self, request_id: str) -> None:
+        with self.ledger.transaction() as transaction:
+            close(transaction, request_id, "completed")
+
+
+def step(run: str, number: int) -> WorkRequest:
+    content = {
+        "extraction_run_id": run,
+        "attempt_number": number,
+        "prior_state": "pending",
+        "current_state": "running",
+        "state_change_reason": "because",
+    }
+    return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content)
+
+
+def binding(number: int, **content: Any) -> WorkRequest:
+    stated = {"binding_id": f"b-{number}", "source_event_id": "e", **content}
+    return WorkRequest(BINDING_QUEUE, f"k-{number}", stated)
+
+
+@pytest.mark.spec("§16.4")
+async def test_the_steps_of_a_run_are_sent_one_after_another_and_runs_do_not_wait():
+    world = Asked(EXTRACTION_QUEUE)
+    ids = world.ask_for(step("r", 2), step("s", 1), step("r", 1), step("r", 3))
+    order = []
+    for _ in range(4):
+        await world.relay.send_new()
+        for key in await world.claim():
+            world.end(key)
+            order.append(key)
+    assert order == [ids[1], ids[2], ids[0], ids[3]]
+    assert await world.relay.sweep() == 0
+
+
+async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
+    world = Asked(BINDING_QUEUE)
+    [request_id] = world.ask_for(binding(1, capacity_priority="critical"))
+    assert await world.relay.send_new() == 1
+    [claim] = await world.queue.claim(1, 60_000)
+    signal = {"ec_capacity_lease_state": "none", "queue_depth": 0, "inflight_operations": 0}
+    with world.ledger.transaction() as transaction:
+        report = CapacityRejected(request_id=request_id, capacity_signal_at_rejection=signal)
+        assert reject_for_capacity(transaction, report)
+    assert await world.relay.sweep() == 1
+    await world.queue.acknowledge([claim])
+    [item] = await world.queue.peek(10)
+    assert (item.key, item.priority) == (request_id, "background_normal")
+
+
+async def test_each_queue_is_sent_its_own_requests_alone():
+    world = Asked(BINDING_QUEUE)
+    world.ask("u-1")
+    ids = world.ask_for(step("r", 1), binding(1), binding(2))
+    assert await world.relay.sweep() == 2
+    assert await world.claim() == ids[1:]

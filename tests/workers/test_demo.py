@@ -19,8 +19,10 @@ from workers import demo
 from workers.datafolder import DataFolder
 from workers.demo import Report, run_demo
 from workers.dockets.sample import sample_path
+from workers.drainer import Drainer
+from workers.hand_in import HandIn
 from workers.ingest import Summary
-from workers.recompute import AuthorityDrainer
+from workers.recompute import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -108,9 +110,9 @@ async def work(door: Door) -> None:
     """A relay and a slot, as the tree's workers would be."""
     queue = door.services.queue
     relay = OutboxRelay(door.ledger, queue, anyio.current_time)
-    drainer = AuthorityDrainer(
-        door.ledger, queue, client_of(door.app), BetaPosteriorMean(), lambda: 0
-    )
+    hand_in = HandIn(client_of(door.app))
+    handler = AuthorityHandler(door.ledger, hand_in, BetaPosteriorMean())
+    drainer = Drainer(queue, handler, hand_in, lambda: 0)
     while True:
         await relay.sweep()
         claims = await queue.claim(64, 30_000)

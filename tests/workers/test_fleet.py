@@ -19,8 +19,8 @@ from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from tests.workers.api.door import eventually
 from workers import fleet
+from workers.drainer import Tally
 from workers.fleet import FINISH_S, WorkerProcess, new_worker_id
-from workers.recompute import Tally
 
 pytestmark = [
     pytest.mark.anyio,
@@ -38,7 +38,7 @@ class Drainer:
     """Acknowledges what it is given, when the test lets it."""
 
     def __init__(self, queue: WorkQueue) -> None:
-        self._queue = queue
+        self.queue = queue
         self.tally = Tally()
         self.gateway_is_there = True
         self.batches: list[list[str]] = []
@@ -52,7 +52,7 @@ class Drainer:
     async def ready(self) -> bool:
         return self.gateway_is_there
 
-    async def drain(self, claims: Sequence[Claim]) -> None:
+    async def drain(self, claims: Sequence[Claim]) -> bool:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         self.batches.append([claim.key for claim in claims])
@@ -61,8 +61,9 @@ class Drainer:
             await anyio.sleep(self.takes_s)
             if self.open is not None:
                 await self.open.wait()
-            self.acknowledged += await self._queue.acknowledge(claims)
+            self.acknowledged += await self.queue.acknowledge(claims)
             self.tally.completed += len(claims)
+            return True
         finally:
             self.at_once -= 1
             self.tally.in_flight -= len(claims)
@@ -71,23 +72,27 @@ class Drainer:
 class Process:
     """One worker process and what it works with."""
 
-    def __init__(self, redis: Redis, slots: int, lease_slots: int) -> None:
+    def __init__(
+        self, redis: Redis, slots: int, lease_slots: int, others: Sequence[str] = ()
+    ) -> None:
         self.redis = redis
         self.queue = WorkQueue(redis, QUEUE)
         self.leases = CapacityLeases(redis)
         self.heartbeats = Heartbeats(redis)
         self.drainer = Drainer(self.queue)
+        self.others = {name: Drainer(WorkQueue(redis, name)) for name in others}
         self.returned = anyio.Event()
         self.process = WorkerProcess(
             redis=redis,
-            queue=self.queue,
+            drainers={QUEUE: self.drainer, **self.others},  # type: ignore[dict-item]
             leases=self.leases,
             heartbeats=self.heartbeats,
-            drainer=self.drainer,  # type: ignore[arg-type]
             slots=slots,
             lease_slots=lease_slots,
             worker_id=new_worker_id(),
             pid=4321,
+            host="a-host",
+            version="1.2.3",
         )
 
     async def run(self) -> None:
@@ -112,9 +117,11 @@ class Process:
 
 
 @asynccontextmanager
-async def running(url: str, slots: int = 2, lease_slots: int = 4) -> AsyncIterator[Process]:
+async def running(
+    url: str, slots: int = 2, lease_slots: int = 4, others: Sequence[str] = ()
+) -> AsyncIterator[Process]:
     redis: Redis = Redis.from_url(url)
-    process = Process(redis, slots, lease_slots)
+    process = Process(redis, slots, lease_slots, others)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(process.run)
         yield process
@@ -213,19 +220,22 @@ async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str)
         assert (beat.worker_id, beat.pid) == (worker.process.worker_id, 4321)
         assert (beat.queues, beat.slots) == ((QUEUE,), 3)
         assert beat.seen_at_ms >= beat.started_at_ms
+        assert (beat.host, beat.version, beat.last_error) == ("a-host", "1.2.3", "")
         await worker.stop()
         assert await worker.heartbeats.alive() == []
 
 
-async def test_a_stop_of_an_idle_process_is_short_and_gives_its_leases_back(url: str):
+async def test_a_stop_of_an_idle_process_is_short_and_it_holds_no_lease(url: str):
     async with running(url) as worker:
+        await worker.enqueue("u-1")
+        await eventually(worker.empty)
 
-        async def both_hold() -> bool:
-            return len(await worker.leases.held(QUEUE)) == 2
+        async def none_held() -> bool:
+            return not await worker.leases.held(QUEUE)
 
-        await eventually(both_hold)
-        assert await worker.stop() < FINISH_S
-        assert await worker.leases.held(QUEUE) == []
+        # Who has nothing to do keeps nobody else from a slot.
+        await eventually(none_held)
+        assert await worker.stop() < FINISH_S + 0.5
 
 
 async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
@@ -240,15 +250,17 @@ async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url:
         assert all(worker.drainer.acknowledged)
 
 
-async def test_a_stop_does_not_wait_for_a_batch_that_does_not_end(url: str):
+async def test_a_stop_gives_a_batch_back_that_does_not_end(url: str):
     async with running(url, slots=1) as worker:
         worker.drainer.open = anyio.Event()
         await worker.enqueue("u-1")
         await eventually(lambda: worker.drainer.at_once)
         took_s = await worker.stop()
         assert FINISH_S <= took_s < FINISH_S + 1.5
-        # Its claim comes back to the others when it is no longer renewed.
-        assert (await worker.queue.depth()).in_flight == 1
+        depth = await worker.queue.depth()
+        assert (depth.in_flight, depth.delayed + sum(depth.ready.values())) == (0, 1)
+        [claim] = await worker.queue.claim(1, 1000)
+        assert claim.attempt == 1, "it was not tried to its end"
         worker.drainer.open.set()
 
 
@@ -325,3 +337,42 @@ async def _enqueued(worker: Process, key: str) -> bool:
     except Exception:  # noqa: BLE001 - it has only just come back
         return False
     return True
+
+
+OTHERS = ("binding-evaluation", "extraction-transition")
+
+
+async def test_its_slots_serve_every_queue_that_it_was_given(url: str):
+    async with running(url, slots=1, others=OTHERS) as worker:
+        for queue in (worker.queue, *(one.queue for one in worker.others.values())):
+            items = [NewItem(key, "background_normal", "c", b"") for key in names(130)]
+            await queue.enqueue_many(items)
+        drainers = (worker.drainer, *worker.others.values())
+        await eventually(lambda: all(one.tally.completed == 130 for one in drainers))
+        [beat] = await worker.heartbeats.alive()
+        assert beat.queues == (QUEUE, *OTHERS)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+async def test_an_idle_slot_is_woken_by_any_of_its_queues(url: str, name: str):
+    async with running(url, others=OTHERS) as worker:
+        other = worker.others[name]
+        for number in range(5):
+            await anyio.sleep(0.05)
+            began_s = time.monotonic()
+            await other.queue.enqueue_many([NewItem(f"u-{number}", "background_normal", "c", b"")])
+            await eventually(lambda done=number: other.tally.completed == done + 1)
+            assert time.monotonic() - began_s < 1.0
+
+
+async def test_a_queue_that_is_never_empty_does_not_starve_the_others(url: str):
+    async with running(url, slots=1, others=OTHERS) as worker:
+        worker.drainer.takes_s = 0.01
+        urgent = [NewItem(key, "user_initiated_critical", "c", b"") for key in names(1000)]
+        await worker.queue.enqueue_many(urgent)
+        [other, _] = worker.others.values()
+        late = NewItem("late", "background_low_priority", "c", b"")
+        await other.queue.enqueue_many([late])
+        await eventually(lambda: other.tally.completed == 1)
+        # Those with deadlines a day earlier were not all done before.
+        assert worker.drainer.tally.completed < 1000

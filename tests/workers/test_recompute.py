@@ -1,6 +1,7 @@
 """The drainer: every claim is settled, and an item leaves when the record asks for it no more."""
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -30,9 +31,11 @@ from tests.kernel.build import (
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
 from workers.dockets.sample import sample_path
+from workers.drainer import INPUT_PENDING_DELAY_MS, Drainer
 from workers.gateway_client import GatewayError
+from workers.hand_in import HandIn
 from workers.ingest import Ingest
-from workers.recompute import INPUT_PENDING_DELAY_MS, AuthorityDrainer
+from workers.recompute import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -71,6 +74,18 @@ class Gateway:
         return [body for path, body in self.asked if path == "/internal/dead-letters"]
 
 
+def new_drainer(
+    ledger: Ledger,
+    queue: WorkQueue,
+    gateway: Any,
+    random_unit: Any,
+    clock_s: Callable[[], float] = time.monotonic,
+) -> Drainer:
+    hand_in = HandIn(gateway, clock_s)
+    handler = AuthorityHandler(ledger, hand_in, BetaPosteriorMean())
+    return Drainer(queue, handler, hand_in, random_unit)
+
+
 class World:
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -78,12 +93,8 @@ class World:
         self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
         self.ledger = memory_ledger()
         self.gateway = Gateway()
-        self.drainer = AuthorityDrainer(
-            self.ledger,
-            self.queue,
-            self.gateway,  # type: ignore[arg-type]
-            BetaPosteriorMean(),
-            lambda: 0.5,
+        self.drainer = new_drainer(
+            self.ledger, self.queue, self.gateway, lambda: 0.5, lambda: self.now_ms / 1000
         )
 
     async def ask(self, *names: str) -> None:
@@ -147,8 +158,23 @@ async def test_what_came_too_early_is_delivered_again_shortly(world: World):
     assert await world.deliver() == []
     world.now_ms += 1
     [claim] = await world.deliver()
-    assert claim.attempt == 2
+    assert claim.attempt == 1, "to wait for another is no attempt"
     assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 0)
+
+
+@pytest.mark.parametrize("code", ["mailbox_full", "actor_failed", "commit_failed", "runtime_full"])
+async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming(
+    world: World, code: str
+):
+    await world.ask("u-1")
+    for _ in range(2 * MAX_ATTEMPTS):
+        world.gateway.outcomes = [{"outcome": "failed", "code": code}]
+        [claim] = await world.deliver()
+        assert claim.attempt == 1
+        assert not await world.drainer.ready()
+        world.now_ms += 60_000
+    assert world.gateway.dead_letters() == []
+    assert world.drainer.tally.failed == 0
 
 
 async def test_what_failed_is_delivered_again_after_a_growing_pause(world: World):
@@ -203,6 +229,10 @@ async def test_a_gateway_that_is_away_gets_it_later_and_nothing_is_given_up_for_
     await wear_out(world, AWAY)
     assert world.gateway.dead_letters() == []
     assert await world.depth() == (0, 1, 0, 0)
+    world.gateway.alive = True
+    world.now_ms += 60_000
+    [claim] = await world.deliver()
+    assert claim.attempt == 1
 
 
 async def test_while_the_gateway_is_away_nothing_is_claimed(world: World):
@@ -251,14 +281,14 @@ async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world:
 
 async def test_one_that_cannot_be_computed_fails_alone(world: World, monkeypatch):
     await world.ask("u-1", "u-2")
-    compute = AuthorityDrainer._compute_one
+    compute = AuthorityHandler._compute_one
 
     def compute_one(self: Any, view: Any, target: str, sequence: int) -> Any:
         if target == "u-1":
             raise ValueError("cannot be")
         return compute(self, view, target, sequence)
 
-    monkeypatch.setattr(AuthorityDrainer, "_compute_one", compute_one)
+    monkeypatch.setattr(AuthorityHandler, "_compute_one", compute_one)
     await world.deliver()
     assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 1)
     assert await world.depth() == (0, 1, 0, 0)
@@ -313,10 +343,10 @@ def assert_computed(ledger: Ledger) -> None:
             assert node["payload"]["cu_authority_input_versions"] == versions
 
 
-async def serve_all(ledger: Ledger, queue: WorkQueue, drainers: Sequence[AuthorityDrainer]) -> None:
+async def serve_all(ledger: Ledger, queue: WorkQueue, drainers: Sequence[Drainer]) -> None:
     """Let slots drain until nothing is open."""
 
-    async def slot(drainer: AuthorityDrainer) -> None:
+    async def slot(drainer: Drainer) -> None:
         while True:
             claims = await queue.claim(16, 30_000)
             await drainer.drain(claims)
@@ -349,7 +379,7 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         reader = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
         tasks.start_soon(relay.run)
         drainers = [
-            AuthorityDrainer(reader, queue, client, BetaPosteriorMean(), lambda: 0.1)
+            new_drainer(reader, queue, client, lambda: 0.1)
             for client in (client_of(door.app), client_of(door.app))
         ]
         with sample_path().open("rb") as lines:
@@ -395,13 +425,7 @@ async def test_a_graph_of_understandings_comes_out_the_same_as_in_one_thread():
         tasks.start_soon(relay.run)
         door.committer._committed = lambda _: relay.notify()
         drainers = [
-            AuthorityDrainer(
-                door.ledger,
-                door.services.queue,
-                client_of(door.app),
-                BetaPosteriorMean(),
-                lambda: 0,
-            )
+            new_drainer(door.ledger, door.services.queue, client_of(door.app), lambda: 0)
             for _ in range(3)
         ]
         await serve_all(door.ledger, door.services.queue, drainers)

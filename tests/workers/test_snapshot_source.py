@@ -10,9 +10,13 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.work_units import EnqueueUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
+from kernel.work.requests import WorkRequest
 from queues.heartbeats import WorkerBeat
 from queues.items import NewItem
 from tests.actors.harness import ScriptedStore
@@ -69,8 +73,13 @@ def value_of(part: Part[Any]) -> Any:
 
 
 async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
-    [queue] = value_of((await LiveSource(filled.services, 4).read()).queues)
-    assert queue.name == "authority-recompute"
+    queues = value_of((await LiveSource(filled.services, 4).read()).queues)
+    assert [one.name for one in queues] == [
+        "authority-recompute",
+        "binding-evaluation",
+        "extraction-transition",
+    ]
+    queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
     ready = {one.name: one.ready for one in queue.priorities}
     assert ready["user_active_session"] == 2
@@ -84,7 +93,8 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
 
 async def test_leases_and_workers_are_those_that_live(filled: Door):
     found = await LiveSource(filled.services, 4).read()
-    [lease] = value_of(found.leases)
+    lease, *others = value_of(found.leases)
+    assert [one.used for one in others] == [0, 0]
     assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 4, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
@@ -134,6 +144,35 @@ async def test_counters_rejections_and_requests_are_counted(filled: Door):
     requests = value_of(found.requests)
     assert (requests.open, requests.closed) == (2, 0)
     assert {one.name for one in requests.by_outcome} == {"completed", "dead_letter", "cancelled"}
+
+
+async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: Door):
+    live = LiveSource(filled.services, 4)
+    await live.read()
+    asked = [
+        WorkRequest(BINDING_QUEUE, f"k-{n}", {"binding_id": "b", "source_event_id": "e"})
+        for n in range(3)
+    ]
+    for one in await filled.services.write(EnqueueUnit(tuple(asked[:2]))):
+        await filled.services.write(_closed(one.request_id))
+    await filled.services.write(EnqueueUnit((asked[2],)))
+    found = await live.read()
+    rates = {one.name: one.completed_per_s for one in value_of(found.queues)}
+    assert rates["binding-evaluation"] > 0
+    assert (rates["authority-recompute"], rates["extraction-transition"]) == (0, 0)
+    assert value_of(found.requests).open == 3
+
+
+def _closed(request_id: str) -> WorkReportUnit:
+    outcome = BindingOutcomeRecord(
+        outcome_id="o",
+        source_event_id="e",
+        binding_id="b",
+        target_kind="extraction_task",
+        outcome_state="succeeded",
+        outcome_reason_code="binding_fired",
+    )
+    return WorkReportUnit(BindingEvaluated(request_id=request_id, outcome=outcome))
 
 
 async def test_pictures_are_numbered(filled: Door):

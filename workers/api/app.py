@@ -5,6 +5,7 @@ from fastapi import APIRouter, FastAPI
 from kernel.host import Host
 from workers.api import (
     audit,
+    crons,
     errors,
     health,
     intake,
@@ -41,6 +42,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         rollbacks,
         replay,
         intake,
+        crons,
         health,
     ):
         app.include_router(module.router)

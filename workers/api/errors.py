@@ -13,6 +13,7 @@ from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.rollback.errors import RollbackRefused
+from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
 
 RETRY_AFTER_S = 1
@@ -49,6 +50,11 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "sealed_tier_2_cache_violation": 502,
         "queue_unavailable": 503,
         "ledger_unavailable": 503,
+        "work_queue_unknown": 404,
+        "work_request_invalid": 422,
+        "work_request_conflict": 409,
+        "work_request_unknown": 404,
+        "work_requests_too_many": 429,
         "unauthorized": 401,
         "not_found": 404,
         "envelope_erased": 410,
@@ -154,7 +160,7 @@ def install(app: FastAPI) -> None:
         code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
-    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, ApiError):
+    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, WorkRefused, ApiError):
         app.add_exception_handler(kind, coded)
     app.add_exception_handler(LedgerUnavailable, away)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -9,8 +9,10 @@ from fastapi import APIRouter, Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.intents import RecalculateAuthority
-from actors.messages import Recomputed
+from actors.messages import Recomputed, Reports
 from kernel.model.result import RejectedResult
+from kernel.work.contents import QUEUE_KINDS
+from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
 from workers.api.services import Given, Services
 
@@ -46,6 +48,15 @@ class DeadLetterBody(BaseModel):
     error_signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 
+class WorkBody(BaseModel):
+    """A batch of reports of the requests of one queue."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue: Annotated[str, Field(max_length=128)]
+    reports: Annotated[list[WorkReport], Field(max_length=RESULTS_MAX)]
+
+
 Authorization = Annotated[str | None, Header()]
 
 
@@ -54,7 +65,7 @@ async def recomputed(
     body: RecomputedBody, services: Given, authorization: Authorization = None
 ) -> dict[str, Any]:
     """Record computed authorities; returns an outcome for each, in order."""
-    _authorize(services, authorization)
+    authorize(services, authorization)
     by_session: dict[str, list[int]] = defaultdict(list)
     for index, one in enumerate(body.results):
         by_session[one.session_id].append(index)
@@ -82,12 +93,31 @@ async def dead_letter(
     body: DeadLetterBody, services: Given, authorization: Authorization = None
 ) -> dict[str, Any]:
     """Record that an item is given up; its open requests get that outcome."""
-    _authorize(services, authorization)
+    authorize(services, authorization)
     closed = await services.give_up(body.item_key, body.error_signature)
     return {"closed": closed}
 
 
-def _authorize(services: Services, authorization: str | None) -> None:
+@router.post("/work")
+async def work(
+    body: WorkBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record what became of asked-for work; returns an outcome for each report, in order.
+
+    The reports of a queue go through one actor, so they are taken in the order in which they come,
+    and a queue that reports faster than is recorded is told so (`mailbox_full`).
+    """
+    authorize(services, authorization)
+    if body.queue not in QUEUE_KINDS:
+        raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
+    if not body.reports:
+        return {"outcomes": []}
+    answers = await services.sessions.ask(f"work:{body.queue}", Reports(tuple(body.reports)))
+    return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+def authorize(services: Services, authorization: str | None) -> None:
+    """Let a worker pass that proves itself; raises `ApiError`."""
     token = services.worker_token
     given = (authorization or "").removeprefix("Bearer ").encode()
     if token is None or not hmac.compare_digest(given, token.encode()):
@@ -99,5 +129,8 @@ def _outcome(answer: object) -> dict[str, Any]:
         return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
     outcome, result = answer
     if isinstance(result, RejectedResult):
-        return {"outcome": outcome, "code": result.rejection.reason_code}
+        told = {"outcome": outcome, "code": result.rejection.reason_code}
+        if result.rejection.retry_after_s is not None:
+            told["retry_after_s"] = result.rejection.retry_after_s
+        return told
     return {"outcome": outcome}

@@ -1,5 +1,6 @@
 """Reading the record over HTTP: operations, the log, nodes, and the state of the queue."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import orjson
@@ -9,7 +10,9 @@ from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.work.outcomes import open_by_queue
 from queues.items import QueueDepth
+from queues.relay import ROUTES
 from workers.api.errors import ApiError
 from workers.api.services import Given
 
@@ -58,14 +61,15 @@ async def log(
 
 @router.get("/queues")
 async def queues(services: Given) -> dict[str, Any]:
-    """Return what the record asks for and what the queue holds of it."""
+    """Return what the record asks for, what each queue holds of it, and who works."""
     requests = await services.read(count_requests)
-    depth = await services.queue.depth()
+    depths = {name: await queue.depth() for name, queue in services.queues.items()}
     beats = await services.heartbeats.alive()
     return {
         "requests": requests,
-        "queues": {services.queue.name: describe_depth(depth)},
+        "queues": {name: describe_depth(depth) for name, depth in depths.items()},
         "workers": [beat.worker_id for beat in beats],
+        "fleet": [asdict(beat) for beat in beats],
     }
 
 
@@ -108,7 +112,13 @@ def count_requests(view: LedgerView) -> dict[str, Any]:
         "dead_letter": dead,
         "cancelled": cancelled,
     }
-    return {"recorded": recorded, "open": still_open, "outcomes": outcomes}
+    by_queue = dict.fromkeys(ROUTES, 0) | open_by_queue(view)
+    return {
+        "recorded": recorded,
+        "open": still_open,
+        "open_by_queue": by_queue,
+        "outcomes": outcomes,
+    }
 
 
 def describe_depth(depth: QueueDepth) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the routes are given."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -11,8 +11,10 @@ from redis.asyncio import Redis
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import Unit
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
+from kernel.model_registry import ModelRegistry
 from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
@@ -31,7 +33,9 @@ class Services:
     ledger: Ledger
     sessions: SessionRuntime
     synthesis: Synthesis
-    queue: WorkQueue
+    queues: Mapping[str, WorkQueue]
+    """By name; every queue that the relay carries to."""
+
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
@@ -45,9 +49,15 @@ class Services:
     replay: Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
+    models: ModelRegistry
     worker_token: str | None
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""
+
+    @property
+    def queue(self) -> WorkQueue:
+        """The queue of authorities."""
+        return self.queues[AUTHORITY_QUEUE]
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop."""

@@ -36,14 +36,18 @@ limit = click.option(
 )
 
 
-def read_settings(data_dir: Path | None, *, child: bool = False) -> Settings:
-    """Read the settings and set logging up; a child process first ties itself to its parent."""
+def read_settings(data_dir: Path | None, *, child: bool = False, **given: object) -> Settings:
+    """Read the settings and set logging up; a child process first ties itself to its parent.
+
+    What a command's options give wins over the environment; None gives nothing.
+    """
     if child:
         parent = take_parent_pid()
         if parent is not None:
             die_with_parent(parent)
     with clean_errors():
-        known = load_settings(**({} if data_dir is None else {"data_dir": data_dir}))
+        given["data_dir"] = data_dir
+        known = load_settings(**{name: one for name, one in given.items() if one is not None})
     configure_logging(known.log_level, known.log_format)
     return known
 

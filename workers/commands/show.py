@@ -127,6 +127,8 @@ def requests(data_dir: Path | None, *, as_json: bool) -> None:
         print_document(counts, as_json=True)
         return
     click.echo(f"recorded     {counts['recorded']}\nopen         {counts['open']}")
+    for name, count in counts["open_by_queue"].items():
+        click.echo(f"  {name:<24} {count}")
     for name, count in counts["outcomes"].items():
         click.echo(f"{name:<12} {count}")
 

@@ -11,11 +11,13 @@ from workers.worker import serve_worker
 
 @click.command()
 @data_dir
-def worker(data_dir: Path | None) -> None:
-    """Run one worker: drain slots that compute authorities.
+@click.option("--queues", help="Queues to drain, separated by commas; all of them by default.")
+@click.option("--concurrency", type=int, help="Batches to drain at once.")
+def worker(data_dir: Path | None, queues: str | None, concurrency: int | None) -> None:
+    """Run one worker: slots that drain the work queues.
 
     Needs ROTULUS_REDIS_URL, ROTULUS_GATEWAY_URL and ROTULUS_WORKER_TOKEN, and reads the ledger in
     the data folder.
     """
-    settings = read_settings(data_dir, child=True)
+    settings = read_settings(data_dir, child=True, worker_queues=queues, worker_slots=concurrency)
     run(partial(serve_worker, settings, redis_url(settings)))

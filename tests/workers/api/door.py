@@ -21,7 +21,6 @@ from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit, ReplayUnit
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -33,6 +32,7 @@ from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from queues.relay import ROUTES
 from workers.api.app import build_app
 from workers.api.services import Services
 from workers.dashboard.hub import SnapshotHub
@@ -155,7 +155,8 @@ async def running_door(
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
-        queue=WorkQueue(redis, AUTHORITY_QUEUE),
+        models=ActiveModels({"rotulus-local-1": "rotulus-local-1"}),
+        queues={name: WorkQueue(redis, name) for name in ROUTES},
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,

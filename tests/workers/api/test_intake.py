@@ -4,12 +4,16 @@ import hmac
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
+from actors.work_units import EnqueueUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.verify import verify
+from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.requests import WorkRequest
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -31,6 +35,17 @@ pytestmark = pytest.mark.anyio
 PATHS = [
     ("recomputed", {"results": []}),
     ("dead-letters", {"item_key": "u-1", "error_signature": "broken"}),
+    ("work", {"queue": "binding-evaluation", "reports": []}),
+    ("crons/retention-sweep", {}),
+    (
+        "crons/chain-audit",
+        {
+            "ec_sequence_number": 0,
+            "row_hash": "0" * 64,
+            "receipt_sequence": 0,
+            "receipt_hash": "0" * 64,
+        },
+    ),
 ]
 
 
@@ -183,3 +198,102 @@ async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(doo
     body = {"item_key": "nowhere", "error_signature": "broken"}
     assert (await door.hand_in("dead-letters", body)).json() == {"closed": []}
     assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}
+
+
+# --- asked-for work -------------------------------------------------------------------------------
+
+STEP = {
+    "extraction_run_id": "run-1",
+    "attempt_number": 1,
+    "prior_state": "pending",
+    "current_state": "running",
+    "state_change_reason": "because",
+}
+
+
+async def ask(door: Door, queue: str, key: str, content: dict[str, Any]) -> str:
+    [asked] = await door.services.write(EnqueueUnit((WorkRequest(queue, key, content),)))
+    return str(asked.request_id)
+
+
+def due(request_id: str) -> dict[str, Any]:
+    return {"report_kind": "transition_due", "request_id": request_id}
+
+
+async def report(door: Door, queue: str, *reports: dict[str, Any]) -> list[dict[str, Any]]:
+    response = await door.hand_in("work", {"queue": queue, "reports": list(reports)})
+    assert response.status_code == 200, response.text
+    outcomes: list[dict[str, Any]] = response.json()["outcomes"]
+    return outcomes
+
+
+@pytest.mark.spec("§16.5")
+async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
+    first = await ask(door, EXTRACTION_QUEUE, "1", STEP)
+    wrong = await ask(door, EXTRACTION_QUEUE, "wrong", STEP | {"current_state": "succeeded"})
+    given_up = {"report_kind": "given_up", "request_id": wrong, "error_signature": "broken"}
+    third = await ask(door, EXTRACTION_QUEUE, "3", STEP | {"attempt_number": 3})
+    outcomes = await report(
+        door, EXTRACTION_QUEUE, due(wrong), due(third), due(first), due(first), given_up, due("no")
+    )
+    assert [(one["outcome"], one.get("code")) for one in outcomes] == [
+        ("rejected", "extraction_state_transition_invalid"),
+        ("early", None),
+        ("completed", None),
+        ("closed", None),
+        ("completed", None),
+        ("unknown", None),
+    ]
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_nobody_reports_of_other_queues(door: Door):
+    body = {"queue": "authority-recompute", "reports": []}
+    error_of(await door.hand_in("work", body), 404, "work_queue_unknown")
+
+
+async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
+    async with running_door(host=FakeHost().host, mailbox_max=1) as door:
+        request_id = await ask(door, EXTRACTION_QUEUE, "1", STEP)
+        body = {"queue": EXTRACTION_QUEUE, "reports": [due(request_id)]}
+        answers: list[Any] = []
+
+        async def hand_in() -> None:
+            answers.append(await door.hand_in("work", body))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(40):
+                tasks.start_soon(hand_in)
+        refused = [one for one in answers if one.status_code == 429]
+        assert refused
+        assert {one.headers["Retry-After"] for one in refused} == {"1"}
+        told = [one.json()["outcomes"][0]["outcome"] for one in answers if one.is_success]
+        assert sorted(set(told)) == sorted({"completed", *(told if len(told) > 1 else [])})
+        assert told.count("completed") == 1
+
+
+async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
+    response = await door.hand_in("crons/retention-sweep", {})
+    assert response.json() == {"result": {"ephemeral_receipts": 0, "model_outputs": 0}}
+    error_of(await door.hand_in("crons/nothing", {}), 404, "not_found")
+
+
+@pytest.mark.spec("§17.5", "L3")
+async def test_what_an_audit_finds_is_recorded_once_and_health_is_red(door: Door):
+    mark = {
+        "ec_sequence_number": 1,
+        "row_hash": "f" * 64,
+        "receipt_sequence": 0,
+        "receipt_hash": "0" * 64,
+    }
+    sound = mark | {"ec_sequence_number": 0, "row_hash": "0" * 64}
+    assert (await door.hand_in("crons/chain-audit", sound)).json()["findings"] == 0
+    assert (await door.http.get("/readyz")).status_code == 200
+    first = (await door.hand_in("crons/chain-audit", mark)).json()
+    assert first["findings"] > 0
+    again = (await door.hand_in("crons/chain-audit", mark)).json()
+    assert (first["receipt_id"] is None, again["receipt_id"]) == (False, None)
+    kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
+    assert kinds.count("kernel_event_log_integrity_violation") == 1
+    assert "chain" in (await door.http.get("/readyz")).json()["problems"]

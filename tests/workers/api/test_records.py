@@ -4,6 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
+from queues.heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -109,18 +110,35 @@ async def test_a_page_beyond_its_bounds_is_refused(door: Door, query):
     error_of(await door.http.get("/v1/log", params=query), 422, "INVALID_REQUEST")
 
 
+QUEUES = ("authority-recompute", "binding-evaluation", "extraction-transition")
+
+
 async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door):
     empty = (await door.http.get("/v1/queues")).json()
     assert empty["requests"] == {
         "recorded": 0,
         "open": 0,
+        "open_by_queue": dict.fromkeys(QUEUES, 0),
         "outcomes": {"completed": 0, "dead_letter": 0, "cancelled": 0},
     }
     await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
     found = (await door.http.get("/v1/queues")).json()
     assert (found["requests"]["recorded"], found["requests"]["open"]) == (2, 2)
-    assert found["queues"]["authority-recompute"]["in_flight"] == 0
-    assert found["workers"] == []
+    assert found["requests"]["open_by_queue"]["authority-recompute"] == 2
+    assert {name: one["in_flight"] for name, one in found["queues"].items()} == dict.fromkeys(
+        QUEUES, 0
+    )
+    assert (found["workers"], found["fleet"]) == ([], [])
+    beat = WorkerBeat("w-1", 7, QUEUES, 2, 0, 10, 1, 3, "1.2.3", "a-host", "broken")
+    await door.services.heartbeats.beat(beat, 60_000)
+    found = (await door.http.get("/v1/queues")).json()
+    [record] = found["fleet"]
+    assert found["workers"] == [record["worker_id"]] == ["w-1"]
+    assert (record["queues"], record["host"], record["last_error"]) == (
+        list(QUEUES),
+        "a-host",
+        "broken",
+    )
 
 
 @pytest.mark.spec("K27")

@@ -1,0 +1,98 @@
+"""What is on record without an operation that caused it: requests asked for, closed, given up.
+
+Each has a durable receipt of its own, which lies in the chain between the two rows between which it
+happened. So the outbox and its outcomes are a fold as well, and a row of theirs that neither an
+operation nor one of these receipts gives is found by comparing.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
+from kernel.verify.reading import Reader, load_object, shown, time_us
+from kernel.work.receipts import CLOSED, REQUESTED, WRITES
+
+GIVEN_UP = "authority_recompute_dead_lettered"
+_GIVEN_UP_OUTCOMES = ("dead_letter", "cancelled")
+
+Said = tuple[int, Document]
+"""A receipt's place in the chain, and what it says."""
+
+
+class Causeless:
+    """The receipts of no operation, in the order of their chain, written into a ledger."""
+
+    def __init__(self, reader: Reader, ledger: Ledger) -> None:
+        self._reader = reader
+        self._ledger = ledger
+        self._said = heapq.merge(
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda one: one[0]
+        )
+        self._next = next(self._said, None)
+
+    def write_until(self, position: int | None) -> None:
+        """Write what the receipts up to a place of the chain say; all of them for None."""
+        while self._next is not None:
+            place, document = self._next
+            if position is not None and place > position:
+                return
+            with self._reader.findings.guard(schema.receipts, place):
+                self._write(place, document)
+            self._next = next(self._said, None)
+
+    def _receipts(self, kind: str) -> Iterator[Said]:
+        for row in self._reader.pages(schema.receipts, {"receipt_kind": kind}):
+            document = load_object(row["receipt_bytes"])
+            # An operation may emit a receipt of any kind; only those without one write here.
+            if document is not None and row["operation_id"] is None:
+                yield row["receipt_sequence"], document
+
+    def _write(self, place: int, document: Document) -> None:
+        kind = document["receipt_kind"]
+        emitted_us = time_us(document.get("emitted_at"))
+        if emitted_us is None:
+            self._differs(place, "it does not say when")
+            return
+        with self._ledger.transaction() as transaction:
+            transaction.head_now.committed_at_us = emitted_us
+            if kind == REQUESTED:
+                self._ask(transaction, place, document)
+                return
+            request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
+            if request is None or not request["open"]:
+                message = f"closes request {shown(document.get('request_id'))}, not open then"
+                self._differs(place, message)
+            elif kind == GIVEN_UP:
+                self._give_up(transaction, document)
+                if document.get("target_cu_id") != request["item_key"]:
+                    message = f"gives up {shown(request['item_key'])} under another name"
+                    self._differs(place, message)
+            else:
+                WRITES[kind](transaction, document)
+                if kind == CLOSED and document["queue"] != request["queue"]:
+                    self._differs(place, f"closes a request of {shown(request['queue'])}")
+
+    def _ask(self, transaction: LedgerTransaction, place: int, document: Document) -> None:
+        if transaction.tables.get(schema.outbox, document["request_id"]) is not None:
+            self._differs(place, f"asks again for {shown(document['request_id'])}")
+            return
+        WRITES[REQUESTED](transaction, document)
+
+    def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
+        request_id = document["request_id"]
+        stored = self._reader.get(schema.outbox_outcomes, request_id)
+        # The receipt says that the request was given up; by whom, only the outcome says.
+        label = None if stored is None else stored["outcome"]
+        row = {
+            "request_id": request_id,
+            "outcome": label if label in _GIVEN_UP_OUTCOMES else _GIVEN_UP_OUTCOMES[0],
+            "operation_id": None,
+            "closed_sequence": transaction.head_now.ec_sequence_number,
+            "closed_at_us": transaction.head_now.committed_at_us,
+        }
+        transaction.tables.insert(schema.outbox_outcomes, row)
+        transaction.tables.update(schema.outbox, (request_id,), {"open": 0})
+
+    def _differs(self, place: int, message: str) -> None:
+        self._reader.findings.add(schema.receipts, place, "state_differs", message)

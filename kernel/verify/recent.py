@@ -1,0 +1,103 @@
+"""The chains since they were last looked at: cheap enough to be done every few minutes (§17.5).
+
+What is checked of a row is what level A checks of it; the state is not folded. A mark is only worth
+what keeps it: whoever can change it can hide rows from this, and not from a whole verification.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.verify import LIMIT_FINDINGS, Verification
+from kernel.verify.chains import GENESIS, RECEIPTS, Chain, sha256_hex
+from kernel.verify.log import LogCheck
+from kernel.verify.reading import EnoughFindings, Findings, Reader
+
+ROWS_MAX = 20_000
+"""Of the log, and of the receipts, in one audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditMark:
+    """Where the chains were found sound up to; the beginning of the record."""
+
+    ec_sequence_number: int = 0
+    row_hash: str = GENESIS
+    receipt_sequence: int = 0
+    receipt_hash: str = GENESIS
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found since a mark, and the mark of the next audit."""
+
+    found: Verification
+    mark: AuditMark
+    """The one that was given, where anything was found."""
+
+
+def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> Audit:
+    """Check what was recorded since a mark, at most so many rows; nothing stored makes it raise."""
+    findings = Findings(LIMIT_FINDINGS)
+    reader = Reader(view.tables, findings)
+    log, receipts = LogCheck(reader), Chain(RECEIPTS, findings)
+    with suppress(EnoughFindings):
+        _begin(reader, log, receipts, mark)
+        whole = _walk(reader, log, receipts, mark, rows_max)
+        head = reader.get(schema.chain_head, "main")
+        if whole and head is None:
+            findings.add(schema.chain_head, "main", "missing", "the ledger has no head")
+        elif whole and head is not None:
+            with findings.guard(schema.chain_head, "main"):
+                receipts.finish(head, witness=None)
+                log.chain.finish(head, witness=None)
+    found = Verification(
+        rows=log.chain.rows,
+        receipts=receipts.rows,
+        blobs=log.blobs,
+        belief_sessions=0,
+        belief_events=0,
+        requests_open=0,
+        requests_closed=0,
+        head_hash=log.chain.tail_hash,
+        authorities_equal=0,
+        authorities_pending=0,
+        findings=tuple(findings.found),
+    )
+    if not found.ok:
+        return Audit(found, mark)
+    reached = AuditMark(log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash)
+    return Audit(found, reached)
+
+
+def _begin(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark) -> None:
+    """Go to the mark; the rows that it names must still be the ones that were seen."""
+    if mark.ec_sequence_number:
+        row = reader.get(schema.kernel_event_log, mark.ec_sequence_number)
+        if row is None or sha256_hex(row["row_bytes"]) != mark.row_hash:
+            message = "not the row that an earlier audit saw here"
+            reader.findings.add(
+                schema.kernel_event_log, mark.ec_sequence_number, "bytes_changed", message
+            )
+        else:
+            log.go_on_after(row)
+    if mark.receipt_sequence:
+        row = reader.get(schema.receipts, mark.receipt_sequence)
+        if row is None or sha256_hex(row["receipt_bytes"]) != mark.receipt_hash:
+            message = "not the receipt that an earlier audit saw here"
+            reader.findings.add(schema.receipts, mark.receipt_sequence, "bytes_changed", message)
+        else:
+            receipts.go_on_after(mark.receipt_sequence, mark.receipt_hash)
+
+
+def _walk(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark, rows_max: int) -> bool:
+    """Check the rows behind the mark; tell whether they were all."""
+    rows = reader.select(schema.kernel_event_log, {}, after=mark.ec_sequence_number, limit=rows_max)
+    for row in rows:
+        log.check(row)
+    said = reader.select(schema.receipts, {}, after=mark.receipt_sequence, limit=rows_max)
+    for row in said:
+        with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
+            receipts.step(row)
+    return max(len(rows), len(said)) < rows_max

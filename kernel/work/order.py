@@ -1,0 +1,75 @@
+"""Which of the open requests may be worked on now: rules of order and of fan-out (§14.1, §16.4)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernel.ledger.ledger import LedgerView, Request
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, PRIORITY_OF_CAPACITY
+
+FAN_OUT_MAX = 50
+"""Bindings that are evaluated for one source event in one cycle (K.30)."""
+
+FAN_OUT_CYCLE_US = 60 * 1_000_000
+
+_RANKS = {priority: rank for rank, priority in enumerate(PRIORITY_OF_CAPACITY.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """What of an event's open requests belongs to this cycle."""
+
+    admitted: frozenset[str]
+    deferred: tuple[str, ...]
+    """In the order in which their turn will come."""
+
+    deferred_evaluation_at_us: int | None
+    """When the cycle has room again; None where nothing is deferred."""
+
+
+def first_of_each_run(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
+    """Return the requests that no earlier attempt of their run holds back."""
+    first: dict[str, str] = {}
+    ready = []
+    for request in requests:
+        run = request.item_key
+        if run not in first:
+            waiting = view.open_requests_of(EXTRACTION_QUEUE, run)
+            first[run] = min(waiting, key=_attempt).request_id if waiting else ""
+        if first[run] == request.request_id:
+            ready.append(request)
+    return ready
+
+
+def _attempt(request: Request) -> tuple[int, int]:
+    return request.document["content"]["attempt_number"], request.request_sequence
+
+
+def fan_out_of(
+    view: LedgerView, source_event_id: str, now_us: int, fan_out_max: int = FAN_OUT_MAX
+) -> FanOut:
+    """Admit an event's open requests by priority, then age, as far as its cycle has room."""
+    waiting, evaluated_us = [], []
+    for row in view.request_rows_of(BINDING_QUEUE, source_event_id):
+        if row["open"]:
+            waiting.append(Request.of_row(row))
+            continue
+        outcome = view.outcome_of(row["request_id"])
+        if outcome is not None and outcome["outcome"] == "completed":
+            evaluated_us.append(outcome["closed_at_us"])
+    return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max)
+
+
+def plan_fan_out(
+    waiting: Sequence[Request], evaluated_us: Iterable[int], now_us: int, fan_out_max: int
+) -> FanOut:
+    """Return the plan of a cycle from what waits and when others were evaluated."""
+    recent = sorted(at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US)
+    room = max(0, fan_out_max - len(recent))
+    ordered = sorted(waiting, key=lambda one: (_RANKS[one.priority], one.request_sequence))
+    admitted, deferred = ordered[:room], ordered[room:]
+    since = recent[0] if recent else now_us
+    return FanOut(
+        frozenset(one.request_id for one in admitted),
+        tuple(one.request_id for one in deferred),
+        since + FAN_OUT_CYCLE_US if deferred else None,
+    )

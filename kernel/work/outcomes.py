@@ -1,0 +1,105 @@
+"""The one outcome of a request, and what happens to it on the way there (§14.3, §14.5, K19)."""
+
+from typing import Literal
+
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.work import receipts
+from kernel.work.contents import BINDING_QUEUE, CAPACITY_OF_PRIORITY, QUEUE_KINDS
+from kernel.work.errors import WorkRefused
+from kernel.work.reports import CapacityRejected
+
+ClosedAs = Literal["completed", "dead_letter", "cancelled"]
+
+REASON_CHARS_MAX = 200
+
+
+def open_request(view: LedgerView, request_id: str) -> Request | None:
+    """Return a request of asked-for work that has no outcome; None where it has one.
+
+    Raises:
+        WorkRefused: `work_request_unknown`, when nobody asked under this id.
+    """
+    row = view.tables.get(schema.outbox, request_id)
+    if row is None or row["queue"] not in QUEUE_KINDS:
+        raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_id")
+    return Request.of_row(row) if row["open"] else None
+
+
+def close(
+    transaction: LedgerTransaction,
+    request_id: str,
+    outcome: ClosedAs,
+    *,
+    operation_id: str | None = None,
+    reason: str | None = None,
+    result: Document | None = None,
+) -> bool:
+    """Give a request its outcome, with a durable receipt; False where it has one already.
+
+    Raises:
+        WorkRefused: `work_request_unknown`.
+    """
+    request = open_request(transaction, request_id)
+    if request is None:
+        return False
+    body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
+    more = {"closed_by_operation_id": operation_id, "result": result}
+    more["reason"] = None if reason is None else _storable(reason)
+    body |= {name: value for name, value in more.items() if value is not None}
+    transaction.next_commit_time_us()
+    receipts.record(transaction, receipts.CLOSED, f"receipt:{request_id}:closed", body)
+    return True
+
+
+def reject_for_capacity(transaction: LedgerTransaction, report: CapacityRejected) -> bool:
+    """Record that capacity ran out under an evaluation; it waits at its retry's priority (§14.5).
+
+    It is retried as background, a user's at their own priority (§14.3). False, and nothing
+    recorded, where the request has its outcome.
+
+    Raises:
+        WorkRefused: `work_request_unknown`.
+    """
+    request_id = report.request_id
+    request = open_request(transaction, request_id)
+    if request is None:
+        return False
+    if request.queue != BINDING_QUEUE:
+        raise WorkRefused("work_request_unknown", f"{request_id} is no binding's", "request_id")
+    stated = request.document["content"]
+    capacity = CAPACITY_OF_PRIORITY[request.priority]
+    retry = "user_initiated" if capacity == "user_initiated" else "background"
+    transaction.next_commit_time_us()
+    body: Document = {
+        "request_id": request_id,
+        "binding_id": stated["binding_id"],
+        "source_event_id": stated["source_event_id"],
+        "rejected_at": iso_time(transaction.head_now.committed_at_us),
+        "retry_eligible": report.retry_eligible,
+        "retry_priority": retry,
+        "capacity_signal_at_rejection": report.capacity_signal_at_rejection.model_dump(),
+    }
+    if report.binding_evaluation_id is not None:
+        body["binding_evaluation_id"] = report.binding_evaluation_id
+    receipt_id = f"receipt:{transaction.host.new_id()}"
+    receipts.record(transaction, receipts.CAPACITY_REJECTED, receipt_id, body)
+    return True
+
+
+def _storable(text: str) -> str:
+    return text[:REASON_CHARS_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def open_by_queue(view: LedgerView) -> dict[str, int]:
+    """Return how many requests of each queue are open, for the queues that have any."""
+    found: dict[str, int] = {}
+    after = 0
+    while rows := view.tables.select(
+        schema.outbox, {"open": 1}, order_by="request_sequence", after=after, limit=10_000
+    ):
+        for row in rows:
+            found[row["queue"]] = found.get(row["queue"], 0) + 1
+        after = rows[-1]["request_sequence"]
+    return found

@@ -1,0 +1,72 @@
+"""The three receipts of asked-for work, and what each writes: the outbox is a fold of them.
+
+No operation causes such a request, so a durable receipt does: it holds all that the request's row
+says, lies in the chain between two operations, and verification makes the same rows of it again.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from kernel.canonical import canonicalize
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.work.contents import PRIORITY_OF_CAPACITY
+
+REQUESTED = "work_requested"
+CLOSED = "work_request_closed"
+CAPACITY_REJECTED = "binding_fire_capacity_rejected"
+
+
+def record(transaction: LedgerTransaction, kind: str, receipt_id: str, body: Document) -> None:
+    """Append one of the receipts and write what it says, at the head's place and clock."""
+    append_receipt(transaction, receipt_id, Receipt(kind, body), None)
+    WRITES[kind](transaction, body)
+
+
+def _open(transaction: LedgerTransaction, body: Document) -> None:
+    head = transaction.head_now
+    head.request_sequence += 1
+    names = ("request_id", "queue", "item_key", "priority", "request_key", "content")
+    document = {name: body[name] for name in names}
+    document["enqueued_at"] = iso_time(head.committed_at_us)
+    row = {name: body[name] for name in ("request_id", "queue", "item_key", "priority")}
+    transaction.tables.append(
+        schema.outbox,
+        {
+            **row,
+            "request_sequence": head.request_sequence,
+            "cause_sequence": head.ec_sequence_number,
+            "open": 1,
+            "enqueued_at_us": head.committed_at_us,
+            "request_bytes": canonicalize(document),
+        },
+    )
+
+
+def _close(transaction: LedgerTransaction, body: Document) -> None:
+    head = transaction.head_now
+    transaction.tables.append(
+        schema.outbox_outcomes,
+        {
+            "request_id": body["request_id"],
+            "outcome": body["outcome"],
+            "operation_id": body.get("closed_by_operation_id"),
+            "closed_sequence": head.ec_sequence_number,
+            "closed_at_us": head.committed_at_us,
+        },
+    )
+    transaction.tables.update(schema.outbox, (body["request_id"],), {"open": 0})
+
+
+def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
+    priority = PRIORITY_OF_CAPACITY[body["retry_priority"]]
+    transaction.tables.update(schema.outbox, (body["request_id"],), {"priority": priority})
+
+
+WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingProxyType(
+    {REQUESTED: _open, CLOSED: _close, CAPACITY_REJECTED: _retry_as}
+)
+"""By the kind of receipt; verification reads the same table."""

@@ -1,0 +1,243 @@
+"""Asking for work: once for each key of a producer, durable with its receipt (K19).
+
+A request is known by its queue and the producer's key, for ever: the same asking again is the same
+request, whatever became of it, and another asking under the key is refused.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from pydantic import ValidationError
+
+from kernel.authority.requests import PRIORITIES
+from kernel.canonical import canonicalize, digest
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.tables import Row
+from kernel.stores.typed import Payload
+from kernel.work import receipts
+from kernel.work.contents import DEFAULT_PRIORITY, QUEUE_KINDS, QueueKind
+from kernel.work.errors import WorkRefused
+
+REQUESTS_MAX = 256
+"""In one asking."""
+
+KEY_CHARS_MAX = 400
+CONTENT_BYTES_MAX = 32 * 1024
+OPEN_MAX = 100_000
+"""Requests of all queues that may be open when more is asked for."""
+
+ITEM_REQUESTS_MAX = 10_000
+"""For one event, or one run, whatever became of them."""
+
+State = Literal["open", "completed", "dead_letter", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRequest:
+    """What a producer asks for."""
+
+    queue: str
+    request_key: str
+    """The producer's own name for this asking."""
+
+    content: Document
+    priority: str | None = None
+    """One of the five (§8.3); only where the content does not decide it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStatus:
+    """A request as it stands."""
+
+    request_id: str
+    queue: str
+    request_key: str
+    item_key: str
+    priority: str
+    """The one that counts now."""
+
+    content: Document
+    state: State
+    enqueued_at: str
+    closed_at: str | None = None
+    operation_id: str | None = None
+    """The operation that did the work, where one did."""
+
+    reason: str | None = None
+    """Why it was given up or cancelled."""
+
+    result: Document | None = None
+    """What the work came to, where it is no operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The request of an asking, and whether it was there before."""
+
+    request_id: str
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    request_id: str
+    body: Document
+
+
+def request_id_of(queue: str, request_key: str) -> str:
+    """Return the id that the request under a producer's key has."""
+    return f"request:{queue}:{digest([queue, request_key])}"
+
+
+def enqueue(transaction: LedgerTransaction, requests: Sequence[WorkRequest]) -> tuple[Asked, ...]:
+    """Record requests, all or none; durable and ready to be carried with the transaction.
+
+    Raises:
+        WorkRefused: with a code; then nothing was recorded.
+    """
+    if len(requests) > REQUESTS_MAX:
+        raise WorkRefused("work_requests_too_many", f"at most {REQUESTS_MAX} requests at once")
+    checked = [_check(one) for one in requests]
+    fresh: dict[str, Document] = {}
+    asked = []
+    for one in checked:
+        known = fresh.get(one.request_id) or _known(transaction, one.request_id)
+        if known is not None and known != one.body:
+            raise WorkRefused(
+                "work_request_conflict", "this key asked for something else", "request_key"
+            )
+        asked.append(Asked(one.request_id, known is not None))
+        fresh |= {} if known is not None else {one.request_id: one.body}
+    if fresh:
+        _check_room(transaction, list(fresh.values()))
+        transaction.next_commit_time_us()
+    for request_id, body in fresh.items():
+        receipt_id = f"receipt:{request_id}:requested"
+        receipts.record(transaction, receipts.REQUESTED, receipt_id, body)
+    return tuple(asked)
+
+
+def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
+    """Return a request as it stands, None where nobody asked under this id."""
+    row = view.tables.get(schema.outbox, request_id)
+    if row is None or row["queue"] not in QUEUE_KINDS:
+        return None
+    document = Request.of_row(row).document
+    outcome = view.outcome_of(request_id)
+    shared: dict[str, Any] = {
+        name: document[name]
+        for name in ("request_id", "queue", "request_key", "item_key", "content", "enqueued_at")
+    }
+    if outcome is None:
+        return WorkStatus(**shared, priority=row["priority"], state="open")
+    said = _closing_receipt(view, request_id)
+    return WorkStatus(
+        **shared,
+        priority=row["priority"],
+        state=outcome["outcome"],
+        closed_at=iso_time(outcome["closed_at_us"]),
+        operation_id=outcome["operation_id"],
+        reason=said.get("reason"),
+        result=said.get("result"),
+    )
+
+
+def read_content(request: Request) -> Any:
+    """Return a request's content as the model of its queue."""
+    kind = QUEUE_KINDS[request.queue]
+    return kind.content.model_validate_json(canonicalize(request.document["content"]))
+
+
+def _check(request: WorkRequest) -> _Checked:
+    kind = QUEUE_KINDS.get(request.queue)
+    if kind is None:
+        raise WorkRefused("work_queue_unknown", f"nobody may ask {request.queue!r}", "queue")
+    key = request.request_key
+    if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
+        raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")
+    content = _read(kind, request.content)
+    item_key = getattr(content, kind.item_key)
+    if "\x00" in item_key:
+        raise _invalid("a name holds the character U+0000", f"content.{kind.item_key}")
+    request_id = request_id_of(request.queue, key)
+    body = {
+        "request_id": request_id,
+        "queue": request.queue,
+        "item_key": item_key,
+        "priority": _priority(kind, request, content),
+        "request_key": key,
+        "content": request.content,
+    }
+    # As it will be read again, so that what is compared with the record is what stands there.
+    return _Checked(request_id, orjson.loads(canonicalize(body)))
+
+
+def _is_text(name: str) -> bool:
+    """Whether every store can hold it: no half of a character, and not U+0000."""
+    try:
+        return b"\x00" not in name.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _read(kind: QueueKind, content: Document) -> Payload:
+    try:
+        stated = canonicalize(content)
+        if len(stated) > CONTENT_BYTES_MAX:
+            raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+        return kind.content.model_validate_json(stated)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(("content", *(str(part) for part in first["loc"])))
+        raise _invalid(first["msg"], place) from None
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the content has no canonical form: {error}", "content") from None
+
+
+def _priority(kind: QueueKind, request: WorkRequest, content: Payload) -> str:
+    if kind.priority is None:
+        stated = request.priority or DEFAULT_PRIORITY
+        if stated not in PRIORITIES:
+            raise _invalid(f"no priority is called {stated!r}", "priority")
+        return stated
+    decided = kind.priority(content)
+    if request.priority not in (None, decided):
+        raise _invalid("the content decides the priority", "priority")
+    return decided
+
+
+def _invalid(message: str, field: str) -> WorkRefused:
+    return WorkRefused("work_request_invalid", message, field)
+
+
+def _known(view: LedgerView, request_id: str) -> Document | None:
+    row: Row | None = view.tables.get(schema.outbox, request_id)
+    if row is None:
+        return None
+    document = Request.of_row(row).document
+    del document["enqueued_at"]
+    return document
+
+
+def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
+    if view.tables.count(schema.outbox, {"open": 1}) + len(bodies) > OPEN_MAX:
+        raise WorkRefused("work_requests_too_many", f"{OPEN_MAX} requests are open; ask again")
+    items = Counter((body["queue"], body["item_key"]) for body in bodies)
+    for (queue, item_key), more in items.items():
+        where = {"queue": queue, "item_key": item_key}
+        if view.tables.count(schema.outbox, where) + more > ITEM_REQUESTS_MAX:
+            message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
+            raise WorkRefused(
+                "work_requests_too_many", message, f"content.{QUEUE_KINDS[queue].item_key}"
+            )
+
+
+def _closing_receipt(view: LedgerView, request_id: str) -> Document:
+    where = {"receipt_id": f"receipt:{request_id}:closed"}
+    rows = view.tables.select(schema.receipts, where, limit=1)
+    return orjson.loads(rows[0]["receipt_bytes"]) if rows else {}

@@ -1,0 +1,78 @@
+"""An audit since a mark sees what was changed behind it, and the mark itself."""
+
+import pytest
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.verify.recent import Audit, AuditMark, audit_since
+from kernel.verify.violation import record_violation
+from tests.kernel.build import adapt, create, memory_ledger, submit
+
+
+def written(count: int = 6) -> Ledger:
+    ledger = memory_ledger()
+    for number in range(count):
+        submit(ledger, create(f"n-{number}", "ConsolidatedUnderstanding"))
+    submit(ledger, "nonsense")
+    return ledger
+
+
+def audit(ledger: Ledger, mark: AuditMark, rows_max: int = 1000) -> Audit:
+    with ledger.view() as view:
+        return audit_since(view, mark, rows_max)
+
+
+def test_each_audit_goes_on_where_the_last_one_ended():
+    ledger, mark = written(), AuditMark()
+    sequences = []
+    for _ in range(10):
+        found = audit(ledger, mark, rows_max=2)
+        assert found.found.ok, found.found.findings
+        mark = found.mark
+        sequences.append(mark.ec_sequence_number)
+    assert sequences[:4] == [2, 4, 6, 6]
+    submit(ledger, adapt("n-1", title="more"))
+    after = audit(ledger, mark)
+    assert after.found.ok
+    assert (after.found.rows, after.mark.ec_sequence_number) == (1, 7)
+
+
+@pytest.mark.spec("§17.5")
+@pytest.mark.parametrize("sequence", [1, 3, 4, 5, 6])
+def test_a_row_that_was_changed_is_found_by_the_audit_that_looks_at_it(sequence):
+    ledger = written()
+    mark = audit(ledger, AuditMark(), rows_max=3).mark
+    assert mark.ec_sequence_number == 3
+    with ledger.store.transaction() as tables:
+        row = tables.get(schema.kernel_event_log, sequence)
+        assert row is not None
+        content = row["row_bytes"].replace(b"create", b"change")
+        tables.update(schema.kernel_event_log, (sequence,), {"row_bytes": content})
+    found = audit(ledger, mark)
+    # What lies before the mark is for a whole verification to find.
+    assert found.found.ok == (sequence < mark.ec_sequence_number)
+    if not found.found.ok:
+        assert found.mark == mark
+        assert found.found.findings[0].key == str(sequence)
+
+
+@pytest.mark.parametrize("table", [schema.kernel_event_log, schema.receipts])
+def test_rows_that_are_gone_are_missed(table):
+    ledger = written()
+    mark = audit(ledger, AuditMark()).mark
+    with ledger.store.transaction() as tables:
+        last = tables.select(table, descending=True, limit=1)[0]
+        tables.delete(table, next(iter(last.values())))
+    assert not audit(ledger, mark).found.ok
+
+
+def test_the_same_findings_leave_one_receipt():
+    ledger = written()
+    found = audit(ledger, AuditMark(3, "0" * 64)).found
+    assert not found.ok
+    with ledger.transaction() as transaction:
+        assert record_violation(transaction, found, once=True)
+        assert record_violation(transaction, found, once=True) is None
+    with ledger.view() as view:
+        where = {"receipt_kind": "kernel_event_log_integrity_violation"}
+        assert view.tables.count(schema.receipts, where) == 1

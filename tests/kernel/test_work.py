@@ -1,0 +1,331 @@
+"""Asked-for work: one request for a key, one outcome for a request, whatever is sent again."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, Request
+from kernel.verify import verify
+from kernel.work import order, requests
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, PRIORITY_OF_CAPACITY
+from kernel.work.errors import WorkRefused
+from kernel.work.order import FAN_OUT_CYCLE_US, FAN_OUT_MAX, first_of_each_run, plan_fan_out
+from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue, request_id_of, status_of
+from tests.kernel.build import create, ledger_on, memory_ledger, submit
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return memory_ledger()
+
+
+def binding(key: str = "k-1", **content: Any) -> WorkRequest:
+    stated = {"binding_id": "b-1", "source_event_id": "e-1", **content}
+    return WorkRequest(BINDING_QUEUE, key, stated)
+
+
+def step(run: str, number: int, key: str | None = None, **more: Any) -> WorkRequest:
+    content = {
+        "extraction_run_id": run,
+        "attempt_number": number,
+        "prior_state": "running" if number > 1 else "pending",
+        "current_state": "degraded" if number > 1 else "running",
+        "state_change_reason": "because",
+    }
+    return WorkRequest(EXTRACTION_QUEUE, key or f"{run}:{number}", content | more)
+
+
+def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
+    with ledger.transaction() as transaction:
+        return [one.request_id for one in enqueue(transaction, asked)]
+
+
+def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **more: Any) -> bool:
+    with ledger.transaction() as transaction:
+        return close(transaction, request_id, outcome, **more)
+
+
+def refused(ledger: Ledger, *asked: WorkRequest) -> tuple[str, str]:
+    before = everything_open(ledger)
+    with pytest.raises(WorkRefused) as caught, ledger.transaction() as transaction:
+        enqueue(transaction, asked)
+    assert everything_open(ledger) == before
+    return caught.value.code, caught.value.field
+
+
+def everything_open(ledger: Ledger) -> list[Request]:
+    with ledger.view() as view:
+        return view.open_requests()
+
+
+def said(ledger: Ledger, kind: str) -> list[dict[str, Any]]:
+    with ledger.view() as view:
+        rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
+    return [orjson.loads(row["receipt_bytes"]) for row in rows]
+
+
+def sound(ledger: Ledger) -> None:
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("K19")
+def test_a_request_is_an_open_row_and_a_receipt_that_says_all_of_it(ledger):
+    [request_id] = ask(ledger, binding(note={"more": [1, None]}))
+    [request] = everything_open(ledger)
+    assert (request.queue, request.item_key) == (BINDING_QUEUE, "e-1")
+    assert request.priority == "background_normal"
+    [receipt] = said(ledger, "work_requested")
+    assert request.document["content"]["note"] == {"more": [1, None]}
+    for name, value in request.document.items():
+        if name != "enqueued_at":
+            assert receipt[name] == value
+    assert receipt["emitted_at"] == request.document["enqueued_at"]
+    assert request_id == request_id_of(BINDING_QUEUE, "k-1")
+    sound(ledger)
+
+
+@pytest.mark.spec("K6")
+def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
+    [first] = ask(ledger, binding())
+    assert ask(ledger, binding()) == [first]
+    assert ask(ledger, binding("k-2"), binding()) == [request_id_of(BINDING_QUEUE, "k-2"), first]
+    end(ledger, first)
+    with ledger.transaction() as transaction:
+        [again] = enqueue(transaction, [binding()])
+    assert again.duplicate
+    assert len(said(ledger, "work_requested")) == 2
+    assert refused(ledger, binding(binding_id="other"))[0] == "work_request_conflict"
+    assert refused(ledger, binding("k-3"), binding("k-3", binding_id="o"))[0] == (
+        "work_request_conflict"
+    )
+    sound(ledger)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "field"),
+    [
+        (WorkRequest("authority-recompute", "k", {}), "work_queue_unknown", "queue"),
+        (WorkRequest("nowhere", "k", {}), "work_queue_unknown", "queue"),
+        (binding(""), "work_request_invalid", "request_key"),
+        (binding("k" * 401), "work_request_invalid", "request_key"),
+        (binding("a\x00b"), "work_request_invalid", "request_key"),
+        (binding("\ud800"), "work_request_invalid", "request_key"),
+        (binding(source_event_id="\x00"), "work_request_invalid", "content.source_event_id"),
+        (binding(source_event_id=""), "work_request_invalid", "content.source_event_id"),
+        (binding(binding_id=7), "work_request_invalid", "content.binding_id"),
+        (binding(capacity_priority="vital"), "work_request_invalid", "content.capacity_priority"),
+        (binding(schema_version=2), "work_request_invalid", "content.schema_version"),
+        (binding(note=float("nan")), "work_request_invalid", "content"),
+        (binding(note="x" * 33_000), "work_request_invalid", "content"),
+        (step("a|b", 1), "work_request_invalid", "content.extraction_run_id"),
+        (step("r", 0), "work_request_invalid", "content.attempt_number"),
+        (step("r", 1, block_reason="rate_limit"), "work_request_invalid", "content"),
+        (
+            WorkRequest(EXTRACTION_QUEUE, "k", step("r", 1).content, "soon"),
+            "work_request_invalid",
+            "priority",
+        ),
+        (
+            WorkRequest(BINDING_QUEUE, "k", binding().content, "background_low_priority"),
+            "work_request_invalid",
+            "priority",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
+    assert refused(ledger, binding("good"), asked) == (code, field)
+    assert said(ledger, "work_requested") == []
+
+
+@pytest.mark.parametrize(("capacity", "priority"), PRIORITY_OF_CAPACITY.items())
+@pytest.mark.spec("§14.2")
+def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity, priority):
+    ask(ledger, binding(capacity_priority=capacity))
+    assert [one.priority for one in everything_open(ledger)] == [priority]
+
+
+def test_there_is_a_limit_to_what_is_asked_at_once_and_to_what_waits(ledger, monkeypatch):
+    many = [binding(f"k-{number}", source_event_id=f"e-{number}") for number in range(257)]
+    assert refused(ledger, *many)[0] == "work_requests_too_many"
+    monkeypatch.setattr(requests, "OPEN_MAX", 3)
+    monkeypatch.setattr(requests, "ITEM_REQUESTS_MAX", 2)
+    assert refused(ledger, binding("a"), binding("b"), binding("c")) == (
+        "work_requests_too_many",
+        "content.source_event_id",
+    )
+    ask(ledger, *many[:3])
+    assert refused(ledger, many[3]) == ("work_requests_too_many", "")
+    assert ask(ledger, many[2]), "what is there already needs no room"
+    end(ledger, request_id_of(BINDING_QUEUE, "k-0"))
+    ask(ledger, many[3])
+
+
+@pytest.mark.parametrize("outcome", ["completed", "dead_letter", "cancelled"])
+def test_a_request_has_one_outcome_and_never_a_second(ledger, outcome):
+    [request_id] = ask(ledger, binding())
+    assert end(ledger, request_id, outcome, reason="why\x00" + "y" * 300)
+    for other in ("completed", "dead_letter", "cancelled"):
+        assert not end(ledger, request_id, other)
+    with ledger.view() as view:
+        status = status_of(view, request_id)
+        assert open_request(view, request_id) is None
+        assert view.tables.count(schema.outbox_outcomes) == 1
+    assert status is not None
+    assert (status.state, status.request_key, status.content) == (
+        outcome,
+        "k-1",
+        binding().content,
+    )
+    assert status.reason is not None
+    assert len(status.reason) == 200
+    assert status.closed_at is not None
+    assert status.closed_at > status.enqueued_at
+    sound(ledger)
+
+
+def test_what_nobody_asked_for_has_no_status_and_no_outcome(ledger):
+    submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
+    [authority] = everything_open(ledger)
+    for request_id in ("nobody", authority.request_id):
+        with ledger.view() as view:
+            assert status_of(view, request_id) is None
+        with pytest.raises(WorkRefused, match="nobody asked"):
+            end(ledger, request_id)
+
+
+@pytest.mark.spec("§14.3", "§14.5")
+@pytest.mark.parametrize(
+    ("capacity", "retry"),
+    [
+        ("background", "background"),
+        ("user_initiated", "user_initiated"),
+        ("critical", "background"),
+    ],
+)
+def test_capacity_that_ran_out_is_on_record_and_the_retry_has_its_priority(ledger, capacity, retry):
+    [request_id] = ask(ledger, binding(capacity_priority=capacity))
+    signal = {
+        "ec_capacity_lease_state": "exhausted",
+        "queue_depth": 12,
+        "inflight_operations": 4,
+    }
+    report = CapacityRejected(
+        request_id=request_id,
+        binding_evaluation_id="evaluation-1",
+        capacity_signal_at_rejection=signal,
+    )
+    with ledger.transaction() as transaction:
+        assert reject_for_capacity(transaction, report)
+    [receipt] = said(ledger, "binding_fire_capacity_rejected")
+    expected = {
+        "receipt_kind": "binding_fire_capacity_rejected",
+        "binding_id": "b-1",
+        "source_event_id": "e-1",
+        "binding_evaluation_id": "evaluation-1",
+        "rejected_at": receipt["emitted_at"],
+        "retry_eligible": True,
+        "retry_priority": retry,
+        "capacity_signal_at_rejection": signal,
+        "schema_version": 1,
+    }
+    assert receipt.items() >= expected.items()
+    [request] = everything_open(ledger)
+    assert request.priority == PRIORITY_OF_CAPACITY[retry]
+    assert ask(ledger, binding(capacity_priority=capacity)) == [request_id], "still the same asking"
+    end(ledger, request_id)
+    with ledger.transaction() as transaction:
+        assert not reject_for_capacity(transaction, report)
+    sound(ledger)
+
+
+@pytest.mark.spec("§16.4")
+def test_of_each_run_only_the_first_open_attempt_is_ready(ledger):
+    ids = ask(ledger, step("r", 3), step("r", 2), step("s", 1), step("r", 4))
+
+    def ready() -> list[str]:
+        with ledger.view() as view:
+            waiting = view.open_requests(queue=EXTRACTION_QUEUE)
+            return [one.request_id for one in first_of_each_run(view, waiting)]
+
+    assert ready() == [ids[1], ids[2]]
+    end(ledger, ids[1], "dead_letter")
+    assert ready() == [ids[0], ids[2]]
+    end(ledger, ids[0], "cancelled")
+    assert ready() == [ids[2], ids[3]]
+
+
+def test_open_requests_are_counted_by_queue(ledger):
+    submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
+    ask(ledger, binding("a"), binding("b"), step("r", 1))
+    end(ledger, request_id_of(BINDING_QUEUE, "a"))
+    with ledger.view() as view:
+        assert open_by_queue(view) == {
+            "authority-recompute": 1,
+            BINDING_QUEUE: 1,
+            EXTRACTION_QUEUE: 1,
+        }
+
+
+@pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")
+def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_first():
+    ledger, fake = ledger_on(memory_ledger().store)
+    asked = [binding(f"k-{n}", binding_id=f"b-{n}") for n in range(60)]
+    asked[55] = binding("k-55", binding_id="b-55", capacity_priority="critical")
+    asked[56] = binding("k-56", binding_id="b-56", capacity_priority="user_initiated")
+    asked.append(binding("other", source_event_id="e-2"))
+    ids = ask(ledger, *asked)
+
+    def plan(at_us: int) -> order.FanOut:
+        with ledger.view() as view:
+            return order.fan_out_of(view, "e-1", at_us)
+
+    now_us = fake.time_us
+    first = plan(now_us)
+    assert first.admitted == {*ids[:48], ids[55], ids[56]}
+    assert first.deferred == (*ids[48:55], *ids[57:60])
+    assert first.deferred_evaluation_at_us == now_us + FAN_OUT_CYCLE_US
+    for request_id in first.admitted:
+        end(ledger, request_id)
+    with ledger.view() as view:
+        closed_us = sorted(
+            row["closed_at_us"] for row in view.tables.select(schema.outbox_outcomes)
+        )
+    # The cycle is used up, for those that come now as well.
+    ask(ledger, binding("late", capacity_priority="critical"))
+    used_up = plan(closed_us[-1])
+    assert used_up.admitted == frozenset()
+    assert used_up.deferred_evaluation_at_us == closed_us[0] + FAN_OUT_CYCLE_US
+    again = plan(closed_us[-1] + FAN_OUT_CYCLE_US)
+    assert again.deferred == ()
+    assert len(again.admitted) == 11
+
+
+@pytest.mark.spec("§14.1")
+@given(
+    st.lists(st.sampled_from(list(PRIORITY_OF_CAPACITY.values())), max_size=12),
+    st.lists(st.integers(0, 2 * FAN_OUT_CYCLE_US), max_size=12),
+    st.integers(0, 2 * FAN_OUT_CYCLE_US),
+    st.integers(1, 8),
+)
+def test_a_cycle_never_has_more_than_its_fan_out_and_nothing_is_left_out(
+    priorities, evaluated_us, now_us, fan_out_max
+):
+    waiting = [
+        Request(f"r-{n}", n, BINDING_QUEUE, "e", priority, 0, 0, b"{}")
+        for n, priority in enumerate(priorities)
+    ]
+    plan = plan_fan_out(waiting, evaluated_us, now_us, fan_out_max)
+    recent = [at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US]
+    assert len(plan.admitted) + len(recent) <= max(fan_out_max, len(recent))
+    assert plan.admitted | set(plan.deferred) == {one.request_id for one in waiting}
+    assert not plan.admitted & set(plan.deferred)
+    assert (plan.deferred_evaluation_at_us is not None) == bool(plan.deferred)
+    if not recent:
+        assert len(plan.admitted) == min(len(waiting), FAN_OUT_MAX, fan_out_max)

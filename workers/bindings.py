@@ -1,0 +1,311 @@
+"""What binding items are: evaluations, as many as capacity and fan-out allow (§14.1, §14.3).
+
+What a binding evaluates is behind the port `BindingEvaluator`; a worker without one gives an item
+up as `binding_evaluator_missing`, so that nobody waits for what will not happen. Before it comes
+the fan-out of the event, then the capacity: a background binding suspends without it and goes on in
+the order of suspension, a user's is throttled, a critical one runs through.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, Request
+from kernel.work.contents import BINDING_QUEUE, CAPACITY_OF_PRIORITY, BindingEvaluation
+from kernel.work.order import FanOut, fan_out_of
+from kernel.work.reports import (
+    BindingEvaluated,
+    BindingOutcomeRecord,
+    CapacityRejected,
+    CapacitySignal,
+    OutcomeState,
+)
+from kernel.work.requests import read_content
+from queues.errors import QueueError
+from queues.items import Claim
+from queues.leases import CapacityLeases, Lease
+from queues.queue import WorkQueue
+from queues.suspensions import Suspensions
+from workers.drainer import Settlement, settlement_of
+from workers.extraction import REPORTS_PATH, report_given_up
+from workers.hand_in import HandIn
+
+EVALUATOR_MISSING = "binding_evaluator_missing"
+SUSPENDED = "binding_suspended_capacity_pressure"
+REJECTED = "capacity_rejected_mid_evaluation"
+DEFERRED = "binding_deferred_fan_out_limit"
+
+EVALUATION_S_MAX = 30.0
+LEASE_TTL_MS = 60_000
+"""Longer than an evaluation may take."""
+
+LOOK_AGAIN_MS = 1000
+"""After which a suspended binding looks whether there is capacity."""
+
+THROTTLE_S = 0.2
+CAPACITY_RESOURCE = "binding_evaluation"
+
+Pressure = Literal["suspend", "throttle", "run"]
+
+UNDER_PRESSURE: Mapping[str, Pressure] = MappingProxyType(
+    {"background": "suspend", "user_initiated": "throttle", "critical": "run"}
+)
+"""What a binding does without capacity, by its capacity priority (§14.2)."""
+
+_URGENCY = {name: rank for rank, name in enumerate(reversed(list(UNDER_PRESSURE)))}
+
+_log = structlog.get_logger(__name__)
+
+
+class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
+    """Raised by an evaluator to which capacity was refused; it has stopped and changed nothing."""
+
+    def __init__(
+        self, binding_evaluation_id: str | None = None, *, retry_eligible: bool = True
+    ) -> None:
+        super().__init__(REJECTED)
+        self.binding_evaluation_id = binding_evaluation_id
+        self.retry_eligible = retry_eligible
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What an evaluation came to; not pending."""
+
+    outcome_state: OutcomeState
+    outcome_reason_code: str
+    outcome_target_ref: str | None = None
+
+
+class BindingEvaluator(Protocol):
+    """Whatever evaluates a binding against its event (§13.4)."""
+
+    async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+        """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
+
+        Raises:
+            MidEvaluationRejection: when capacity was refused under way (§14.3).
+        """
+
+
+class BindingCapacity:
+    """The slots in which a fleet evaluates bindings, and what is known of them."""
+
+    def __init__(
+        self, leases: CapacityLeases, queue: WorkQueue, slots: int, worker_id: str
+    ) -> None:
+        self._leases = leases
+        self._queue = queue
+        self._slots = slots
+        self._worker_id = worker_id
+        self._turn = 0
+
+    async def acquire(self) -> Lease | None:
+        """Take a slot, None where none is free."""
+        self._turn += 1
+        holder = f"{self._worker_id}/{self._turn}"
+        return await self._leases.acquire(CAPACITY_RESOURCE, self._slots, holder, LEASE_TTL_MS)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a slot back."""
+        await self._leases.release(lease)
+
+    async def signal(self, *, granted: bool) -> CapacitySignal:
+        """Return what is known of the capacity now."""
+        depth = await self._queue.depth()
+        return CapacitySignal(
+            ec_capacity_lease_state="granted" if granted else "not_granted",
+            queue_depth=sum(depth.ready.values()) + depth.delayed,
+            inflight_operations=depth.in_flight,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A claim whose request is open."""
+
+    claim: Claim
+    request: Request
+
+    @property
+    def capacity_priority(self) -> str:
+        return CAPACITY_OF_PRIORITY[self.request.priority]
+
+
+class BindingHandler:
+    """Turns claims into outcomes of bindings."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        hand_in: HandIn,
+        capacity: BindingCapacity,
+        suspensions: Suspensions,
+        evaluator: BindingEvaluator | None,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._hand_in = hand_in
+        self._capacity = capacity
+        self._suspensions = suspensions
+        self._evaluator = evaluator
+        self._now_us = now_us
+
+    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        """Evaluate what may be evaluated now and say how each claim ends."""
+        due, plans = await anyio.to_thread.run_sync(self._read, claims)
+        there = {one.claim.key for one in due}
+        settled = [Settlement(claim, "done") for claim in claims if claim.key not in there]
+        evaluator = self._evaluator
+        if evaluator is None:
+            code = EVALUATOR_MISSING
+            return settled + [Settlement(one.claim, "failed", code, final=True) for one in due]
+        admitted = [one for one in due if _admits(plans, one)]
+        settled += await self._defer([one for one in due if one not in admitted], plans)
+        urgent = [one for one in admitted if one.capacity_priority != "background"]
+        for one in sorted(urgent, key=lambda one: _URGENCY[one.capacity_priority]):
+            settled.append(await self._evaluate_urgent(evaluator, one))
+        background = [one for one in admitted if one.capacity_priority == "background"]
+        return settled + await self._evaluate_background(evaluator, background)
+
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record the request as a dead letter."""
+        await report_given_up(self._hand_in, BINDING_QUEUE, claim, code)
+
+    def _read(self, claims: Sequence[Claim]) -> tuple[list[_Due], dict[str, FanOut]]:
+        """Read the open requests and, for each of their events, what its cycle admits."""
+        due, plans = [], {}
+        with self._ledger.view() as view:
+            for claim in claims:
+                row = view.tables.get(schema.outbox, claim.key)
+                if row is None or not row["open"]:
+                    continue
+                request = Request.of_row(row)
+                due.append(_Due(claim, request))
+                if request.item_key not in plans:
+                    plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())
+        return sorted(due, key=lambda one: one.request.request_sequence), plans
+
+    async def _defer(
+        self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]
+    ) -> list[Settlement]:
+        """Put off what belongs to a later cycle of its event until that begins (K.30)."""
+        await self._suspensions.resume([one.claim.key for one in deferred])
+        settled = []
+        for event in dict.fromkeys(one.request.item_key for one in deferred):
+            plan = plans[event]
+            _log.warning(
+                DEFERRED,
+                source_event_id=event,
+                bindings_admitted=len(plan.admitted),
+                bindings_deferred=len(plan.deferred),
+                deferred_evaluation_at_us=plan.deferred_evaluation_at_us,
+            )
+        for one in deferred:
+            until_us = plans[one.request.item_key].deferred_evaluation_at_us or self._now_us()
+            delay_ms = max(1, (until_us - self._now_us()) // 1000)
+            settled.append(Settlement(one.claim, "put_off", DEFERRED, delay_ms))
+        return settled
+
+    async def _evaluate_urgent(self, evaluator: BindingEvaluator, one: _Due) -> Settlement:
+        lease = await self._capacity.acquire()
+        if lease is None and UNDER_PRESSURE[one.capacity_priority] == "throttle":
+            await anyio.sleep(THROTTLE_S)
+        return await self._evaluate(evaluator, one, lease)
+
+    async def _evaluate_background(
+        self, evaluator: BindingEvaluator, waiting: Sequence[_Due]
+    ) -> list[Settlement]:
+        """Evaluate in the order of suspension while there is capacity; suspend the rest."""
+        by_key = {one.claim.key: one for one in waiting}
+        settled: dict[str, Settlement] = {}
+        for key in await self._suspensions.in_order(list(by_key)) if by_key else ():
+            lease = await self._capacity.acquire()
+            if lease is None:
+                break
+            await self._suspensions.resume([key])
+            settled[key] = await self._evaluate(evaluator, by_key[key], lease)
+        suspended = [key for key in by_key if key not in settled]
+        await self._suspensions.suspend(suspended)
+        if suspended:
+            _log.info(SUSPENDED, outcome_state="pending", bindings_suspended=len(suspended))
+        return [
+            *settled.values(),
+            *(
+                Settlement(by_key[key].claim, "put_off", SUSPENDED, LOOK_AGAIN_MS)
+                for key in suspended
+            ),
+        ]
+
+    async def _evaluate(
+        self, evaluator: BindingEvaluator, one: _Due, lease: Lease | None
+    ) -> Settlement:
+        """Evaluate and hand the outcome in; the slot is given back in any case."""
+        evaluation: BindingEvaluation = read_content(one.request)
+        try:
+            with anyio.fail_after(EVALUATION_S_MAX):
+                found = await evaluator.evaluate(one.request.request_id, evaluation)
+        except MidEvaluationRejection as rejection:
+            return await self._hand_in_rejection(one, rejection, granted=lease is not None)
+        except TimeoutError:
+            return Settlement(one.claim, "failed", "binding_evaluation_timeout")
+        except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
+            _log.error("binding_not_evaluated", request_id=one.claim.key, error=repr(error))
+            return Settlement(one.claim, "failed", "binding_evaluation_failed")
+        finally:
+            if lease is not None:
+                with (
+                    suppress(QueueError),  # then it expires
+                    anyio.CancelScope(shield=True),
+                    anyio.move_on_after(0.5),
+                ):
+                    await self._capacity.release(lease)
+        outcome = BindingOutcomeRecord(
+            outcome_id=f"outcome:{one.request.request_id}",
+            source_event_id=evaluation.source_event_id,
+            binding_id=evaluation.binding_id,
+            target_kind=evaluation.target_kind,
+            outcome_state=found.outcome_state,
+            outcome_target_ref=found.outcome_target_ref,
+            outcome_reason_code=found.outcome_reason_code,
+        )
+        report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
+        [handed_in] = await self._report(report.model_dump(mode="json"))
+        return settlement_of(one.claim, handed_in, rejection_is_final=True)
+
+    async def _hand_in_rejection(
+        self, one: _Due, rejection: MidEvaluationRejection, *, granted: bool
+    ) -> Settlement:
+        """Record that capacity was refused; the item comes back at its retry's priority."""
+        report = CapacityRejected(
+            request_id=one.request.request_id,
+            binding_evaluation_id=rejection.binding_evaluation_id,
+            retry_eligible=rejection.retry_eligible,
+            capacity_signal_at_rejection=await self._capacity.signal(granted=granted),
+        )
+        [handed_in] = await self._report(report.model_dump(mode="json"))
+        if handed_in["outcome"] != "recorded":
+            return settlement_of(one.claim, handed_in, rejection_is_final=True)
+        if not rejection.retry_eligible:
+            return Settlement(one.claim, "failed", REJECTED, final=True)
+        if one.capacity_priority == "critical":
+            # The record asks for it as background from now on, and the relay sends it as that.
+            return Settlement(one.claim, "done")
+        if one.capacity_priority == "background":
+            await self._suspensions.suspend([one.claim.key])
+        return Settlement(one.claim, "put_off", REJECTED, LOOK_AGAIN_MS)
+
+    async def _report(self, report: dict[str, object]) -> list[dict[str, object]]:
+        more = {"queue": BINDING_QUEUE}
+        return await self._hand_in.batch(REPORTS_PATH, "reports", [report], more)
+
+
+def _admits(plans: Mapping[str, FanOut], one: _Due) -> bool:
+    return one.request.request_id in plans[one.request.item_key].admitted

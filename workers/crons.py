@@ -1,0 +1,126 @@
+"""What a fleet does from time to time, each once in its period whatever the number of workers.
+
+A worker claims the period of a cron in Redis and runs it. Redis may forget a claim, so each of them
+is such that a second run changes nothing: what it writes, the ledger recognises.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import anyio.to_thread
+import structlog
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.verify.recent import Audit, AuditMark, audit_since
+from queues.crons import Crons
+from queues.errors import QueueError
+from queues.queue import WorkQueue
+from workers.gateway_client import GatewayError
+from workers.hand_in import HandIn
+
+CHAIN_AUDIT = "chain-audit"
+RETENTION_SWEEP = "retention-sweep"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CronTools:
+    """What crons work with."""
+
+    queues: Mapping[str, WorkQueue]
+    ledger: Ledger
+    hand_in: HandIn
+    crons: Crons
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """One row of the table."""
+
+    every_s: int
+    run: Callable[[CronTools], Awaitable[None]]
+
+
+async def reap(tools: CronTools) -> None:
+    """Return the claims of workers that died to their queues."""
+    for queue in tools.queues.values():
+        returned = await queue.reap()
+        if returned:
+            _log.info("claims_expired", queue=queue.name, items=returned)
+
+
+async def sweep_retention(tools: CronTools) -> None:
+    """Let the gateway delete what is kept for a time and whose time is over."""
+    answer = await tools.hand_in.post(f"/internal/crons/{RETENTION_SWEEP}", {})
+    _log.info("retention_swept", **answer["result"])
+
+
+async def audit_chain(tools: CronTools) -> None:
+    """Check what was recorded since the last audit; the gateway records what is wrong with it."""
+    mark = _mark(await tools.crons.recall(CHAIN_AUDIT))
+    audited = await anyio.to_thread.run_sync(_audit, tools.ledger, mark)
+    if audited.found.ok:
+        await tools.crons.remember(CHAIN_AUDIT, asdict(audited.mark))
+        return
+    _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
+    await tools.hand_in.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(mark))
+
+
+CRONS: Mapping[str, Cron] = MappingProxyType(
+    {
+        "reap": Cron(5, reap),
+        RETENTION_SWEEP: Cron(3600, sweep_retention),
+        CHAIN_AUDIT: Cron(300, audit_chain),
+    }
+)
+"""By name. One that has to write posts to the gateway, which has a unit for it by the same name
+(`workers/api/crons.py`)."""
+
+
+@dataclass(slots=True)
+class CronRunner:
+    """Runs the crons whose period has come, as far as no other worker does."""
+
+    tools: CronTools
+    worker_id: str
+    table: Mapping[str, Cron] = field(default_factory=lambda: CRONS)
+    _seen: dict[str, int] = field(default_factory=dict)
+    """The newest period of each that this worker has looked at."""
+
+    async def tick(self, now_s: float) -> None:
+        """Run what is due; a run that failed is given back, for whoever ticks next."""
+        for name, cron in self.table.items():
+            period = int(now_s) // cron.every_s
+            if self._seen.get(name) == period:
+                continue
+            try:
+                taken = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
+                if not taken or await self._ran(name, cron, period):
+                    self._seen[name] = period
+            except QueueError as error:  # it is the slots that wait for Redis
+                _log.info("cron_without_redis", cron=name, code=error.code)
+
+    async def _ran(self, name: str, cron: Cron, period: int) -> bool:
+        try:
+            await cron.run(self.tools)
+        except (GatewayError, LedgerUnavailable) as error:
+            _log.warning("cron_failed", cron=name, code=error.code)
+            await self.tools.crons.release(name, period)
+            return False
+        return True
+
+
+def _audit(ledger: Ledger, mark: AuditMark) -> Audit:
+    with ledger.view() as view:
+        return audit_since(view, mark)
+
+
+def _mark(state: dict[str, Any]) -> AuditMark:
+    try:
+        return AuditMark(**state)
+    except TypeError:
+        return AuditMark()

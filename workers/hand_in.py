@@ -1,0 +1,94 @@
+"""How a worker hands in: batches, their outcomes, and what the gateway's absence means.
+
+That a gateway is away, full or failing is no item's fault: what could not be handed in is put off
+without counting as an attempt, and nothing is claimed until the gateway answers again. A full
+mailbox makes the pause longer each time, so that a fleet claims as fast as its gateway takes.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workers.gateway_client import GatewayClient, GatewayError
+
+BUSY_FIRST_S = 0.1
+BUSY_MAX_S = 5.0
+
+ABSENCES = frozenset(
+    {
+        "gateway_unreachable",
+        "mailbox_full",
+        "runtime_full",
+        "actor_failed",
+        "commit_failed",
+        "queue_unavailable",
+        "ledger_unavailable",
+        "unauthorized",
+    }
+)
+"""Codes that speak of the gateway, or of this worker, and of no item."""
+
+_UNREACHABLE = "gateway_unreachable"
+_BATCH_REFUSED = frozenset({413, 422})
+"""Statuses that speak of a batch as a whole, though one item may be to blame."""
+
+Outcome = dict[str, Any]
+
+
+class HandIn:
+    """One worker's way to its gateway, shared by everything that it drains."""
+
+    def __init__(
+        self, gateway: GatewayClient, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._gateway = gateway
+        self._clock_s = clock_s
+        self._away = False
+        self._busy_until_s = float("-inf")
+        self._busy_s = BUSY_FIRST_S
+
+    async def ready(self) -> bool:
+        """Tell whether there is a gateway that takes something now."""
+        if self._away:
+            self._away = not await self._gateway.answers("/healthz")
+        return not self._away and self._clock_s() >= self._busy_until_s
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Post and return the answer; a failure is remembered where it is the gateway's.
+
+        Raises:
+            GatewayError: with the gateway's own code, or `gateway_unreachable`.
+        """
+        try:
+            answer = await self._gateway.post(path, body)
+        except GatewayError as error:
+            self._note(error.code)
+            raise
+        self._busy_s = BUSY_FIRST_S
+        return answer
+
+    async def batch(
+        self, path: str, name: str, items: Sequence[Any], more: dict[str, Any] | None = None
+    ) -> list[Outcome]:
+        """Hand items in under a name and return an outcome for each, in order; never raises."""
+        if not items:
+            return []
+        try:
+            answer = await self.post(path, {name: list(items), **(more or {})})
+        except GatewayError as error:
+            if error.status in _BATCH_REFUSED and len(items) > 1:
+                return [
+                    found for one in items for found in await self.batch(path, name, [one], more)
+                ]
+            return [{"outcome": "failed", "code": error.code}] * len(items)
+        outcomes: list[Outcome] = answer["outcomes"]
+        for code in {str(one.get("code")) for one in outcomes} & ABSENCES:
+            self._note(code)
+        return outcomes
+
+    def _note(self, code: str) -> None:
+        if code == _UNREACHABLE:
+            self._away = True
+        elif code in ABSENCES:
+            self._busy_until_s = self._clock_s() + self._busy_s
+            self._busy_s = min(BUSY_MAX_S, 2 * self._busy_s)
