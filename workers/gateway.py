@@ -22,7 +22,7 @@ from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
-from actors.units import DeadLetterUnit, ReplayUnit, Unit
+from actors.units import ReplayUnit, Unit
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -129,18 +129,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             raise result
         return result
 
-    async def give_up(item_key: str, error_signature: str) -> list[str]:
-        return list(await write(DeadLetterUnit(item_key, error_signature)))
-
     models = ActiveModels(settings.current_model_versions)
 
     async def replay(
         target: str | tuple[int, int], strategy: AuditReplayStrategy, context: AuditContext
     ) -> Replayed:
-        [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
-        if isinstance(replayed, Exception):
-            raise replayed
-        return tuple(replayed)
+        return tuple(await write(ReplayUnit(target, strategy, models, context)))
 
     token = settings.worker_token
     model = _model(settings)
@@ -152,7 +146,6 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
-        give_up=give_up,
         write=write,
         confirmations=confirmations_of(
             settings.user_confirmation_key, settings.architect_confirmation_key

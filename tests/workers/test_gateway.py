@@ -76,8 +76,9 @@ async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path,
                 never = await client.post(place, json=dear)
                 assert never.status_code == 503, never.text
                 assert "never more than 0.4" in never.json()["error"]["message"]
-                statuses = []
-                for number in range(8):
+                statuses: list[int] = []
+
+                async def send(number: int) -> None:
                     # Of two effects, and so of 0.1: four of them are all that there is.
                     document = create(f"m-{number}", "Note")
                     while (answer := await client.post(place, json=document)).status_code == 429:
@@ -85,6 +86,10 @@ async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path,
                         assert int(answer.headers["retry-after"]) >= 1
                         await anyio.sleep(0.05)
                     statuses.append(answer.status_code)
+
+                async with anyio.create_task_group() as senders:
+                    for number in range(8):
+                        senders.start_soon(send, number)
                 assert statuses.count(200) == 8
                 assert 429 in statuses
                 costs = (await client.get("/v1/audit/costs")).json()["entries"]

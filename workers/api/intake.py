@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.intents import RecalculateAuthority
 from actors.messages import Recomputed, Reports
+from actors.units import DeadLetterUnit
 from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
@@ -94,7 +95,7 @@ async def dead_letter(
 ) -> dict[str, Any]:
     """Record that an item is given up; its open requests get that outcome."""
     authorize(services, authorization)
-    closed = await services.give_up(body.item_key, body.error_signature)
+    closed = await services.write(DeadLetterUnit(body.item_key, body.error_signature))
     return {"closed": closed}
 
 

@@ -39,9 +39,6 @@ class Services:
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
-    give_up: Callable[[str, str], Awaitable[list[str]]]
-    """Record a dead letter for an item key, with its error signature."""
-
     write: Callable[[Unit], Awaitable[Any]]
     """Run one unit in the next commit and return what it came to; raises what it raised."""
 

@@ -20,7 +20,7 @@ from actors.local_model import LocalModel
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
-from actors.units import DeadLetterUnit, ReplayUnit
+from actors.units import ReplayUnit
 from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -141,9 +141,6 @@ async def running_door(
             raise result
         return result
 
-    async def give_up(item_key: str, error_signature: str) -> list[str]:
-        return list(await write(DeadLetterUnit(item_key, error_signature)))
-
     async def replay(target: Any, strategy: Any, context: Any) -> Any:
         models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
         [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
@@ -160,7 +157,6 @@ async def running_door(
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,
-        give_up=give_up,
         write=write,
         confirmations=CONFIRMATIONS,
         replay=replay,
