@@ -13,6 +13,7 @@ from kernel.audit.operations import envelope_of, stored_document
 from kernel.capacity import KernelCostGovernance, governance_in
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.supersession import in_force_at, is_lite
 from kernel.ledger.tables import Row
 
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert"})
@@ -60,7 +61,8 @@ def cost_entries(view: LedgerView, *, after: int = 0, limit: int = 100) -> CostP
         LedgerCorrupt: when a stored row cannot be read.
     """
     rows = view.log_rows(after=after, limit=limit)
-    entries = (_entry(view, row) for row in rows)
+    standing = (in_force_at(view, row) for row in rows)
+    entries = (_entry(view, row) for row in standing if row is not None and not is_lite(row))
     next_after = rows[-1]["ec_sequence_number"] if len(rows) == limit else None
     return CostPage(tuple(one for one in entries if one is not None), next_after)
 

@@ -21,6 +21,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.lite import LITE_INTENT
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
@@ -93,6 +94,9 @@ class Fold:
         if blob is None or not keeps_commitment(blob) or committed_at_us is None:
             return False
         self._give_up_until(self._position(document.get("receipt_chain_head")), sequence - 1)
+        if document.get("semantic_intent") == LITE_INTENT:
+            # A lite envelope does nothing: its place in the order is all that it has.
+            return True
         try:
             envelope = Envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
