@@ -96,6 +96,8 @@ class Fold:
         self._give_up_until(self._position(document.get("receipt_chain_head")), sequence - 1)
         if document.get("semantic_intent") == LITE_INTENT:
             # A lite envelope does nothing: its place in the order is all that it has.
+            with self._ledger.transaction() as transaction:
+                transaction.head_now.ec_sequence_number = sequence
             return True
         try:
             envelope = Envelope.model_validate_json(blob["content"])

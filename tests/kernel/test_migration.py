@@ -37,6 +37,7 @@ from tests.kernel.build import (
     advance_policy,
     code_of,
     create,
+    drain,
     effect,
     everything,
     ledger_on,
@@ -354,6 +355,19 @@ def test_the_key_of_a_superseded_operation_is_taken(ledger):
     migrated(ledger, MADE)
     other = create("x", "Note") | {"idempotency_key": MADE["idempotency_key"]}
     assert code_of(submit(ledger, other)) == "envelope_idempotency_conflict"
+
+
+@pytest.mark.spec("§8.6")
+def test_authorities_are_computed_as_of_lite_rows_and_for_what_was_migrated(ledger):
+    claim = named(create("claim", "VersionedClaim", authority=0.5), "claim")
+    understanding = named(create("cu", "ConsolidatedUnderstanding"), "cu")
+    submit(ledger, create("own", "ConsolidatedUnderstanding"))
+    take(ledger, claim, understanding, named(link("e", "claim", "cu"), "e"))
+    assert drain(ledger) == ["own"]
+    assert migrate(Kernel(), ledger).complete
+    with ledger.view() as view:
+        assert {one.priority for one in view.open_requests()} == {"background_low_priority"}
+    assert drain(ledger) == ["cu"]
 
 
 # Holding
