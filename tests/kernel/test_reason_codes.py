@@ -149,8 +149,9 @@ SAME_AS = {"capacity_unavailable": "envelope_capacity_unavailable"}
 """A shorter name of the specification for what has a code of its own already."""
 
 ABSENT = {
-    "implication_detection_cycle_exceeded": "there is no implication detection; §19.1's epochs of a"
-    " detector are not those of K22",
+    "implication_detection_cycle_exceeded": "there is no implication detection, and no envelope"
+    " says that it comes from one: by kind and target alone, a person who edits one node in eleven"
+    " epochs (K22) would be halted as well",
     "binding_fire_capacity_rejected": "a registered kind that nothing emits: bindings are evaluated"
     " by the runtime of §13 and §14, and only recorded here",
     "AdaptationProposalReceipt": "named once, without fields, and owned by another artifact",
