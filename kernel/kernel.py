@@ -17,6 +17,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.supersession import check_order
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
@@ -157,6 +158,8 @@ class Kernel:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
         outcome = apply_operation(transaction, submission.envelope, sequence, self.strategy)
+        if submission.envelope.supersedes is not None:
+            check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)
         return _seal(submission, sequence, outcome)
 
     def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:
@@ -218,7 +221,8 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
 
 def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
     transaction, envelope = submission.transaction, submission.envelope
-    if transaction.log_row_of(envelope.operation_id) is not None:
+    superseded = envelope.supersedes
+    if superseded is None and transaction.log_row_of(envelope.operation_id) is not None:
         raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
     effects = [canonicalize_plain(document) for document in outcome.applied_effects]
@@ -244,6 +248,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
         {
             "ec_sequence_number": sequence,
             "operation_id": envelope.operation_id,
+            "supersedes_sequence": 0 if superseded is None else int(superseded.ec_sequence_number),
             "prior_row_hash": head.row_hash,
             "row_hash": row_hash,
             "row_bytes": row_bytes,
@@ -305,6 +310,8 @@ def _row_document(
         document["session_id"] = envelope.session_id
     if envelope.epoch_id is not None:
         document["commit_epoch_id"] = envelope.epoch_id
+    if envelope.supersedes is not None:
+        document["supersedes"] = submission.document["supersedes"]
     return document
 
 

@@ -19,10 +19,11 @@ COMMANDS = {
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",
     "rollback": "Undo an operation or an epoch, or build the state again.",
+    "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",
     "export": "Write the log as JSON lines that verify by themselves.",
     "settings": "List the settings, their defaults and what they mean.",
 }
-"""Each subcommand is the attribute of its name in the module of its name."""
+"""Each subcommand is the attribute of its name in the module of its name, `_` standing for `-`."""
 
 
 class LazyCommands(click.Group):
@@ -38,7 +39,8 @@ class LazyCommands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"workers.commands.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"workers.commands.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

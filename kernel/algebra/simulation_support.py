@@ -60,11 +60,11 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     MODEL_PERMITTED: ("corpus_membership_add", "synthesize_consolidated_understanding"),
     # A simulation names another as its source and is not its target (§11.9). A manifest says what
     # an evaluation came to, which runs elsewhere and has no outcome before it has run.
-    # Undoing has a dry run of its own, and an epoch's bounds come to nothing.
+    # Undoing has a dry run of its own; an epoch's bounds, and what is discarded, come to nothing.
     NOT_SIMULATABLE: (
         *("simulate", "binding_evaluation_manifest_emit"),
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
-        "external_effect_report",
+        *("external_effect_report", "review_discard"),
     ),
 }
 

@@ -28,6 +28,9 @@ REBUILD = "rebuild"
 EPOCH_OPEN = "epoch_open"
 EPOCH_CLOSE = "epoch_close"
 
+REVIEW_DISCARD = "review_discard"
+"""An item of a review queue is settled, and nothing is done about it."""
+
 REPORT_VERB = "external_effect_report"
 """What became of an effect outside; spoken by the runtime alone (K19)."""
 
@@ -117,8 +120,9 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     EPOCH_OPEN: ("receipt_only",),
     EPOCH_CLOSE: ("receipt_only",),
     REPORT_VERB: ("receipt_only",),
+    REVIEW_DISCARD: ("receipt_only",),
 }
-"""The verbs of undoing, of epochs, and of what became of effects outside."""
+"""The verbs of undoing, of epochs, of reviews, and of what became of effects outside."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -134,6 +138,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     REBUILD: frozenset({"receipt_only"}),
     EPOCH_OPEN: frozenset({"receipt_only"}),
     EPOCH_CLOSE: frozenset({"receipt_only"}),
+    REVIEW_DISCARD: frozenset({"receipt_only"}),
 }
 """What a verb that only observes admits, and what one that undoes does (rule 1)."""
 

@@ -1,4 +1,6 @@
-"""The review queue: conflicts that a person has to settle, and who settled which, in pages (§19.3).
+"""The review queues: what a person has to settle, and who settled which, in pages (§2.8, §19.3).
+
+One queue holds conflicts, the other the lite envelopes that migration could not map.
 
 Open items come in the order in which they were queued, resolved ones in the order in which they
 were resolved. A page costs a bounded number of rows. It may hold fewer items than asked for and
@@ -28,7 +30,8 @@ class Adjudication:
     """One item of the review queue."""
 
     receipt: Document
-    """The receipt whole: the conflicts, what exists, and the envelope that was held back."""
+    """The receipt whole: the conflicts, what exists, and the envelope that was held back; or what
+    a lite envelope lacks, and where on the log it is."""
 
     resolved_by_operation_id: str | None
     resolved_at: str | None
@@ -53,25 +56,30 @@ class AdjudicationPage:
 
 
 def adjudications(
-    view: LedgerView, state: AdjudicationState = "open", *, after: int = 0, limit: int = 100
+    view: LedgerView,
+    state: AdjudicationState = "open",
+    *,
+    kind: str = ITEM_KIND,
+    after: int = 0,
+    limit: int = 100,
 ) -> AdjudicationPage:
-    """Return items of the review queue, open or resolved, after a sequence.
+    """Return items of a review queue, open or resolved, after a sequence.
 
     Raises:
         LedgerCorrupt: when a stored receipt cannot be read.
     """
     if state == "open":
-        return _open_items(view, after, limit)
-    return _resolved_items(view, after, limit)
+        return _open_items(view, kind, after, limit)
+    return _resolved_items(view, kind, after, limit)
 
 
-def _open_items(view: LedgerView, after: int, limit: int) -> AdjudicationPage:
+def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> AdjudicationPage:
     found: list[Adjudication] = []
     scanned = 0
     while scanned < SCANNED_ROWS_MAX:
         rows = view.tables.select(
             schema.receipts,
-            {"receipt_kind": ITEM_KIND},
+            {"receipt_kind": kind},
             order_by="receipt_sequence",
             after=after,
             limit=PAGE_ROWS,
@@ -90,7 +98,7 @@ def _open_items(view: LedgerView, after: int, limit: int) -> AdjudicationPage:
     return AdjudicationPage(tuple(found), after)
 
 
-def _resolved_items(view: LedgerView, after: int, limit: int) -> AdjudicationPage:
+def _resolved_items(view: LedgerView, kind: str, after: int, limit: int) -> AdjudicationPage:
     rows: list[Row] = []
     # One operation may resolve several items: a page ends with all of the last one's.
     for row in _in_order_of_resolution(view, after, limit):
@@ -100,7 +108,7 @@ def _resolved_items(view: LedgerView, after: int, limit: int) -> AdjudicationPag
     found = []
     for row in rows:
         receipt = item(view, row["receipt_id"])
-        if receipt is not None:
+        if receipt is not None and receipt["receipt_kind"] == kind:
             found.append(Adjudication(receipt, row["operation_id"], row["adjudicated_at"]))
     more = len(rows) >= limit
     return AdjudicationPage(tuple(found), rows[-1]["ec_sequence_number"] if more else None)

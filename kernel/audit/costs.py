@@ -19,6 +19,7 @@ from kernel.audit.operations import envelope_of, first_sequence_from, stored_doc
 from kernel.capacity import KernelCostGovernance, estimate, governance_in
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.supersession import in_force_at, is_lite
 from kernel.ledger.tables import Row
 
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
@@ -109,7 +110,8 @@ def cost_entries(
         end = first_sequence_from(view, before_us)
         full = full and rows[-1]["ec_sequence_number"] + 1 < end
         rows = [row for row in rows if row["ec_sequence_number"] < end]
-    entries = (_entry(view, row) for row in rows)
+    standing = (in_force_at(view, row) for row in rows)
+    entries = (_entry(view, row) for row in standing if row is not None and not is_lite(row))
     next_after = rows[-1]["ec_sequence_number"] if full else None
     return CostPage(tuple(one for one in entries if one is not None), next_after)
 

@@ -20,7 +20,9 @@ from kernel.errors import KernelError, LedgerCorrupt
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.supersession import in_force_at, position_of
 from kernel.ledger.tables import Row
+from kernel.model.lite import LITE_INTENT
 
 SCANNED_ROWS_MAX = 20_000
 """Rows that one page looks at."""
@@ -96,6 +98,8 @@ class AuditEntry:
     """One operation, both layers of it, as its row of the log tells it."""
 
     ec_sequence_number: int
+    """Of its place in the order."""
+
     operation_id: str
     semantic_intent: str
     operation_kind: str
@@ -106,13 +110,15 @@ class AuditEntry:
     canonical_effect_kinds: tuple[str, ...]
     causal_parent_operation_ids: tuple[str, ...]
     row_hash: str
+    superseding_sequence: int | None = None
+    """Of the row that holds it, if that took the place of a lite one (K24)."""
 
     @classmethod
     def of_row(cls, row: Row) -> "AuditEntry":
         """Read a row of the log."""
         document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
         return cls(
-            row["ec_sequence_number"],
+            position_of(row),
             document["operation_id"],
             document["semantic_intent"],
             document["operation_kind"],
@@ -123,17 +129,24 @@ class AuditEntry:
             tuple(document["canonical_effect_kind_set"]),
             tuple(document["causal_parent_operation_ids"]),
             row["row_hash"],
+            row["ec_sequence_number"] if row["supersedes_sequence"] else None,
         )
 
     def document(self) -> Document:
         """Return the entry as JSON has it; a sequence is a string."""
         fields = {name: getattr(self, name) for name in AuditEntry.__slots__}
-        return fields | {"ec_sequence_number": str(self.ec_sequence_number)}
+        for name in ("ec_sequence_number", "superseding_sequence"):
+            fields[name] = None if fields[name] is None else str(fields[name])
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the answer, in sequence."""
+    """Some of the answer, in sequence.
+
+    Of who wrote a record, pages follow each other as the effects do: what took a lite row's place
+    is on the page of where it was applied.
+    """
 
     entries: tuple[AuditEntry, ...]
     next_after: int | None
@@ -156,10 +169,13 @@ def find_operations(
     first, last = _bounds(view, wanted)
     last_seen = max(after, first - 1)
     found: list[AuditEntry] = []
-    for row in islice(_candidates(view, wanted, last_seen), scanned_rows_max):
-        if row["ec_sequence_number"] > last:
-            return Page(tuple(found), None)
-        last_seen = row["ec_sequence_number"]
+    ends_at = _ends_at(view, wanted, last)
+    for sequence, row in islice(_candidates(view, wanted, last_seen), scanned_rows_max):
+        if sequence > ends_at:
+            return _page(found, None)
+        last_seen = sequence
+        if row is None or not first <= position_of(row) <= last:
+            continue
         entry = AuditEntry.of_row(row)
         if _matches(view, wanted, entry, row):
             found.append(entry)
@@ -168,8 +184,26 @@ def find_operations(
     else:
         # Either the candidates ended, or the bound did; one more look tells which.
         if next(_candidates(view, wanted, last_seen), None) is None:
-            return Page(tuple(found), None)
-    return Page(tuple(found), last_seen if last_seen < last else None)
+            return _page(found, None)
+    return _page(found, last_seen if last_seen < ends_at else None)
+
+
+def _page(found: list[AuditEntry], next_after: int | None) -> Page:
+    return Page(tuple(sorted(found, key=lambda one: one.ec_sequence_number)), next_after)
+
+
+def _ends_at(view: LedgerView, wanted: AuditFilter, last: int) -> int:
+    """Return the sequence behind which no row speaks for a place up to the last.
+
+    Effects are found where they were applied. What took a lite row's place was applied later.
+    """
+    bounded = wanted.to_sequence is not None or wanted.before_us is not None
+    if wanted.entity is None or wanted.declared or not bounded:
+        return last
+    lite = next(_log_rows(view, {"semantic_intent": LITE_INTENT}, 0), None)
+    if lite is None or lite["ec_sequence_number"] > last:
+        return last
+    return view.head().ec_sequence_number
 
 
 def first_sequence_from(view: LedgerView, time_us: int) -> int:
@@ -222,12 +256,25 @@ def _bounds(view: LedgerView, wanted: AuditFilter) -> tuple[int, int]:
     return first, last
 
 
-def _candidates(view: LedgerView, wanted: AuditFilter, after: int) -> Iterator[Row]:
+Candidate = tuple[int, Row | None]
+"""A sequence that was looked at, and the row that speaks there; None where none does."""
+
+
+def _candidates(view: LedgerView, wanted: AuditFilter, after: int) -> Iterator[Candidate]:
     if wanted.entity is not None and not wanted.declared:
         yield from _written(view, wanted.entity, after)
         return
     columns = {"session_id": wanted.session_id, "semantic_intent": wanted.semantic_intent}
     where = {name: value for name, value in columns.items() if value is not None}
+    streams = [_log_rows(view, where, after)]
+    if wanted.semantic_intent not in (None, LITE_INTENT):
+        # A lite row does not say the verb of what took its place.
+        streams.append(_log_rows(view, where | {"semantic_intent": LITE_INTENT}, after))
+    for row in heapq.merge(*streams, key=lambda row: int(row["ec_sequence_number"])):
+        yield row["ec_sequence_number"], in_force_at(view, row)
+
+
+def _log_rows(view: LedgerView, where: Document, after: int) -> Iterator[Row]:
     while True:
         rows = view.tables.select(
             schema.kernel_event_log,
@@ -242,7 +289,7 @@ def _candidates(view: LedgerView, wanted: AuditFilter, after: int) -> Iterator[R
         after = rows[-1]["ec_sequence_number"]
 
 
-def _written(view: LedgerView, key: str, after: int) -> Iterator[Row]:
+def _written(view: LedgerView, key: str, after: int) -> Iterator[Candidate]:
     before = 0
     stores = [sequences_that_wrote(view, store, key, after) for store in WRITTEN_STORES]
     for sequence in heapq.merge(*stores):
@@ -252,7 +299,7 @@ def _written(view: LedgerView, key: str, after: int) -> Iterator[Row]:
         row = view.tables.get(schema.kernel_event_log, sequence)
         if row is None:
             raise LedgerCorrupt(f"row {sequence} of the log is missing")
-        yield row
+        yield sequence, row
 
 
 def _matches(view: LedgerView, wanted: AuditFilter, entry: AuditEntry, row: Row) -> bool:

@@ -23,6 +23,7 @@ from kernel.audit.operations import (
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.supersession import is_lite
 
 LATER_WRITES_MAX = 20
 """Later operations that are named for one record."""
@@ -84,25 +85,31 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
     """Say what undoing an operation would take; None for one that is not on the log.
 
     Raises:
-        AuditError: `envelope_erased`, when what would be undone is no longer known.
+        AuditError: `operation_not_migrated`; `envelope_erased`, when what would be undone is no
+            longer known.
         LedgerCorrupt: when the effects on record are not those of the envelope.
     """
     row = view.log_row_of(operation_id)
     if row is None:
         return None
+    if is_lite(row):
+        raise AuditError(
+            "a lite envelope did nothing here that could be undone", code="operation_not_migrated"
+        )
     envelope = envelope_of(view, row)
     if envelope is None:
         raise AuditError(
             "the envelope was erased, and with it what its effects were", code="envelope_erased"
         )
     entry = AuditEntry.of_row(row)
-    where = {"ec_sequence_number": entry.ec_sequence_number}
+    sequence = row["ec_sequence_number"]
+    where = {"ec_sequence_number": sequence}
     applied = view.tables.select(schema.applied_effects, where, order_by="ordinal")
     declared = envelope["primitive_effects"]
     if len(applied) != len(declared):
         raise LedgerCorrupt(f"{len(applied)} effects on record, {len(declared)} in the envelope")
     effects = tuple(
-        _effect(view, entry, one, stored_document(done["effect_bytes"], "an effect"))
+        _effect(view, sequence, one, stored_document(done["effect_bytes"], "an effect"))
         for one, done in zip(reversed(declared), reversed(applied), strict=True)
     )
     counts = Counter(one.reversibility for one in effects)
@@ -117,10 +124,10 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
 
 
 def _effect(
-    view: LedgerView, entry: AuditEntry, declared: Document, applied: Document
+    view: LedgerView, applied_at: int, declared: Document, applied: Document
 ) -> EffectPreview:
     store, key = applied["store"], applied["record_key"]
-    later = sequences_that_wrote(view, store, key, entry.ec_sequence_number)
+    later = sequences_that_wrote(view, store, key, applied_at)
     rows = (
         view.tables.get(schema.kernel_event_log, sequence)
         for sequence in islice(later, LATER_WRITES_MAX)

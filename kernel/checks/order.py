@@ -7,6 +7,7 @@ questions: whether the actor may write, and whether what models answered is ther
 from kernel.checks import (
     v01_model_outputs,
     v02_idempotency,
+    v02_supersession,
     v03_verb,
     v04_epoch,
     v04_scope,
@@ -27,6 +28,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
     ("V1", v01_model_outputs.check),
     ("V2", v02_idempotency.check),
+    ("V2", v02_supersession.check),
     ("V3", v03_verb.check),
     ("V4", v04_scope.check),
     ("V4", v04_epoch.check),

@@ -1,5 +1,7 @@
 """V1: the envelope has its shape, its versions, and an actor who may write (§2.2, §20.1)."""
 
+from typing import Any
+
 from pydantic import ValidationError
 
 from kernel.algebra.effects import EFFECT_KINDS
@@ -22,6 +24,8 @@ _RUNTIME_VERBS = frozenset(
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 """A caller that could move the policy could refuse everybody else's operations (V5)."""
 
+_NOT_NAMES: Any = {"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
+
 
 def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
     """Read a document as an envelope; bytes are the canonical form that is stored."""
@@ -36,7 +40,7 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         content = canonicalize(document)
         # Without so many brackets there cannot be so many levels.
         brackets = content.count(b"{") + content.count(b"[")
-        if brackets > MAX_DEPTH and _depth_exceeds(document, MAX_DEPTH):
+        if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):
             return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
         envelope = Envelope.model_validate_json(content)
     except CanonicalizationError as error:
@@ -46,7 +50,7 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         field = ".".join(str(part) for part in first["loc"])
         return Refusal("envelope_schema_invalid", field, first["msg"])
     # Canonical form has no shorter way to write it; what it stands in is looked for only then.
-    if b"\\u0000" in content and _names_hold_nul(envelope):
+    if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
     if len(content) > MAX_ENVELOPE_BYTES:
         return Refusal("envelope_schema_invalid", "", f"larger than {MAX_ENVELOPE_BYTES} bytes")
@@ -56,14 +60,19 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
 def check_actor(submission: Submission) -> Verdict:
     """Refuse an actor whom this submitter may not speak for (INV-15.7.8, K18).
 
-    What the runtime alone decides (an authority, a session's anchor) is not a caller's to write.
+    What the runtime alone decides (an authority, a session's anchor) is not a caller's to write,
+    nor is it taken from the record of an earlier version.
     """
     envelope, submitter = submission.envelope, submission.submitter
     if envelope.actor not in _ALLOWED_ACTORS[submitter]:
         message = f"a {submitter} may not act as {envelope.actor}"
         return Refusal("envelope_actor_unauthorized", "actor", message)
-    if submitter == "orchestrator":
-        return None
+    if envelope.supersedes is None:
+        if submitter == "orchestrator":
+            return None
+    elif submitter != "orchestrator":
+        message = "what takes a lite envelope's place comes from the runtime"
+        return Refusal("envelope_actor_unauthorized", "supersedes", message)
     if envelope.semantic_intent in _RUNTIME_VERBS:
         message = f"{envelope.semantic_intent} is the runtime's own"
         return Refusal("envelope_actor_unauthorized", "semantic_intent", message)
@@ -84,11 +93,8 @@ def check_actor(submission: Submission) -> Verdict:
     return None
 
 
-def _names_hold_nul(envelope: Envelope) -> bool:
+def names_hold_nul(names: object) -> bool:
     """Tell whether a name holds U+0000, which not every store's text can; content may."""
-    names = envelope.model_dump(
-        exclude={"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
-    )
     level: list[object] = [names]
     while level:
         one = level.pop()
@@ -99,7 +105,8 @@ def _names_hold_nul(envelope: Envelope) -> bool:
     return False
 
 
-def _depth_exceeds(value: object, limit: int) -> bool:
+def depth_exceeds(value: object, limit: int) -> bool:
+    """Tell whether objects and arrays are nested deeper than a limit."""
     level: list[object] = [value]
     for _ in range(limit):
         level = [

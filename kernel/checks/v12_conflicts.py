@@ -5,6 +5,8 @@
 2. The most cautious outcome of all conflicts is done, to the envelope as a whole.
 3. First is who was committed first: when an envelope was recorded is its author's word.
 4. A computed authority is no opinion: it follows from the snapshot that it names.
+5. What takes a lite envelope's place was written when that was; that nobody has written the same
+   records since is asked when it is applied.
 """
 
 from kernel.checks.check import Passage, Refusal, Submission, Verdict
@@ -51,7 +53,7 @@ def check(submission: Submission) -> Verdict:
         if isinstance(named, Refusal):
             return named
         seen |= named
-    if envelope.semantic_intent in _COMPUTED:
+    if envelope.semantic_intent in _COMPUTED or envelope.supersedes is not None:
         return None
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
     conflicts = conflicts_of(transaction, envelope, seen, since)
@@ -80,7 +82,7 @@ def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[s
         return Refusal("envelope_adjudication_unknown", field, message)
     if resolution_of(submission.transaction, receipt_id) is not None:
         return Refusal(RESOLVED_CODE, field, f"{receipt_id} was resolved before")
-    return set(found["existing_operation_ids"])
+    return set(found.get("existing_operation_ids", ()))
 
 
 def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> Refusal:

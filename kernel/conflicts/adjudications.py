@@ -1,6 +1,7 @@
-"""The review queue: what a person has to settle, as receipts, and which operation settled it.
+"""The review queues: what a person has to settle, as receipts, and which operation settled it.
 
-An item is a durable receipt with the whole envelope in it. It is open until an operation that
+An item is a durable receipt: of a conflict, with the whole envelope in it, or of a lite envelope
+that migration cannot map (§2.8), which is on the log. It is open until an operation that
 names it has been applied; which operation that was is folded from the log. Whether an item exists
 is asked before applying (V12), because receipts of refusals are not part of the fold.
 """
@@ -9,24 +10,33 @@ from typing import Any
 
 import orjson
 
+from kernel.algebra.verbs import REVIEW_DISCARD
 from kernel.errors import EffectInapplicable
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.receipt import MIGRATION_KIND
 
 ITEM_KIND = "envelope_conflict_user_review_required"
+ITEM_KINDS = frozenset({ITEM_KIND, MIGRATION_KIND})
 RESOLVED_CODE = "envelope_adjudication_resolved"
 
 
 def item(view: LedgerView, receipt_id: str) -> Document | None:
-    """Return an item of the queue, open or resolved."""
+    """Return an item of a queue, open or resolved."""
     rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
-    if not rows or rows[0]["receipt_kind"] != ITEM_KIND:
+    if not rows or rows[0]["receipt_kind"] not in ITEM_KINDS:
         return None
     found: Document = orjson.loads(rows[0]["receipt_bytes"])
     return found
+
+
+def items_of(view: LedgerView, operation_id: str, kind: str) -> list[Document]:
+    """Return the items of one queue that are about an operation, open or resolved."""
+    rows = view.tables.select(schema.receipts, {"operation_id": operation_id})
+    return [orjson.loads(row["receipt_bytes"]) for row in rows if row["receipt_kind"] == kind]
 
 
 def resolution_of(view: LedgerView, receipt_id: str) -> Row | None:
@@ -50,8 +60,14 @@ def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, seq
     """Record that an operation resolved the items that it names.
 
     Raises:
-        EffectInapplicable: when one of them was resolved before.
+        EffectInapplicable: when one of them was resolved before, or what discards names none.
     """
+    if envelope.semantic_intent == REVIEW_DISCARD and not envelope.adjudicates_receipt_ids:
+        raise EffectInapplicable(
+            f"{REVIEW_DISCARD} names the items that it settles",
+            code="envelope_adjudication_unknown",
+            field="adjudicates_receipt_ids",
+        )
     for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
         if resolution_of(transaction, receipt_id) is not None:
             raise EffectInapplicable(

@@ -191,8 +191,11 @@ class LedgerView:
         return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
 
     def log_row_of(self, operation_id: str) -> Row | None:
-        """Return the log row of an operation."""
-        rows = self.tables.select(schema.kernel_event_log, {"operation_id": operation_id}, limit=1)
+        """Return the log row of an operation; of one that was superseded, the superseding row."""
+        where, order_by = {"operation_id": operation_id}, "supersedes_sequence"
+        rows = self.tables.select(
+            schema.kernel_event_log, where, order_by=order_by, descending=True, limit=1
+        )
         return rows[0] if rows else None
 
     def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
@@ -207,7 +210,10 @@ class LedgerView:
         return rows[0] if rows else None
 
     def envelope(self, operation_id: str) -> Document | None:
-        """Return an envelope as it was submitted (kernel.read_envelope, §1.4)."""
+        """Return an envelope as it was submitted (kernel.read_envelope, §1.4).
+
+        Where it was superseded, the superseding one; where it was not yet, a lite one.
+        """
         row = self.log_row_of(operation_id)
         content = None if row is None else self.blob(row["envelope_payload_blob_ref"])
         return None if content is None else orjson.loads(content)

@@ -24,8 +24,9 @@ from sqlalchemy import (
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
+from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -65,13 +66,17 @@ kernel_event_log = Table(
     "kernel_event_log",
     metadata,
     Column("ec_sequence_number", Integer, primary_key=True),
-    Column("operation_id", String, nullable=False, unique=True),
+    Column("operation_id", String, nullable=False),
+    # The row of the lite operation whose place this one takes (K24); 0 where it takes none.
+    Column("supersedes_sequence", Integer, nullable=False),
+    # An operation has one row, and a second one only if that takes the place of the first.
+    UniqueConstraint("operation_id", "supersedes_sequence"),
     Column("prior_row_hash", String, nullable=False, unique=True),
     Column("row_hash", String, nullable=False),
     Column("row_bytes", LargeBinary, nullable=False),
     Column("envelope_payload_blob_ref", String, nullable=False),
     Column("semantic_intent", String, nullable=False),
-    CheckConstraint(_one_of("semantic_intent", SEMANTIC_VERBS)),
+    CheckConstraint(_one_of("semantic_intent", {*SEMANTIC_VERBS, LITE_INTENT})),
     Column("session_id", String),
     Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),

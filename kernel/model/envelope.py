@@ -86,6 +86,13 @@ class CapacityOverride(_Document):
     reason: Text
 
 
+class Superseded(_Document):
+    """The lite operation whose place an envelope takes, and the row in which that stands (K24)."""
+
+    operation_id: Text
+    ec_sequence_number: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,17}$")]
+
+
 class Envelope(_Document):
     """An operation as submitted to the kernel (§2.1).
 
@@ -122,6 +129,7 @@ class Envelope(_Document):
     """The caller's batch to which the operation belongs (K22)."""
 
     compensates_operation_id: Text | None = None
+    supersedes: Superseded | None = None
     actor_session_kind: Text | None = None
     run_id: Text | None = None
     """Whose write budget the operation draws on, where it is not its session's (§18.1)."""

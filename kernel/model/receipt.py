@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 Retention = Literal["durable", "ephemeral"]
 
+MIGRATION_KIND = "needs_migration_review"
+"""An item of a review queue: a lite envelope that migration cannot map (§2.8)."""
+
 RECEIPT_KINDS: dict[str, Retention] = {
     "envelope_validation_failed": "durable",
     "audit_replay": "ephemeral",
@@ -57,6 +60,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "capacity_override": "durable",
     "quota_exceeded_alert": "durable",
     "envelope_conflict_user_review_required": "durable",
+    MIGRATION_KIND: "durable",
+    "review_item_discarded": "durable",
 }
 
 SIMULATION_RECEIPTS = frozenset(
@@ -91,6 +96,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "rebuild": frozenset({"tier_3_rebuild", "rollback_partial_external_effect_persists"}),
     "epoch_open": frozenset({"epoch_opened"}),
     "epoch_close": frozenset({"epoch_closed"}),
+    "review_discard": frozenset({"review_item_discarded"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -13,6 +13,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, blob_commitment
+from kernel.ledger.supersession import position_of
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.replay import AuditReplayStrategy, BlockReason
 from kernel.model_registry import ModelRegistry
@@ -93,7 +94,8 @@ def judge_in_order(
                 waiting.setdefault(parent, []).append(child)
                 continue
             verdict = _after_parents(view, child, replayed, strategy, registry)
-            replayed[child.operation_id] = verdict.output_reproduced
+            # What was never applied is no ground that its children stand on.
+            replayed[child.operation_id] = verdict.output_reproduced or not child.applied
             ready += reversed(waiting.pop(child.operation_id, []))
             yield verdict
 
@@ -113,7 +115,7 @@ def judge(
     """Judge an operation whose parents were replayed."""
     if reproduction.difference is not None:
         return _verdict(reproduction, difference=reproduction.difference)
-    if reproduction.erased:
+    if reproduction.erased or not reproduction.applied:
         return _verdict(reproduction, "operation_not_replayable")
     outputs = [
         RecordedModelOutput.model_validate_json(orjson.dumps(stated))
@@ -231,6 +233,6 @@ def _awaited(
         if parent in replayed:
             continue
         row = view.log_row_of(parent)
-        if row is not None and row["ec_sequence_number"] in within:
+        if row is not None and position_of(row) in within:
             return parent
     return None

@@ -19,6 +19,7 @@ from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_commitment
+from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import Receipt
@@ -48,6 +49,8 @@ class Reproduction:
     """One operation computed again."""
 
     ec_sequence_number: int
+    """Of its place in the order: of a superseded one, that of the lite envelope."""
+
     operation_id: str
     causal_parent_operation_ids: tuple[str, ...] = ()
     recorded_model_outputs: tuple[Document, ...] = ()
@@ -55,6 +58,9 @@ class Reproduction:
 
     erased: bool = False
     """The envelope is no longer there, so there was nothing to compute."""
+
+    applied: bool = True
+    """False of a lite envelope that nobody has migrated: it did nothing to do again."""
 
     difference: str | None = None
     """What is not as it is recorded; None where every byte is."""
@@ -79,13 +85,13 @@ def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
     row = view.log_row_of(operation_id)
     if row is None:
         return None
-    sequence = row["ec_sequence_number"]
-    return next(reproduce_range(view, sequence, sequence))
+    return _reproduce_alone(view, row)
 
 
 def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reproduction]:
     """Compute the operations of a range again, in sequence, both ends included.
 
+    An operation that was superseded comes at its first place, as the superseding envelope has it.
     Each range stands on its own: what came before it is taken from the record. Memory is bounded
     by a page of rows and `RECORDS_KNOWN_MAX` records.
 
@@ -101,9 +107,24 @@ def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reprodu
             after += 1
             if row["ec_sequence_number"] != after:
                 raise LedgerCorrupt(f"row {after} of the log is missing")
-            yield run.reproduce(row)
+            if position_of(row) != after:
+                run.pass_over()
+            elif is_lite(row):
+                yield _reproduce_alone(view, in_force_at(view, row) or row)
+            else:
+                yield run.reproduce(row)
         if not rows:
             raise LedgerCorrupt(f"row {after + 1} of the log is missing")
+
+
+def _reproduce_alone(view: LedgerView, row: Row) -> Reproduction:
+    """Compute one operation again, on the state that it met when it was applied."""
+    if is_lite(row):
+        parents = tuple(orjson.loads(row["row_bytes"])["causal_parent_operation_ids"])
+        sequence, operation_id = row["ec_sequence_number"], row["operation_id"]
+        return Reproduction(sequence, operation_id, parents, applied=False)
+    found = _Run(view, row["ec_sequence_number"]).reproduce(row)
+    return replace(found, ec_sequence_number=position_of(row))
 
 
 class _Run:
@@ -138,6 +159,10 @@ class _Run:
             erased=recorded.envelope is None and difference is None,
             difference=difference,
         )
+
+    def pass_over(self) -> None:
+        """Leave out a row that changed the state: look everything up again."""
+        self._state.forget()
 
     def _envelope(self, row: Row) -> Document | None:
         blob = self._view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])

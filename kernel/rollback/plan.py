@@ -18,6 +18,7 @@ from kernel.audit.operations import sequences_that_wrote
 from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.rollback.errors import RollbackRefused
@@ -60,6 +61,9 @@ class Step:
 
     operation_id: str
     ec_sequence_number: int
+    position: int
+    """Its place in the order; another one than where it was applied if it was superseded."""
+
     row_hash: str
     envelope: Document
     effects: tuple[PlannedEffect, ...]
@@ -119,7 +123,7 @@ class Plan:
             "operations": [
                 {
                     "operation_id": step.operation_id,
-                    "ec_sequence_number": str(step.ec_sequence_number),
+                    "ec_sequence_number": str(step.position),
                     "semantic_intent": step.envelope["semantic_intent"],
                     "effects": [_effect_document(one) for one in step.effects],
                 }
@@ -247,14 +251,14 @@ def _takes_a_node(effect: PlannedEffect) -> bool:
 def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
-    Reads the log from the operation on.
+    Reads the log from the operation's place on.
     """
     informed: list[str] = []
-    name, after = step.operation_id.encode(), step.ec_sequence_number
+    name, after = step.operation_id.encode(), step.position
     while len(informed) < NAMED_MAX and (rows := view.log_rows(after=after)):
         for row in rows:
             later = row["operation_id"]
-            if name not in row["row_bytes"] or later in scope:
+            if name not in row["row_bytes"] or later in scope or is_lite(row):
                 continue
             parents = orjson.loads(row["row_bytes"])["causal_parent_operation_ids"]
             if step.operation_id in parents and is_in_effect(mark_of(view, later)):
@@ -305,6 +309,10 @@ def _epoch(view: LedgerView, epoch_id: str) -> Iterable[Row]:
 
 
 def _step(view: LedgerView, row: Row) -> Step:
+    if is_lite(row):
+        raise RollbackRefused(
+            "operation_not_migrated", f"nothing that {row['operation_id']} did was applied here"
+        )
     content = view.blob(row["envelope_payload_blob_ref"])
     if content is None:
         raise RollbackRefused(
@@ -315,6 +323,7 @@ def _step(view: LedgerView, row: Row) -> Step:
     return Step(
         row["operation_id"],
         sequence,
+        position_of(row),
         row["row_hash"],
         envelope,
         tuple(reversed(list(planned_effects(view, sequence, envelope)))),

@@ -21,6 +21,7 @@ from kernel.host import iso_time
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row, TablesView
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -220,6 +221,8 @@ def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
     after = checkpoint
     while rows := view.log_rows(after=after, limit=_PAGE_ROWS):
         for row in rows:
+            if is_lite(row):
+                continue
             document = orjson.loads(view.blob(row["envelope_payload_blob_ref"]) or b"{}")
             for effect in document.get("primitive_effects", ()):
                 if effect["reversibility"] != IRREVERSIBLE:

@@ -25,7 +25,7 @@ def earlier_preview(
 def stored_preview(view: LedgerView, operation_id: str) -> SimulationPreview | None:
     """Return a preview as it is on the record, without its content where that is gone."""
     envelope = view.envelope(operation_id)
-    effects = [] if envelope is None else envelope["primitive_effects"]
+    effects = (envelope or {}).get("primitive_effects") or ()
     stated = [one["payload"] for one in effects if one.get("receipt_subkind") == PREVIEW_EFFECT]
     if not stated or "preview_state" not in stated[0]:
         return None

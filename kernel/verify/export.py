@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from kernel.canonical import canonicalize
+from kernel.model.lite import LITE_INTENT
 from kernel.verify.chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
+from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
@@ -73,7 +75,9 @@ class _BadLine(Exception):  # noqa: N818 - the end of the search
 def verify_export(
     file: BinaryIO, *, progress: Progress | None = None, line_bytes_max: int = LINE_BYTES_MAX
 ) -> ExportVerification:
-    """Check an export line by line and name the first bad one; memory is bounded by a line.
+    """Check an export line by line and name the first bad one.
+
+    Memory is bounded by a line, and by the rows of the lite envelopes that are not migrated yet.
 
     Nothing in the file makes it raise.
     """
@@ -105,6 +109,8 @@ class _Walk:
         self._receipt_hash = GENESIS
         self._committed_us = 0
         self._emitted_us = 0
+        self._lite: dict[str, Document] = {}
+        """Lite rows whose place nobody has taken, by their sequence."""
         self._started = False
         self._ended = False
 
@@ -176,10 +182,26 @@ class _Walk:
             prefix = f"receipt:{row.get('operation_id')}:"
             if not str(one["receipt"].get("receipt_id")).startswith(prefix):
                 raise _BadLine("field_differs", "a receipt of another operation")
+        self._check_supersession(row)
         if row.get("receipt_chain_head") != self._receipt_hash:
             raise _BadLine("link_broken", "does not seal the receipts before it")
         _check_commitments(document)
         self.rows, self.row_hash, self._committed_us = self.rows + 1, row_hash, committed_us
+
+    def _check_supersession(self, row: Document) -> None:
+        sequence, named = str(self.rows + 1), row.get("supersedes")
+        if row.get("semantic_intent") == LITE_INTENT:
+            self._lite[sequence] = row
+            return
+        if named is None:
+            return
+        lite = self._lite.pop(str(named.get("ec_sequence_number")), None)
+        if lite is None:
+            message = f"{shown(named)} is no lite row before, or was superseded before"
+            raise _BadLine("double_write", message)
+        differs = [name for name in KEPT_FIELDS if row.get(name) != lite.get(name)]
+        if differs or named.get("operation_id") != lite.get("operation_id"):
+            raise _BadLine("field_differs", f"{shown(differs)}: the lite row has another")
 
     def _head(self, document: Document) -> None:
         expected = {

@@ -20,6 +20,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.lite import LITE_INTENT
 from kernel.verify.causeless import Causeless
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
@@ -87,6 +88,11 @@ class Fold:
         if blob is None or not keeps_commitment(blob) or committed_at_us is None:
             return False
         self._causeless.write_until(self._position(document.get("receipt_chain_head")))
+        if document.get("semantic_intent") == LITE_INTENT:
+            # A lite envelope does nothing: its place in the order is all that it has.
+            with self._ledger.transaction() as transaction:
+                transaction.head_now.ec_sequence_number = sequence
+            return True
         try:
             envelope = Envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
+from kernel.model.lite import LITE_INTENT, LITE_VERSION
 from kernel.verify.chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+from kernel.verify.supersession import check_supersession
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
 
@@ -89,7 +91,7 @@ class LogCheck:
         document = self.chain.step(row)
         if document is None:
             return
-        self._check_once(row)
+        check_supersession(self._reader, row, document)
         self._check_order(sequence, document)
         if effects.sound and document.get("applied_effects_hash") != effects_hash(effects.contents):
             self._reader.findings.add(
@@ -102,14 +104,6 @@ class LogCheck:
         envelope = self._envelope(document)
         if envelope is not None:
             self._check_fields(sequence, document, envelope, effects)
-
-    def _check_once(self, row: Row) -> None:
-        where = {"operation_id": row["operation_id"]}
-        if len(self._reader.select(schema.kernel_event_log, where, limit=2)) > 1:
-            message = f"operation {row['operation_id']} is on the log twice"
-            self._reader.findings.add(
-                schema.kernel_event_log, row["ec_sequence_number"], "double_write", message
-            )
 
     def _check_order(self, sequence: int, document: Document) -> None:
         committed_at_us = time_us(document.get("committed_at"))
@@ -131,6 +125,9 @@ class LogCheck:
                 self._reader.findings.add(
                     schema.kernel_event_log, sequence, "order_broken", message
                 )
+        if document.get("semantic_intent") == LITE_INTENT:
+            # What its operation emitted is sealed by the row that took its place.
+            return
         for row in emitted_receipts(self._reader, document.get("operation_id")):
             self.emitted += 1
             if not before < row["receipt_sequence"] <= self._receipt_position:
@@ -229,7 +226,15 @@ def effects_hash(effects: list[bytes]) -> str:
 
 
 def expected_row(document: Document, envelope: Document) -> Document:
-    """Return what a row says by its envelope, taking over what a chain or a hash decides."""
+    """Return what a row says by its envelope, taking over what a chain or a hash decides.
+
+    A lite envelope may leave out more than its row does, and does nothing (§2.8).
+    """
+    if envelope.get("envelope_version") == LITE_VERSION:
+        parents = envelope.get("causal_parent_operation_ids") or []
+        does_nothing = {"semantic_intent": LITE_INTENT, "causal_parent_operation_ids": parents}
+        nothing = ("affected_subgraph_descriptor", "epoch_id", "supersedes")
+        envelope = envelope | does_nothing | dict.fromkeys(nothing)
     scope = envelope.get("affected_subgraph_descriptor") or {}
     expected = {name: document[name] for name in _JUDGED_ELSEWHERE if name in document}
     expected |= {name: envelope.get(name) for name in _FROM_ENVELOPE}
@@ -242,6 +247,8 @@ def expected_row(document: Document, envelope: Document) -> Document:
         expected["session_id"] = envelope["session_id"]
     if envelope.get("epoch_id") is not None:
         expected["commit_epoch_id"] = envelope["epoch_id"]
+    if envelope.get("supersedes") is not None:
+        expected["supersedes"] = envelope["supersedes"]
     return expected
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Table
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
+from kernel.model.lite import LITE_INTENT
 from kernel.verify.chains import is_canonical, is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment, read_effects
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
@@ -35,7 +36,8 @@ def check_answers(reader: Reader, head: Row | None) -> None:
     clock_us = 0 if head is None else head["committed_at_us"]
     for row in reader.pages(schema.kernel_event_log):
         document = load_object(row["row_bytes"])
-        if document is None:
+        if document is None or document.get("semantic_intent") == LITE_INTENT:
+            # Nobody was answered: a lite envelope was taken, not submitted.
             continue
         key, sequence = document.get("idempotency_key"), row["ec_sequence_number"]
         record = reader.get(schema.idempotency_records, key, sequence)
@@ -213,8 +215,9 @@ def check_extra_receipts(reader: Reader, emitted: int, found: int) -> None:
         return
     for row in reader.pages(schema.receipts):
         where = {"operation_id": row["operation_id"]}
-        if is_emitted(row) and not reader.select(schema.kernel_event_log, where, limit=1):
-            message = f"emitted by {shown(row['operation_id'])}, which is not on the log"
+        rows = reader.select(schema.kernel_event_log, where) if is_emitted(row) else [row]
+        if all(one.get("semantic_intent") == LITE_INTENT for one in rows):
+            message = f"emitted by {shown(row['operation_id'])}, which did nothing on the log"
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
 
 

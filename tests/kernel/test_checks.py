@@ -44,6 +44,7 @@ from tests.kernel.build import (
     overlay,
     submit,
 )
+from tests.kernel.lites import lite, migrated, take
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
 SCOPE = "affected_subgraph_descriptor"
@@ -78,7 +79,16 @@ preview = effect("receipt_only") | {"receipt_subkind": "simulation_preview_emit"
 simulation = envelope("simulate", [preview])
 synthesis = changed(spanned, {"operation_kind": "synthesize_consolidated_understanding"})
 
+WAITING, MIGRATED = 14, 12
+"""Sequences of lite envelopes in `checked_ledger`: of one that waits, and of one that is done."""
+
+of_old = {"operation_id": "op:lite", "idempotency_key": "lite", "actor": "migration"}
+superseding = create("w", "Note", envelope=of_old) | {
+    "supersedes": {"operation_id": "op:lite", "ec_sequence_number": str(WAITING)}
+}
+
 VALID = {
+    "superseding": superseding,
     "note": note,
     "tainted": tainted,
     "spanned": spanned,
@@ -135,6 +145,15 @@ V1 = [
     (note, {"idempotency_key": None}, SCHEMA, "idempotency_key"),
     (note, {"envelope_version": "1.5"}, SCHEMA, "envelope_version"),
     (note, {"actor": "nobody"}, SCHEMA, "actor"),
+    (superseding, {"actor": "user"}, UNAUTHORIZED, "supersedes"),
+    (superseding, {"supersedes.ec_sequence_number": 5}, SCHEMA, "supersedes.ec_sequence_number"),
+    (superseding, {"supersedes.ec_sequence_number": "0"}, SCHEMA, "supersedes.ec_sequence_number"),
+    (
+        superseding,
+        {"supersedes.ec_sequence_number": "9" * 19},
+        SCHEMA,
+        "supersedes.ec_sequence_number",
+    ),
     (note, {"source_refs": "n"}, SCHEMA, "source_refs"),
     (note, {"source_refs": ["a", ""]}, SCHEMA, "source_refs.1"),
     (
@@ -211,7 +230,37 @@ V1 = [
     ),
 ]
 
-V2 = [(note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key")]
+TARGET, DIFFERS = "envelope_supersession_target_invalid", "envelope_supersession_differs"
+
+V2 = [
+    (note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key"),
+    (superseding, {"supersedes.ec_sequence_number": "1"}, TARGET, "supersedes"),
+    (superseding, {"supersedes.ec_sequence_number": str(MIGRATED)}, TARGET, "supersedes"),
+    (superseding, {"supersedes.ec_sequence_number": "9" * 18}, TARGET, "supersedes"),
+    (superseding, {"supersedes.operation_id": "op:known"}, TARGET, "supersedes"),
+    (superseding, {"operation_id": "other"}, TARGET, "supersedes"),
+    (
+        superseding,
+        {
+            "operation_id": "op:done",
+            "supersedes": {"operation_id": "op:done", "ec_sequence_number": str(MIGRATED)},
+        },
+        "envelope_already_superseded",
+        "supersedes",
+    ),
+    (superseding, {"operation_kind": "annotate"}, DIFFERS, "operation_kind"),
+    (superseding, {"idempotency_key": "another"}, DIFFERS, "idempotency_key"),
+    (
+        superseding,
+        {"causal_parent_operation_ids": ["op:known"]},
+        DIFFERS,
+        "causal_parent_operation_ids",
+    ),
+    (superseding, {"recorded_at": "then"}, DIFFERS, "recorded_at"),
+    (superseding, {"actor": "system"}, UNAUTHORIZED, "actor"),
+    (answered(superseding), {}, SCHEMA, "recorded_model_outputs"),
+    (superseding, IRREVERSIBLE, "envelope_supersession_repeats_external_effect", FIRST),
+]
 
 RUNTIME_VERB = "recalculate_authority"
 RUNTIME_VERBS = (RUNTIME_VERB, ROLLBACK, EPOCH_ROLLBACK, REBUILD)
@@ -593,6 +642,8 @@ def checked_ledger():
         submitter="orchestrator",
     )
     assert [code_of(result) for result in results] == [None] * 11
+    assert migrated(ledger, lite(create("done", "Note"), operation_id="op:done")).complete
+    take(ledger, lite(superseding))
     return ledger
 
 

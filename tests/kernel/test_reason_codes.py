@@ -13,13 +13,15 @@ import pytest
 
 from actors.errors import CommitFailed
 from actors.units import IntentUnit
+from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
 from kernel.capacity import Lease
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.model.receipt import RECEIPT_KINDS
+from kernel.migration.job import discard
+from kernel.model.receipt import MIGRATION_KIND, RECEIPT_KINDS
 from kernel.model_registry import ActiveModels
 from kernel.replay.record import replay_operation
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -49,6 +51,7 @@ from tests.kernel.build import (
     submit_answered,
 )
 from tests.kernel.every import attempt, every_kind, own, receipt
+from tests.kernel.lites import lite, migrated
 from tests.kernel.simulations import policy, simulate
 from tests.kernel.test_checks import CASES, checked_ledger
 
@@ -150,9 +153,9 @@ SAME_AS = {"capacity_unavailable": "envelope_capacity_unavailable"}
 """A shorter name of the specification for what has a code of its own already."""
 
 ABSENT = {
-    "needs_migration_review": "there is no record of version 1.5 to migrate, and no migration",
-    "implication_detection_cycle_exceeded": "there is no implication detection; §19.1's epochs of a"
-    " detector are not those of K22",
+    "implication_detection_cycle_exceeded": "there is no implication detection, and no envelope"
+    " says that it comes from one: by kind and target alone, a person who edits one node in eleven"
+    " epochs (K22) would be halted as well",
     "AdaptationProposalReceipt": "named once, without fields, and owned by another artifact",
     "IngestionRunReceipt": "named once, without fields; what an ingestion did is its operations",
     "SearchExecutionManifest": "of the search router, which is another artifact",
@@ -364,6 +367,21 @@ def damage() -> Iterator[str]:
     yield from said(ledger)
 
 
+def migration() -> Iterator[str]:
+    ledger = memory_ledger()
+    migrated(ledger, lite(create("n", "Note"), affected_subgraph_descriptor=None))
+    [item] = open_reviews(ledger)
+    with ledger.transaction() as transaction:
+        discard(KERNEL, transaction, item, "a duplicate")
+    yield from said(ledger)
+
+
+def open_reviews(ledger: Ledger) -> list[str]:
+    with ledger.view() as view:
+        found = adjudications(view, kind=MIGRATION_KIND).items
+    return [one.receipt["receipt_id"] for one in found]
+
+
 PRODUCERS = (
     refused_by_checks,
     the_course,
@@ -377,6 +395,7 @@ PRODUCERS = (
     conflicts,
     failed_commit,
     damage,
+    migration,
 )
 
 
@@ -413,5 +432,6 @@ OWN_KINDS = {
     "capacity_alert",
     "capacity_lease",
     "capacity_override",
+    "review_item_discarded",
 }
 """Kinds that the specification describes and does not name."""

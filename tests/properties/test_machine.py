@@ -14,6 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from kernel.audit.adjudications import adjudications
+from kernel.audit.operations import AuditFilter, find_operations
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.conflicts.adjudications import resolution_of
 from kernel.errors import KernelError
@@ -22,6 +24,9 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.supersession import is_lite, position_of
+from kernel.migration.job import discard, migrate
+from kernel.model.receipt import MIGRATION_KIND
 from kernel.model_registry import ActiveModels
 from kernel.replay.record import replay_operation, replay_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -44,6 +49,7 @@ from tests.kernel.build import (
     unlink,
 )
 from tests.kernel.every import HASH, every_kind, own, states
+from tests.kernel.lites import lite, take
 from tests.kernel.simulations import NOTHING_FORBIDDEN, PROFILE
 from tests.properties.course import state_of
 
@@ -104,6 +110,10 @@ def answer_of(found):
     return found.model_dump() if hasattr(found, "model_dump") else found
 
 
+def place_of(row):
+    return row["ec_sequence_number"]
+
+
 class Machine(RuleBasedStateMachine):
     """One history, on every store."""
 
@@ -119,6 +129,8 @@ class Machine(RuleBasedStateMachine):
         self.numbers = itertools.count(1)
         self.sent = []
         self.ended = []
+        self.lines = []
+        self.settled = set()
         for document in (
             create("a", "VersionedClaim", authority=0.5),
             create("b", "ConsolidatedUnderstanding"),
@@ -140,9 +152,12 @@ class Machine(RuleBasedStateMachine):
             except KernelError as error:
                 answers.append([error.code, str(error), getattr(error, "details", {})])
         assert answers[0] == answers[1]
+        self.compare()
+        return answers[0]
+
+    def compare(self):
         first, second = (everything(ledger) for ledger in self.ledgers)
         assert first == second
-        return answers[0]
 
     def named(self, document, **changes):
         name = f"o:{next(self.numbers)}"
@@ -163,8 +178,17 @@ class Machine(RuleBasedStateMachine):
         with self.ledgers[0].view() as view:
             return question(view)
 
+    def rows(self):
+        return self.look(lambda view: view.log_rows(limit=1000))
+
     def on_log(self):
-        return [row["operation_id"] for row in self.look(lambda view: view.log_rows(limit=1000))]
+        """Every operation once, at its place."""
+        return [row["operation_id"] for row in self.rows() if position_of(row) == place_of(row)]
+
+    def waiting(self):
+        """Operations that came as lite envelopes and have not been migrated."""
+        last = {row["operation_id"]: row for row in self.rows()}
+        return {name for name, row in last.items() if is_lite(row)}
 
     # Steps
 
@@ -243,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         before = self.states()
         if damaged:
             self.both(lambda transaction: self.damage(transaction, damaged))
-        checkpoint = data.draw(st.integers(0, len(self.on_log())))
+        checkpoint = data.draw(st.integers(0, len(self.rows())))
 
         def build(transaction):
             plan = plan_rebuild(KERNEL, transaction, checkpoint)
@@ -273,16 +297,72 @@ class Machine(RuleBasedStateMachine):
         answer = self.both(
             lambda transaction: replay_operation(transaction, name, strategy, IN_USE)
         )
-        assert answer["output_reproduced"]
+        assert answer["output_reproduced"] == (name not in self.waiting())
 
     @rule(data=st.data(), strategy=st.sampled_from(STRATEGIES))
     def a_range_is_replayed(self, data, strategy):
-        last = len(self.on_log())
+        last = data.draw(st.integers(1, len(self.rows())))
         first = data.draw(st.integers(1, last))
         answers = self.both(
             lambda transaction: replay_range(transaction, first, last, strategy, IN_USE)
         )
-        assert [one["output_reproduced"] for one in answers] == [True] * (last - first + 1)
+        rows = [row for row in self.rows() if first <= place_of(row) == position_of(row) <= last]
+        found = {one["original_operation_id"]: one["output_reproduced"] for one in answers}
+        waiting = self.waiting()
+        assert len(answers) == len(rows)
+        assert found == {row["operation_id"]: row["operation_id"] not in waiting for row in rows}
+
+    @rule(documents=st.lists(DOCUMENTS, min_size=1, max_size=4), data=st.data())
+    def a_log_of_version_1_5_is_taken(self, documents, data):
+        lines = []
+        for document in documents:
+            gone = data.draw(st.sampled_from([None, None, None, "semantic_intent"]))
+            line = lite(self.named(document), **({gone: None} if gone else {}))
+            if self.lines and data.draw(st.booleans()):
+                line["causal_parent_operation_ids"] = [self.lines[-1]["operation_id"]]
+            lines.append(line)
+            self.lines.append(line)
+        again = data.draw(st.booleans())
+        before = self.states()
+        for ledger in self.ledgers:
+            assert take(ledger, *(self.lines if again else lines)).taken == len(lines)
+        self.compare()
+        assert self.states() == before
+
+    @rule()
+    def what_was_taken_is_migrated(self):
+        first, second = (migrate(KERNEL, ledger) for ledger in self.ledgers)
+        assert first == second
+        self.compare()
+        held = self.reviews()
+        assert (first.held, first.left) == (len(held), 0)
+        assert first.complete == (not self.waiting() - self.settled)
+        for line in self.lines:
+            now = self.look(lambda view: view.envelope(line["operation_id"]))  # noqa: B023
+            kept = ("operation_id", "idempotency_key", "causal_parent_operation_ids")
+            assert [now[name] for name in kept] == [line[name] for name in kept]
+
+    @precondition(lambda self: self.reviews())
+    @rule(data=st.data(), document=st.none() | DOCUMENTS)
+    def what_was_held_is_settled(self, data, document):
+        item = data.draw(st.sampled_from(self.reviews()))
+        if document is None:
+            self.both(lambda transaction: discard(KERNEL, transaction, item["receipt_id"], "why"))
+        else:
+            self.send(self.named(document, adjudicates_receipt_ids=[item["receipt_id"]]))
+        if item not in self.reviews():
+            self.settled.add(item["operation_id"])
+
+    def reviews(self):
+        found = self.look(lambda view: adjudications(view, kind=MIGRATION_KIND, limit=1000))
+        return [one.receipt for one in found.items]
+
+    @rule(key=NODES)
+    def somebody_asks_who_wrote(self, key):
+        found = self.look(lambda view: find_operations(view, AuditFilter(entity=key), limit=1000))
+        assert {one.operation_id for one in found.entries} <= set(self.on_log()) - self.waiting()
+        every = self.look(lambda view: find_operations(view, AuditFilter(), limit=1000)).entries
+        assert [one.operation_id for one in every] == self.on_log()
 
     @rule(document=DOCUMENTS)
     def somebody_asks_what_would_come_of_it(self, document):

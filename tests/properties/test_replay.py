@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.ledger.supersession import is_lite
+from kernel.migration.job import migrate
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all
 from kernel.replay.partition import independent_subgraphs
@@ -25,6 +28,7 @@ from tests.kernel.build import (
     submit_answered,
     unlink,
 )
+from tests.kernel.lites import lite, take
 from tests.properties.family import FAMILY
 
 NODES = st.sampled_from(["a", "b", "c"])
@@ -116,6 +120,42 @@ def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(s
         alone = [reproduce(view, one.operation_id) for one in ran]
     assert [one.ec_sequence_number for one in ran] == list(range(first, last + 1))
     assert [one.difference for one in ran] == [None] * len(ran)
+    assert alone == ran
+
+
+COMING = st.sampled_from(["of 1.6", "of 1.5", "of 1.5, migrated at once"])
+
+
+@pytest.mark.spec("PT-3", "K24", "§2.8")
+@FAMILY
+@given(st.lists(st.tuples(DOCUMENTS, COMING), min_size=1, max_size=12), st.data())
+def test_what_was_superseded_gives_its_bytes_again_at_its_first_place(steps, data):
+    ledger = memory_ledger()
+    submit(ledger, create("a", "Note"), create("b", "VersionedClaim", authority=0.5))
+    for number, (built, coming) in enumerate(steps):
+        document = built | {"operation_id": f"op:{number}", "idempotency_key": f"key:{number}"}
+        if coming == "of 1.6":
+            submit(ledger, document)
+        else:
+            take(ledger, lite(document))
+        if coming == "of 1.5, migrated at once":
+            migrate(Kernel(), ledger)
+    migrate(Kernel(), ledger)
+    drain(ledger)
+    with ledger.view() as view:
+        rows = view.log_rows()
+        first = data.draw(st.integers(1, len(rows)))
+        last = data.draw(st.integers(first, len(rows)))
+        ran = list(reproduce_range(view, first, last))
+        alone = [reproduce(view, one.operation_id) for one in ran]
+        superseded = {row["supersedes_sequence"] for row in rows}
+        assert verify(view).findings == ()
+    places = [row for row in rows[first - 1 : last] if not row["supersedes_sequence"]]
+    assert [one.ec_sequence_number for one in ran] == [row["ec_sequence_number"] for row in places]
+    assert [one.difference for one in ran] == [None] * len(ran)
+    assert [one.applied for one in ran] == [
+        not is_lite(row) or row["ec_sequence_number"] in superseded for row in places
+    ]
     assert alone == ran
 
 

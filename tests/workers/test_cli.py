@@ -33,7 +33,7 @@ from workers.settings import load_settings, settings_table
 
 AUDITS = (
     *("operations", "ancestors", "preview", "authority", "adjudications", "costs"),
-    "replay",
+    *("replay", "migration-reviews"),
 )
 COMMAND_PATHS = [
     *([name] for name in COMMANDS),
@@ -458,6 +458,7 @@ LEDGER_READERS = [
     ["audit", "preview", "x"],
     ["audit", "authority", "x"],
     ["audit", "adjudications"],
+    ["audit", "migration-reviews"],
     ["audit", "costs"],
     ["export"],
 ]

@@ -12,6 +12,7 @@ from kernel.audit.costs import cost_entries, cost_totals
 from kernel.audit.operations import AuditError, AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
+from kernel.model.receipt import MIGRATION_KIND
 from workers.api.audit_documents import (
     adjudications_document,
     ancestry_document,
@@ -133,6 +134,17 @@ async def review_queue(
 ) -> dict[str, Any]:
     """Return a page of the conflicts that wait for a person, or of those that were settled."""
     page = await services.read(lambda view: adjudications(view, state, after=after, limit=limit))
+    return adjudications_document(page)
+
+
+@router.get("/migration-reviews")
+async def migration_reviews(
+    services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return a page of the lite operations that migration could not map, or of those settled."""
+    page = await services.read(
+        lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit)
+    )
     return adjudications_document(page)
 
 

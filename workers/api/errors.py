@@ -83,6 +83,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
                 "rollback_epoch_too_large",
                 "rollback_compensation_unknown",
                 "rollback_refused",
+                "operation_not_migrated",
                 "tier_1_requires_all_fully_reversible",
                 "tier_1_scope_too_wide",
             ),

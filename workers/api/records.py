@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Path, Query
 
+from kernel.audit.log import log_document, superseded_row
+from kernel.audit.operations import envelope_of
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
 from kernel.ledger import schema
@@ -53,9 +55,12 @@ async def log(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> dict[str, Any]:
     """Return log rows in sequence, after one."""
-    rows = await services.read(lambda view: view.log_rows(after=after, limit=limit))
     return {
-        "rows": [orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]} for row in rows]
+        "rows": await services.read(
+            lambda view: [
+                log_document(view, row) for row in view.log_rows(after=after, limit=limit)
+            ]
+        )
     }
 
 
@@ -92,13 +97,20 @@ def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | 
         {"ec_sequence_number": row["ec_sequence_number"]},
         order_by="ordinal",
     )
-    return {
+    lite = superseded_row(view, row)
+    described = {
         "operation_id": operation_id,
-        "row": orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]},
+        "row": log_document(view, row if lite is None else lite),
         "envelope": view.envelope(operation_id),
         "effects": [orjson.loads(effect["effect_bytes"]) for effect in effects],
         "receipts": receipts,
     }
+    if lite is not None:
+        described["superseded"] = {
+            "row": orjson.loads(lite["row_bytes"]) | {"row_hash": lite["row_hash"]},
+            "envelope": envelope_of(view, lite),
+        }
+    return described
 
 
 def count_requests(view: LedgerView) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
+from kernel.model.receipt import MIGRATION_KIND
 from kernel.model.replay import AuditReplayStrategy
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
@@ -75,6 +76,15 @@ after = click.option(
     type=click.IntRange(0),
     default=0,
     help="Go on after this sequence.",
+)
+
+
+review_state = click.option(
+    "--state",
+    type=click.Choice(["open", "resolved"]),
+    default="open",
+    show_default=True,
+    help="What waits for a person, or what was settled.",
 )
 
 
@@ -253,13 +263,7 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
 
 
 @audit.command("adjudications")
-@click.option(
-    "--state",
-    type=click.Choice(["open", "resolved"]),
-    default="open",
-    show_default=True,
-    help="What waits for a person, or what was settled.",
-)
+@review_state
 @after
 @limit
 @as_json
@@ -280,6 +284,39 @@ def review_queue(
                 str(one.receipt["conflict_class"]),
                 str(one.receipt["operation_id"]),
                 " ".join(one.receipt["existing_operation_ids"][:NAMES_SHOWN_MAX]),
+                one.resolved_by_operation_id or "-",
+                str(one.receipt["receipt_id"]),
+            )
+            for one in page.items
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+@audit.command("migration-reviews")
+@review_state
+@after
+@limit
+@as_json
+@click.pass_obj
+def migration_reviews(
+    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
+) -> None:
+    """Lite operations that could not be migrated, why, and who settled which."""
+    page = read_record(
+        data_dir,
+        lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit),
+    )
+    if as_json:
+        print_document(adjudications_document(page), as_json=True)
+        return
+    _print_table(
+        ("sequence", "reason", "field", "operation", "resolved by", "item"),
+        [
+            (
+                *(str(one.receipt[name]) for name in ("ec_sequence_number", "reason_code")),
+                *(str(one.receipt[name]) or "-" for name in ("field", "operation_id")),
                 one.resolved_by_operation_id or "-",
                 str(one.receipt["receipt_id"]),
             )

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import orjson
 
+from kernel.audit.log import log_document
 from kernel.belief.events import BeliefEvent
 from kernel.ledger import schema
 from workers.api.records import count_requests, describe_operation
@@ -30,8 +31,9 @@ def show(context: click.Context, data_dir: Path | None) -> None:
 @click.pass_obj
 def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
     """The newest rows of the log, newest first."""
-    rows = read_record(data_dir, lambda view: view.log_tail(limit))
-    documents = [orjson.loads(row["row_bytes"]) | {"row_hash": row["row_hash"]} for row in rows]
+    documents = read_record(
+        data_dir, lambda view: [log_document(view, row) for row in view.log_tail(limit)]
+    )
     _table(
         documents,
         as_json,

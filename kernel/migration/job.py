@@ -1,0 +1,197 @@
+"""The migration job: every lite row is superseded, or held until somebody has settled it (§2.8).
+
+Rows are taken in sequence. What maps mechanically is submitted like every other envelope. What does
+not, or is refused, gets a receipt `needs_migration_review` and is held, and the job goes on. An
+operation waits while one before it is held that it names as a cause, or with which it shares a
+record: it was written after that one, and is applied after that is settled. Capacity that is not
+there stops the job, and holds nothing.
+
+Everything that the job knows is on the record, so it goes on wherever it was killed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from kernel.algebra.verbs import REVIEW_DISCARD
+from kernel.canonical import digest
+from kernel.conflicts.adjudications import items_of, resolution_of
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.receipts import append_receipt
+from kernel.ledger.tables import Row
+from kernel.migration.mapping import Unmapped, map_lite
+from kernel.model.lite import LITE_INTENT
+from kernel.model.receipt import MIGRATION_KIND, Receipt
+from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+
+BATCH_ROWS = 256
+"""Lite rows of one transaction."""
+
+_MESSAGE_MAX = 1000
+_CAPACITY_CHECK = "V11"
+
+Progress = Callable[[int], None]
+"""Told how many lite rows are done."""
+
+
+@dataclass(slots=True)
+class Migration:
+    """Where the migration of a ledger stands."""
+
+    migrated: int = 0
+    """Superseded by this run."""
+
+    superseded: int = 0
+    """Superseded by now, by whichever run."""
+
+    settled: int = 0
+    """Held once, and settled by a reviewer's operation."""
+
+    held: int = 0
+    waiting: int = 0
+    """For a held one before them."""
+
+    left: int = 0
+    """Not tried, because the job was stopped."""
+
+    stopped_by: Rejection | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every lite operation was superseded or settled (the completeness gate)."""
+        return not (self.held or self.waiting or self.left)
+
+
+def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) -> Migration:
+    """Supersede or hold every lite row; durable batch by batch, resumable by calling it again."""
+    run = _Run(kernel)
+    after = done = 0
+    while True:
+        with ledger.transaction() as transaction:
+            rows = transaction.tables.select(
+                schema.kernel_event_log,
+                {"semantic_intent": LITE_INTENT},
+                order_by="ec_sequence_number",
+                after=after,
+                limit=BATCH_ROWS,
+            )
+            for row in rows:
+                run.step(transaction, row)
+        done += len(rows)
+        if progress is not None:
+            progress(done)
+        if len(rows) < BATCH_ROWS:
+            return run.found
+        after = rows[-1]["ec_sequence_number"]
+
+
+def discard(
+    kernel: Kernel, transaction: LedgerTransaction, receipt_id: str, reason: str
+) -> SubmissionResult | RejectedResult:
+    """Settle an item of a review queue without doing anything about it; durable as a submission."""
+    effect = receipt_effect("review_item_discarded", {"reason": reason, "receipt_id": receipt_id})
+    fields = {
+        "actor": "user",
+        "causal_parent_operation_ids": [],
+        "affected_subgraph_descriptor": scope_of([]),
+        "adjudicates_receipt_ids": [receipt_id],
+    }
+    key = digest([REVIEW_DISCARD, receipt_id])
+    document = envelope(transaction, REVIEW_DISCARD, key, [effect], fields)
+    return kernel.submit(transaction, document, "caller")
+
+
+@dataclass(slots=True)
+class _Run:
+    kernel: Kernel
+    found: Migration = field(default_factory=Migration)
+    _kept_back: set[str] = field(default_factory=set)
+    """Operations before this one that are neither superseded nor settled, and their records."""
+
+    def step(self, transaction: LedgerTransaction, row: Row) -> None:
+        """Do what is to be done about one lite row."""
+        operation_id, found = row["operation_id"], self.found
+        newest = transaction.log_row_of(operation_id)
+        if newest is not None and newest["supersedes_sequence"]:
+            found.superseded += 1
+            return
+        items = items_of(transaction, operation_id, MIGRATION_KIND)
+        if any(resolution_of(transaction, one["receipt_id"]) is not None for one in items):
+            found.settled += 1
+            return
+        lite = _lite_of(transaction, row)
+        if items:
+            found.held += 1
+        elif found.stopped_by is not None:
+            found.left += 1
+        elif self._waits(lite):
+            found.waiting += 1
+        elif self._supersede(transaction, row, lite):
+            found.migrated += 1
+            found.superseded += 1
+            return
+        self._kept_back.update([_operation(operation_id), *_records(lite)])
+
+    def _waits(self, lite: Document) -> bool:
+        named = [_operation(one) for one in lite.get("causal_parent_operation_ids") or ()]
+        return not self._kept_back.isdisjoint([*named, *_records(lite)])
+
+    def _supersede(self, transaction: LedgerTransaction, row: Row, lite: Document) -> bool:
+        """Submit what the row maps to; hold the row, or stop, where that is not possible."""
+        mapped = map_lite(transaction, lite, row["ec_sequence_number"])
+        if isinstance(mapped, Unmapped):
+            transaction.next_commit_time_us()
+            self._hold(transaction, row, mapped, {})
+            return False
+        result = self.kernel.submit(transaction, mapped, "orchestrator")
+        if isinstance(result, SubmissionResult):
+            return True
+        refused = result.rejection
+        if refused.check == _CAPACITY_CHECK:
+            self.found.stopped_by = refused
+            self.found.left += 1
+            return False
+        why = Unmapped(refused.reason_code, refused.field, refused.message)
+        self._hold(transaction, row, why, {"rejection_receipt_id": result.receipt_id})
+        return False
+
+    def _hold(
+        self, transaction: LedgerTransaction, row: Row, why: Unmapped, more: Document
+    ) -> None:
+        body = {
+            "ec_sequence_number": str(row["ec_sequence_number"]),
+            "reason_code": why.reason_code,
+            "field": why.field,
+            "message": why.message[:_MESSAGE_MAX],
+            "missing_fields": list(why.missing_fields),
+            **more,
+        }
+        receipt_id = f"receipt:{transaction.host.new_id()}"
+        append_receipt(transaction, receipt_id, Receipt(MIGRATION_KIND, body), row["operation_id"])
+        self.found.held += 1
+
+
+def _lite_of(view: LedgerView, row: Row) -> Document:
+    """Return a lite envelope; of one that was erased, what its row says."""
+    content = view.blob(row["envelope_payload_blob_ref"])
+    document: Document = orjson.loads(row["row_bytes"] if content is None else content)
+    return document if content is not None else document | {"semantic_intent": None}
+
+
+def _operation(operation_id: str) -> str:
+    return f"operation|{operation_id}"
+
+
+def _records(lite: Document) -> Iterator[str]:
+    """Yield what an operation touches, as far as it says so."""
+    for name in ("target_refs", "read_set_refs", "write_set_refs"):
+        yield from lite.get(name) or ()
+    for effect in lite.get("primitive_effects") or ():
+        payload = effect.get("payload")
+        known = payload if isinstance(payload, dict) else {}
+        ends = (known.get(name) for name in ("source_node_id", "target_node_id"))
+        yield from (one for one in (effect.get("target_ref"), *ends) if isinstance(one, str))
