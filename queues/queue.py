@@ -204,11 +204,10 @@ class WorkQueue(QueueView):
     async def wait(self, timeout_s: float, least: str | None = None) -> bool:
         """Block until `claim` with this `least` may find something; False after `timeout_s`.
 
-        At most 60 s.
-
-        True is a hint: somebody else may be faster. False is no proof either. It takes a
-        connection of its own, whose socket timeout must be longer than `timeout_s`.
-        Cancellation loses at most one hint.
+        `timeout_s` is 60 at most. True is a hint: somebody else may be faster. After False, waiting
+        again is enough, for it looks before it blocks: an idle consumer sends two commands for
+        each timeout. It takes a connection of its own, whose socket timeout must be longer than
+        `timeout_s`. Cancellation loses at most one hint.
         """
         timeout_ms = int(min(timeout_s, WAIT_S_MAX) * 1000)
         check_range("timeout in ms", timeout_ms, 1, int(WAIT_S_MAX * 1000))

@@ -9,29 +9,29 @@ from queues.priorities import Priority
 _UNKNOWN: Final = Lineage("", "")
 
 
-def _causes(
-    found: list[tuple[bytes, bytes]],
-) -> tuple[tuple[str, ...], tuple[Lineage, ...]]:
+def _causes(record: dict[bytes, bytes]) -> tuple[tuple[str, ...], tuple[Lineage, ...]]:
     """Return the causes and their lineage in order of arrival."""
-    causes = []
-    for cause, value in found:
-        order, _, lineage = value.partition(b"\0")
-        causes.append((int(order), cause[2:].decode(), lineage))
-    causes.sort()
+    found = []
+    for field, value in record.items():
+        if field[:2] == b"c:":
+            order, _, lineage = value.partition(b"\0")
+            found.append((int(order), field[2:].decode(), lineage))
+    found.sort()
     return (
-        tuple([cause for _, cause, _ in causes]),
-        tuple([_lineage(lineage) for _, _, lineage in causes]),
+        tuple([cause for _, cause, _ in found]),
+        tuple([_lineage(lineage) if lineage else _UNKNOWN for _, _, lineage in found]),
     )
 
 
 def _lineage(stored: bytes) -> Lineage:
-    return Lineage(*stored.decode().split("\0")) if stored else _UNKNOWN
+    operation_id, _, traceparent = stored.decode().partition("\0")
+    return Lineage(operation_id, traceparent)
 
 
 def _shared(row: Any, priorities: Sequence[Priority]) -> tuple[dict[bytes, bytes], dict[str, Any]]:
     flat = row[2]
     record = dict(zip(flat[::2], flat[1::2], strict=True))
-    causes, lineage = _causes([entry for entry in record.items() if entry[0][:2] == b"c:"])
+    causes, lineage = _causes(record)
     return record, {
         "key": row[0].decode(),
         "payload": record[b"payload"],
