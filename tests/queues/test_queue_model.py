@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -231,6 +232,7 @@ def model_item(key: str, item: Item):
     return key, item.state, item.attempt, item.work.deadline_ms, tuple(item.work.causes)
 
 
+@pytest.mark.timeout(300)
 def test_the_queue_agrees_with_its_model(new_client, is_real) -> None:
     run_state_machine_as_test(
         lambda: QueueMachine(new_client()),

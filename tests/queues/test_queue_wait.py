@@ -145,6 +145,20 @@ async def test_the_end_of_a_pause_wakes_a_sleeper(queue, redis) -> None:
     assert await woken_by(redis, queue, queue.resume)
 
 
+async def test_the_end_of_a_pause_wakes_a_sleeper_that_did_not_know_of_a_retry(
+    queue, redis
+) -> None:
+    await queue.enqueue_many([item("a")])
+    claims = await queue.claim(1, 1000)
+    await queue.pause()
+
+    async def retry_and_resume() -> None:
+        await queue.retry(claims, [20], "flaky")
+        await queue.resume()
+
+    assert await woken_by(redis, queue, retry_and_resume)
+
+
 async def test_a_cause_that_makes_an_item_urgent_wakes_a_sleeper_for_urgent_work(
     queue, redis
 ) -> None:
