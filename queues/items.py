@@ -3,23 +3,36 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from queues.errors import QueueError
-from queues.priorities import PRIORITIES, PRIORITY_BY_NAME
+from queues.priorities import Priority
 
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 NAME_BYTES_MAX: Final = 512
-"""Limit of keys, cause ids and error signatures."""
+"""Limit of keys, cause and operation ids, order keys and error signatures."""
 BATCH_ITEMS_MAX: Final = 1000
 CLAIM_ITEMS_MAX: Final = 256
 DURATION_MS_MAX: Final = 7 * 24 * 3_600_000
 CAUSES_KEPT_MAX: Final = 1000
 """Cause ids kept for an item; later ones are only counted (`CAUSES_KEPT` in the scripts)."""
+OFFSET_MAX: Final = 10_000
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-EnqueueState = Literal["new", "merged", "known", "successor", "dead"]
+EnqueueState = Literal["new", "merged", "known", "successor", "dead", "conflict"]
+CancelState = Literal["cancelled", "stopping", "unknown"]
+LiveState = Literal["ready", "suspended", "queued", "delayed", "in_flight"]
+
+
+class Lineage(NamedTuple):
+    """Where a cause comes from."""
+
+    operation_id: str
+    """The operation that caused it, or ""."""
+    traceparent: str
+    """W3C trace context, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,12 @@ class NewItem:
     priority: str
     cause_id: str
     payload: bytes
+    operation_id: str = ""
+    """The operation that caused the request."""
+    traceparent: str = ""
+    """W3C trace context of that operation."""
+    order_key: str = ""
+    """Items of one order key are claimed one after another, in the order of their enqueuing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +56,8 @@ class Enqueued:
     """What became of a request.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
-    successor: it waits behind a claim. dead: it lies in the dead letter box.
+    successor: it waits behind a claim. dead: it lies in the dead letter box. conflict: nothing
+    was done, because the key is known under another order key.
     """
 
     key: str
@@ -54,25 +74,35 @@ class Claim:
     priority: str
     causes: tuple[str, ...]
     """In order of arrival, the first 1000."""
+    lineage: tuple[Lineage, ...]
+    """Of each of `causes`."""
     causes_count: int
     attempt: int
     """1 at the first delivery; a claim that expires counts as one."""
     enqueued_at_ms: int
     deadline_ms: int
+    order_key: str
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingItem:
-    """A ready item as `peek` sees it."""
+class LiveItem:
+    """A live item as `peek` sees it."""
 
     key: str
+    state: LiveState
     payload: bytes
     priority: str
     causes: tuple[str, ...]
+    lineage: tuple[Lineage, ...]
     causes_count: int
     attempts: int
     enqueued_at_ms: int
     deadline_ms: int
+    order_key: str
+    state_ends_at_ms: int | None
+    """When a delayed item is due or a claim expires; None in every other state."""
+    error: str
+    """Of the last retry, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +113,7 @@ class DeadItem:
     payload: bytes
     priority: str
     causes: tuple[str, ...]
+    lineage: tuple[Lineage, ...]
     causes_count: int
     attempts: int
     error_signature: str
@@ -90,6 +121,8 @@ class DeadItem:
     """Of the last retry before, or ""."""
     enqueued_at_ms: int
     died_at_ms: int
+    order_key: str
+    """Its group waits until the item is requeued or cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +131,17 @@ class QueueDepth:
 
     ready: dict[str, int]
     """By priority."""
+    suspended: dict[str, int]
+    """By priority."""
+    queued: int
+    """Behind another item of their order group."""
     delayed: int
     in_flight: int
     dead: int
     oldest_eligible_age_ms: dict[str, int]
-    """By priority, of the item that is served next there; 0 where nothing is ready."""
+    """By priority, of the item that is served next there; 0 where nothing waits for a claim."""
+    paused: bool
+    paused_priorities: frozenset[str]
 
 
 def check_name(name: str) -> str:
@@ -127,6 +166,11 @@ def check_range(what: str, number: int, low: int, high: int) -> int:
     return number
 
 
+def clip(text: str) -> bytes:
+    """Return at most 512 bytes of a text, cut between characters."""
+    return text.encode()[:NAME_BYTES_MAX].decode(errors="ignore").encode()
+
+
 def check_batch(items: Sequence[object]) -> None:
     """Refuse a batch that one script should not handle.
 
@@ -139,72 +183,34 @@ def check_batch(items: Sequence[object]) -> None:
         )
 
 
-def enqueue_args(item: NewItem) -> tuple[str | int | bytes, ...]:
-    """Return an item as the five arguments of the enqueue script.
+def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, ...]:
+    """Return an item as the seven arguments of the enqueue script.
 
     Raises:
-        QueueError: `queue_unknown_priority`, `queue_item_too_large`, `queue_argument_invalid`.
+        QueueError: `queue_item_too_large`, `queue_argument_invalid`.
     """
-    priority = PRIORITY_BY_NAME.get(item.priority)
-    if priority is None:
-        raise QueueError("queue_unknown_priority", f"no priority is called {item.priority!r}")
     if len(item.payload) > PAYLOAD_BYTES_MAX:
         raise QueueError(
             "queue_item_too_large",
             f"payload of {len(item.payload)} bytes; at most {PAYLOAD_BYTES_MAX}",
         )
-    for what, name in (("key", item.key), ("cause id", item.cause_id)):
-        if not name:
-            raise QueueError("queue_argument_invalid", f"an empty {what}")
-        if len(name.encode()) > NAME_BYTES_MAX:
+    if not item.key or not item.cause_id:
+        raise QueueError("queue_argument_invalid", "an empty key or cause id")
+    for what in ("key", "cause_id", "order_key", "operation_id"):
+        name: str = getattr(item, what)
+        # A character is four bytes at most.
+        if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
             raise QueueError("queue_item_too_large", f"{what} over {NAME_BYTES_MAX} bytes")
-    return item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload
-
-
-def _record(flat: list[bytes]) -> tuple[dict[bytes, bytes], tuple[str, ...]]:
-    record: dict[bytes, bytes] = {}
-    causes: list[tuple[int, str]] = []
-    fields = iter(flat)
-    for field, value in zip(fields, fields, strict=True):
-        if field[:2] == b"c:":
-            causes.append((int(value), field[2:].decode()))
-        else:
-            record[field] = value
-    causes.sort()
-    return record, tuple(cause for _, cause in causes)
-
-
-def _shared(row: Any) -> tuple[dict[bytes, bytes], dict[str, Any]]:
-    record, causes = _record(row[2])
-    return record, {
-        "key": row[0].decode(),
-        "payload": record[b"payload"],
-        "priority": PRIORITIES[int(record[b"rank"])].name,
-        "causes": causes,
-        "causes_count": int(record[b"causes"]),
-        "enqueued_at_ms": int(record[b"enqueued"]),
-    }
-
-
-def read_claim(row: Any, token: str) -> Claim:
-    """Read one row of the claim script."""
-    record, shared = _shared(row)
-    return Claim(**shared, token=token, attempt=row[1], deadline_ms=int(record[b"deadline"]))
-
-
-def read_waiting(row: Any) -> WaitingItem:
-    """Read one row of the peek script."""
-    record, shared = _shared(row)
-    return WaitingItem(**shared, attempts=row[1], deadline_ms=int(record[b"deadline"]))
-
-
-def read_dead(row: Any) -> DeadItem:
-    """Read one row of the dead script."""
-    record, shared = _shared(row)
-    return DeadItem(
-        **shared,
-        attempts=row[1],
-        error_signature=record[b"signature"].decode(),
-        error=record.get(b"error", b"").decode(),
-        died_at_ms=int(record[b"died"]),
+    return (
+        *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
+        *(_lineage_bytes(item) if item.operation_id or item.traceparent else b"", item.order_key),
     )
+
+
+def _lineage_bytes(item: NewItem) -> bytes:
+    """U+0000 parts the fields, for no name on the record has it."""
+    if "\0" in item.operation_id:
+        raise QueueError("queue_argument_invalid", "an operation id with U+0000")
+    if item.traceparent and not _TRACEPARENT.fullmatch(item.traceparent):
+        raise QueueError("queue_argument_invalid", f"not a traceparent: {item.traceparent!r}")
+    return f"\0{item.operation_id}\0{item.traceparent}".encode()

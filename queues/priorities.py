@@ -1,7 +1,9 @@
-"""The five priorities of authority work, most urgent first.
+"""The queues, and the priorities of each with their ranks and service targets.
 
-An item's deadline is the moment it was asked for plus the service target of its priority, and
-the earliest deadline is served first: no priority starves, for time makes every item urgent.
+An item's deadline is the moment it was asked for plus the service target of its priority. The
+first priority of a queue is served before everything else; among the others the earliest
+deadline is served first, so that a less urgent item waits while a more urgent one is ready, and
+no longer than the difference of their targets.
 """
 
 from dataclasses import dataclass
@@ -10,11 +12,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """A row of the table."""
+    """A row of a queue's table."""
 
     name: str
     rank: int
-    """0 is the most urgent; also the number of the ready set."""
+    """0 is the most urgent; also the number of the ready set. At most 4."""
     service_target_ms: int
 
 
@@ -22,13 +24,29 @@ _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
 
-PRIORITIES: Final[tuple[Priority, ...]] = (
-    Priority("user_initiated_critical", 0, 5 * _SECOND_MS),
-    Priority("user_active_session", 1, 30 * _SECOND_MS),
-    Priority("high_access_frequency", 2, 5 * _MINUTE_MS),
-    Priority("background_normal", 3, _HOUR_MS),
-    # Best effort; the deadline only keeps it from waiting for ever.
-    Priority("background_low_priority", 4, 24 * _HOUR_MS),
-)
+QUEUES: Final[dict[str, tuple[Priority, ...]]] = {
+    # §8.3
+    "authority-recompute": (
+        Priority("user_initiated_critical", 0, 5 * _SECOND_MS),
+        Priority("user_active_session", 1, 30 * _SECOND_MS),
+        Priority("high_access_frequency", 2, 5 * _MINUTE_MS),
+        Priority("background_normal", 3, _HOUR_MS),
+        # Best effort; the deadline only keeps it from waiting for ever.
+        Priority("background_low_priority", 4, 24 * _HOUR_MS),
+    ),
+    # §14.2
+    "binding-evaluation": (
+        Priority("critical", 0, 5 * _SECOND_MS),
+        Priority("user_initiated", 1, 30 * _SECOND_MS),
+        Priority("background", 2, _HOUR_MS),
+    ),
+    # A person's reentry or cancellation, the work of an ingest, the sweeps.
+    "extraction-transition": (
+        Priority("user_initiated", 0, 5 * _SECOND_MS),
+        Priority("normal", 1, 5 * _MINUTE_MS),
+        Priority("background", 2, _HOUR_MS),
+    ),
+}
+"""Most urgent first."""
 
-PRIORITY_BY_NAME: Final[dict[str, Priority]] = {row.name: row for row in PRIORITIES}
+PRIORITIES: Final = QUEUES["authority-recompute"]

@@ -1,9 +1,10 @@
-"""A work queue: at least once, earliest deadline first, coalescing by key.
+"""A work queue: at least once, earliest deadline first, coalescing by key, in order by group.
 
-An item is waiting (ready, or delayed until a retry is due), in flight, or dead; the state
-diagram is in the README of this folder. Each method is one atomic script, so nothing is ever
-half done. Redis may lose everything at any moment: the relay notices by the missing mark and
-sends again whatever is open in the ledger, and enqueuing what is known changes nothing.
+An item is waiting (ready, suspended, queued behind its order group, or delayed until a retry is
+due), in flight, or dead; the state diagram is in the README of this folder. Each method is one
+atomic script, so nothing is ever half done. Redis may lose everything at any moment: the relay
+notices by the missing mark and sends again whatever is open in the ledger, and enqueuing what is
+known changes nothing.
 """
 
 import secrets
@@ -14,41 +15,34 @@ from typing import Any, Final, cast
 from redis.asyncio import Redis
 
 from queues.items import (
-    BATCH_ITEMS_MAX,
     CLAIM_ITEMS_MAX,
     DURATION_MS_MAX,
-    NAME_BYTES_MAX,
+    CancelState,
     Claim,
-    DeadItem,
     Enqueued,
     NewItem,
-    QueueDepth,
-    WaitingItem,
     check_batch,
-    check_name,
     check_range,
+    clip,
     enqueue_args,
-    read_claim,
-    read_dead,
-    read_waiting,
 )
-from queues.priorities import PRIORITIES
-from queues.scripting import Clock, Scripts
+from queues.priorities import Priority
+from queues.rows import read_claim
+from queues.scripting import Clock
+from queues.view import QueueView
 
 WAIT_S_MAX: Final = 60.0
 _REAP_ITEMS: Final = 256
 _REAP_ROUNDS_MAX: Final = 64
+_TARGETS: Final = 5
+"""As many service targets as the scripts know ranks."""
 
 
 def _random_token() -> str:
     return secrets.token_hex(12)
 
 
-def _clip(text: str) -> bytes:
-    return text.encode()[:NAME_BYTES_MAX].decode(errors="ignore").encode()
-
-
-class WorkQueue:
+class WorkQueue(QueueView):
     """One named queue on Redis.
 
     Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached. A
@@ -62,19 +56,10 @@ class WorkQueue:
         name: str,
         clock: Clock | None = None,
         new_token: Callable[[], str] = _random_token,
+        priorities: Sequence[Priority] | None = None,
     ) -> None:
-        """Bind to a queue; nothing is sent yet.
-
-        Args:
-            redis: a client that does not decode responses.
-            name: of the queue, e.g. "authority-recompute".
-            clock: ms since the epoch; without it the clock of the Redis server counts.
-            new_token: must never return the same token twice.
-        """
-        self.name = check_name(name)
-        self.prefix = f"rotulus:{{{name}}}:"
-        self._redis = redis
-        self._scripts = Scripts(redis, self.prefix, clock)
+        """Bind to a queue, as a `QueueView` is; `new_token` never returns the same token twice."""
+        super().__init__(redis, name, clock, priorities)
         self._new_token = new_token
 
     async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
@@ -87,23 +72,35 @@ class WorkQueue:
         check_batch(items)
         if not items:
             return []
-        args = chain.from_iterable(enqueue_args(item) for item in items)
+        args = chain.from_iterable(
+            enqueue_args(item, self._priority(item.priority)) for item in items
+        )
         states = await self._scripts.run("enqueue", self._scripts.now(), *args)
         return [
             Enqueued(item.key, state.decode()) for item, state in zip(items, states, strict=True)
         ]
 
-    async def claim(self, limit: int, visibility_ms: int) -> list[Claim]:
-        """Take up to `limit` (1..256) ready items, earliest deadline first.
+    async def enqueue(self, item: NewItem) -> Enqueued:
+        """Add one request, as `enqueue_many` does."""
+        (enqueued,) = await self.enqueue_many([item])
+        return enqueued
 
-        They are hidden from others for `visibility_ms`, then they return when `reap` runs.
+    async def claim(self, limit: int, visibility_ms: int, least: str | None = None) -> list[Claim]:
+        """Take up to `limit` (1..256) items: the top priority, then the earliest deadline.
+
+        They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
+        `least`, only that priority and more urgent ones are taken. Claiming a priority says that
+        there is capacity for it: what was suspended comes first, in the order of suspension.
+
+        Raises:
+            QueueError: `queue_argument_invalid`, `queue_unknown_priority`.
         """
         check_range("limit", limit, 1, CLAIM_ITEMS_MAX)
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
-        token = self._new_token()
+        token, rank = self._new_token(), self._least_rank(least)
         now = self._scripts.now()
-        rows = await self._scripts.run("claim", now, limit, visibility_ms, token)
-        return [read_claim(row, token) for row in rows]
+        rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
+        return [read_claim(row, token, self.priorities) for row in rows]
 
     async def acknowledge(self, claims: Sequence[Claim]) -> list[bool]:
         """Remove finished items; False where the token no longer held its item."""
@@ -120,7 +117,7 @@ class WorkQueue:
             (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
             for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
         ]
-        return await self._settle("retry", (self._scripts.now(), _clip(error)), rows)
+        return await self._settle("retry", (self._scripts.now(), clip(error)), rows)
 
     async def put_off(
         self, claims: Sequence[Claim], delay_ms_of: Sequence[int], reason: str
@@ -133,7 +130,7 @@ class WorkQueue:
             (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
             for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
         ]
-        return await self._settle("put_off", (self._scripts.now(), _clip(reason)), rows)
+        return await self._settle("put_off", (self._scripts.now(), clip(reason)), rows)
 
     async def bury(self, claims: Sequence[Claim], error_signatures: Sequence[str]) -> list[bool]:
         """Move items that cannot succeed to the dead letter box; False where not held any more.
@@ -141,13 +138,22 @@ class WorkQueue:
         Signatures are cut at 512 bytes.
         """
         rows = [
-            (claim.key, claim.token, _clip(signature))
+            (claim.key, claim.token, clip(signature))
             for claim, signature in zip(claims, error_signatures, strict=True)
         ]
         return await self._settle("bury", (self._scripts.now(),), rows)
 
+    async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
+        """Put back what found no capacity, uncounted as an attempt; False where not held any more.
+
+        It waits ahead of its priority, in the order of suspension, for the next claim that takes
+        the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
+        """
+        rows = [(claim.key, claim.token) for claim in claims]
+        return await self._settle("suspend", (self._scripts.now(),), rows)
+
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> list[bool]:
-        """Keep claims hidden for `visibility_ms` from now; False where not held any more."""
+        """Keep claims hidden for `visibility_ms` from now; False where lost or cancelled."""
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
         rows = [(claim.key, claim.token) for claim in claims]
         return await self._settle("renew", (self._scripts.now(), visibility_ms), rows)
@@ -176,61 +182,57 @@ class WorkQueue:
 
     async def requeue(self, keys: Sequence[str]) -> list[bool]:
         """Make dead items ready with a new deadline and no attempts; False where none is dead."""
-        targets = [row.service_target_ms for row in PRIORITIES]
+        targets = [row.service_target_ms for row in self.priorities]
+        targets += [0] * (_TARGETS - len(targets))
         return await self._settle(
             "requeue", (self._scripts.now(), *targets), [(key,) for key in keys]
         )
 
-    async def dead(self, limit: int) -> list[DeadItem]:
-        """Return up to `limit` (1..1000) dead items, oldest death first."""
-        rows = await self._scripts.run("dead", check_range("limit", limit, 1, BATCH_ITEMS_MAX))
-        return [read_dead(row) for row in rows]
+    async def cancel(self, keys: Sequence[str]) -> list[CancelState]:
+        """Remove items without their being done, live and dead ones.
 
-    async def dead_by_signature(self) -> dict[str, int]:
-        """Count the dead items of each error signature."""
-        reply: Any = self._redis.hgetall(f"{self.prefix}dead-signatures")
-        counts = cast("dict[bytes, bytes]", await self._scripts.ask(reply))
-        return {signature.decode(): int(count) for signature, count in counts.items()}
+        cancelled: it is gone, and the next of its order group may go on. stopping: it is in
+        flight, cannot be renewed and leaves with the end of its claim. Causes are forgotten, so
+        what is still open in the ledger will be asked for again: close it there first.
+        """
+        check_batch(keys)
+        replies = await self._scripts.run("cancel", *keys) if keys else []
+        return [reply.decode() for reply in replies]
 
-    async def peek(self, limit: int) -> list[WaitingItem]:
-        """Return up to `limit` (1..1000) ready items in the order in which they are served."""
-        rows = await self._scripts.run("peek", check_range("limit", limit, 1, BATCH_ITEMS_MAX))
-        return [read_waiting(row) for row in rows]
+    async def pause(self, priority: str | None = None) -> bool:
+        """Let nothing more be claimed, or nothing of one priority; False if it was so already.
 
-    async def depth(self) -> QueueDepth:
-        """Count what the queue holds at one moment."""
-        delayed, in_flight, dead, *rest = await self._scripts.run("depth", self._scripts.now())
-        names = [row.name for row in PRIORITIES]
-        return QueueDepth(
-            ready=dict(zip(names, rest[0::2], strict=True)),
-            delayed=delayed,
-            in_flight=in_flight,
-            dead=dead,
-            oldest_eligible_age_ms={
-                name: max(0, age) for name, age in zip(names, rest[1::2], strict=True)
-            },
-        )
+        Enqueuing and what is in flight go on. A lost Redis forgets the pause.
+        """
+        return await self._switch("pause", priority)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Block until there may be something to claim; False after `timeout_s` (at most 60).
+    async def resume(self, priority: str | None = None) -> bool:
+        """End the pause of the queue, or that of one priority; False if there was none."""
+        return await self._switch("resume", priority)
 
-        True is a hint: somebody else may be faster. False is no proof either. It takes a
-        connection of its own, whose socket timeout must be longer than `timeout_s`.
-        Cancellation loses at most one hint.
+    async def _switch(self, script: str, priority: str | None) -> bool:
+        what = "all" if priority is None else self._priority(priority).rank
+        return bool(await self._scripts.run(script, what) == 1)
+
+    async def wait(self, timeout_s: float, least: str | None = None) -> bool:
+        """Block until `claim` with this `least` may find something; False after `timeout_s`.
+
+        `timeout_s` is 60 at most. True is a hint: somebody else may be faster. After False, waiting
+        again is enough, for it looks before it blocks: an idle consumer sends two commands for
+        each timeout. It takes a connection of its own, whose socket timeout must be longer than
+        `timeout_s`. Cancellation loses at most one hint.
         """
         timeout_ms = int(min(timeout_s, WAIT_S_MAX) * 1000)
         check_range("timeout in ms", timeout_ms, 1, int(WAIT_S_MAX * 1000))
-        pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms))
+        rank = self._least_rank(least)
+        pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms, rank))
         if pause_ms == 0:
             return True
-        blocked = self._redis.blpop([f"{self.prefix}wake"], timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
+        lists = [f"{self.prefix}wake:{each}" for each in range(rank + 1)]
+        blocked = self._redis.blpop(lists, timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
         woken = await self._scripts.ask(cast("Awaitable[Any]", blocked))
         return woken is not None or pause_ms < timeout_ms
 
     async def mark(self) -> None:
         """Leave a mark that only a lost Redis removes."""
         await self._scripts.ask(self._redis.set(f"{self.prefix}mark", b"1"))
-
-    async def marked(self) -> bool:
-        """Tell whether the mark is still there; if not, open work has to be sent again."""
-        return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))

@@ -2,24 +2,19 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     for each claim: key, token
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
--- Atomic   over the whole batch.
+-- Atomic   over the whole batch. The next of an order group becomes ready.
 
-local results, done, fresh = {}, {}, 0
+local results, done = {}, {}
 for i = 1, #ARGV, 2 do
   local key, item = ARGV[i], item_key(ARGV[i])
-  local seen = redis.call('HMGET', item, 'token', 'next_causes')
+  local seen = redis.call('HMGET', item, 'token', 'next_causes', 'order')
   local held = seen[1] == ARGV[i + 1]
   if held then
     done[#done + 1] = key
-    if seen[2] then
-      make_ready(key, take_successor(read(item)))
-      fresh = fresh + 1
-    else
-      redis.call('DEL', item)
-    end
+    if seen[2] or seen[3] then finish(key, read(item)) else redis.call('DEL', item) end
   end
   results[#results + 1] = held and 1 or 0
 end
 if #done > 0 then redis.call('ZREM', PREFIX .. 'in-flight', unpack(done)) end
-wake(fresh)
+wake()
 return results

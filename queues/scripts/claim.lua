@@ -1,10 +1,12 @@
--- claim: due retries become ready, then the earliest deadlines are handed to one holder.
+-- claim: due retries become ready, then what is served next is handed to one holder.
 -- KEYS[1]  prefix of the queue
--- ARGV     now_ms, limit, visibility_ms, token (must never have been used before)
--- Returns  for each claimed item: { key, attempt, flat record }
--- Atomic   over the whole batch. At most 1000 due retries are moved in one call.
+-- ARGV     now_ms, limit, visibility_ms, token (must never have been used before), the least
+--          urgent rank to take
+-- Returns  for each claimed item: { key, attempt, flat record as it was before }
+-- Atomic   over the whole batch. At most 1000 due retries are moved in one call. What is paused
+--          stays where it is.
 
-local now, limit, token = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
+local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 
 local due = redis.call('ZRANGEBYSCORE', PREFIX .. 'delayed', '-inf', now, 'LIMIT', 0, 1000)
 for _, key in ipairs(due) do
@@ -17,10 +19,14 @@ for _, key in ipairs(due) do
 end
 if #due > 0 then redis.call('ZREM', PREFIX .. 'delayed', unpack(due)) end
 
-local keys, taken = earliest(limit)
-for rank = 0, LAST_RANK do
-  if taken[rank] > 0 then
-    redis.call('ZREMRANGEBYRANK', ready_key(rank), 0, taken[rank] - 1)
+local keys, given, suspended = service_order(limit, least, paused_ranks())
+for rank = 0, least do
+  local resumed = math.min(given[rank], suspended[rank])
+  if resumed > 0 then
+    redis.call('ZREMRANGEBYRANK', suspended_key(rank), 0, resumed - 1)
+  end
+  if given[rank] > resumed then
+    redis.call('ZREMRANGEBYRANK', ready_key(rank), 0, given[rank] - resumed - 1)
   end
 end
 

@@ -4,14 +4,22 @@
 -- tag, so each key that is derived from it lies on the same cluster node.
 --
 -- A record is the hash <prefix>item:<key>:
---   state     ready | delayed | in_flight        rank      0 (most urgent) .. 4
---   deadline  ms                                 enqueued  ms
---   attempt   deliveries so far                  payload   newest bytes asked for
---   causes    how many causes, kept or not       token     of the claim that holds it
---   error     last failure                       c:<cause> order of arrival
+--   state     ready | suspended | queued | delayed | in_flight
+--   rank      0 (most urgent) .. 4               deadline  ms
+--   enqueued  ms                                 attempt   deliveries so far
+--   payload   newest bytes asked for             token     of the claim that holds it
+--   error     last failure                       cancelled 1: the end of its claim is its own
+--   order     key of its order group             turn      its place in the line of that group
+--   causes    how many causes, kept or not
+--   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:
---   next_rank next_deadline next_enqueued next_payload next_causes n:<cause>
+--   next_rank next_deadline next_enqueued next_payload next_causes next_turn n:<cause>
 -- A dead item is the hash <prefix>dead-item:<key>: the same, with signature and died.
+--
+-- The line of an order group is the sorted set <prefix>order:<order>: its live items by turn.
+-- Only the first can be other than queued, and nobody's turn comes while <prefix>stopped names
+-- a dead item of the group. Urgency never grows along a line: each is as urgent as what waits
+-- behind it.
 
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
@@ -28,6 +36,9 @@ end
 local function item_key(key) return PREFIX .. 'item:' .. key end
 local function dead_key(key) return PREFIX .. 'dead-item:' .. key end
 local function ready_key(rank) return PREFIX .. 'ready:' .. tostring(rank) end
+local function suspended_key(rank) return PREFIX .. 'suspended:' .. tostring(rank) end
+local function line_key(order) return PREFIX .. 'order:' .. order end
+local function wake_key(rank) return PREFIX .. 'wake:' .. tostring(rank) end
 
 local function read(hash)
   local flat = redis.call('HGETALL', hash)
@@ -48,18 +59,55 @@ local function write(hash, record)
   redis.call('HSET', hash, unpack(flat))
 end
 
+local function holds(key, token)
+  return redis.call('HGET', item_key(key), 'token') == token
+end
+
+-- How many items became ready in this call, by rank.
+local fresh = {}
+local function count_fresh(rank)
+  rank = tonumber(rank)
+  fresh[rank] = (fresh[rank] or 0) + 1
+end
+
+-- Which ranks may be claimed, as paused[rank]; true for all when the queue is paused.
+local function paused_ranks()
+  local paused = {}
+  local fields = redis.call('HKEYS', PREFIX .. 'paused')
+  for _, field in ipairs(fields) do
+    for rank = 0, LAST_RANK do
+      if field == 'all' or field == tostring(rank) then paused[rank] = true end
+    end
+  end
+  return paused
+end
+
+-- Tells sleepers of what became ready. A wake is a hint: pushed only while somebody may sleep,
+-- and never more than WAKES_MAX wait in one list.
+local function wake()
+  if next(fresh) == nil or redis.call('EXISTS', PREFIX .. 'sleeping') == 0 then return end
+  local paused = paused_ranks()
+  for rank, count in pairs(fresh) do
+    if not paused[rank] then
+      local room = WAKES_MAX - redis.call('LLEN', wake_key(rank))
+      for _ = 1, math.min(count, room) do redis.call('RPUSH', wake_key(rank), '1') end
+    end
+  end
+end
+
 local function causes_of(record)
   local found = {}
-  for field, order in pairs(record) do
+  for field, value in pairs(record) do
     if string.sub(field, 1, 2) == 'c:' then
-      found[#found + 1] = { string.sub(field, 3), tonumber(order) }
+      local order = string.match(value, '^%d+')
+      found[#found + 1] = { string.sub(field, 3), tonumber(order), string.sub(value, #order + 1) }
     end
   end
   table.sort(found, function(a, b) return a[2] < b[2] end)
   return found
 end
 
--- The causes of `other` join `record`; the more urgent rank and deadline win.
+-- The causes of `other` join `record`; the more urgent rank and deadline win, the first turn.
 local function merge(record, other)
   local count = tonumber(record.causes)
   local found = causes_of(other)
@@ -67,75 +115,180 @@ local function merge(record, other)
     local field = 'c:' .. cause[1]
     if not record[field] then
       count = count + 1
-      if count <= CAUSES_KEPT then record[field] = count end
+      if count <= CAUSES_KEPT then record[field] = count .. cause[3] end
     end
   end
   record.causes = count + tonumber(other.causes) - #found
-  for _, field in ipairs({ 'rank', 'deadline', 'enqueued' }) do
-    record[field] = math.min(tonumber(record[field]), tonumber(other[field]))
+  for _, field in ipairs({ 'rank', 'deadline', 'enqueued', 'turn' }) do
+    if other[field] then
+      record[field] = math.min(tonumber(record[field]), tonumber(other[field]))
+    end
   end
 end
 
 -- Takes the successor out of a record and returns it as a record of its own, or nil.
 local function take_successor(record)
   if not record.next_causes then return nil end
-  local fresh = {
+  local successor = {
     rank = record.next_rank, deadline = record.next_deadline, enqueued = record.next_enqueued,
     payload = record.next_payload, causes = record.next_causes, attempt = 0,
+    order = record.order, turn = record.next_turn,
   }
   for field, value in pairs(record) do
     local mark = string.sub(field, 1, 2)
-    if mark == 'n:' then fresh['c:' .. string.sub(field, 3)] = value end
+    if mark == 'n:' then successor['c:' .. string.sub(field, 3)] = value end
     if mark == 'n:' or string.sub(field, 1, 5) == 'next_' then record[field] = nil end
   end
-  return fresh
+  return successor
 end
 
 local function absorb_successor(record)
-  local fresh = take_successor(record)
-  if fresh then
-    merge(record, fresh)
-    record.payload = fresh.payload
+  local successor = take_successor(record)
+  if successor then
+    merge(record, successor)
+    record.payload = successor.payload
   end
 end
 
 local function make_ready(key, record)
-  record.state = 'ready'
-  record.token = nil
+  record.state, record.token = 'ready', nil
   write(item_key(key), record)
   redis.call('ZADD', ready_key(record.rank), record.deadline, key)
+  count_fresh(record.rank)
 end
 
-local function holds(key, token)
-  return redis.call('HGET', item_key(key), 'token') == token
+-- A waiting item gets another rank and deadline; a more urgent rank ends its suspension.
+local function set_urgency(key, state, old_rank, rank, deadline)
+  local item = item_key(key)
+  redis.call('HSET', item, 'rank', rank, 'deadline', deadline)
+  if state == 'suspended' and tonumber(old_rank) ~= tonumber(rank) then
+    redis.call('ZREM', suspended_key(old_rank), key)
+    redis.call('HSET', item, 'state', 'ready')
+    redis.call('ZADD', ready_key(rank), deadline, key)
+    count_fresh(rank)
+  elseif state == 'ready' then
+    if tonumber(old_rank) ~= tonumber(rank) then
+      redis.call('ZREM', ready_key(old_rank), key)
+      count_fresh(rank)
+    end
+    redis.call('ZADD', ready_key(rank), deadline, key)
+  end
 end
 
--- A wake is a hint: pushed only while somebody may sleep, and never more than WAKES_MAX wait.
-local function wake(count)
-  if count < 1 or redis.call('EXISTS', PREFIX .. 'sleeping') == 0 then return end
-  local room = WAKES_MAX - redis.call('LLEN', PREFIX .. 'wake')
-  for _ = 1, math.min(count, room) do redis.call('RPUSH', PREFIX .. 'wake', '1') end
+-- Those before `turn` become as urgent as what waits behind them.
+local function hasten(order, turn, rank, deadline)
+  local page, from = 100, 0
+  repeat
+    local before = redis.call('ZREVRANGEBYSCORE', line_key(order), '(' .. turn, '-inf', 'LIMIT',
+      from, page)
+    for _, key in ipairs(before) do
+      local seen = redis.call('HMGET', item_key(key), 'rank', 'deadline', 'state')
+      local least, earliest = tonumber(seen[1]), tonumber(seen[2])
+      if least <= rank and earliest <= deadline then return end
+      set_urgency(key, seen[3], least, math.min(least, rank), math.min(earliest, deadline))
+    end
+    from = from + page
+  until #before < page
 end
 
--- The earliest deadlines over all ranks: keys in order, and how many of them each rank gave.
-local function earliest(limit)
-  local heads, taken, keys = {}, {}, {}
-  for rank = 0, LAST_RANK do
-    heads[rank] = redis.call('ZRANGE', ready_key(rank), 0, limit - 1, 'WITHSCORES')
-    taken[rank] = 0
+-- The first of a line becomes ready, if it waits for that and nothing dead stands in the way.
+local function advance(order)
+  local key = redis.call('ZRANGE', line_key(order), 0, 0)[1]
+  if not key or redis.call('HEXISTS', PREFIX .. 'stopped', order) == 1 then return end
+  local item = item_key(key)
+  local seen = redis.call('HMGET', item, 'state', 'rank', 'deadline')
+  if seen[1] ~= 'queued' then return end
+  redis.call('HSET', item, 'state', 'ready')
+  redis.call('ZREM', PREFIX .. 'queued', key)
+  redis.call('ZADD', ready_key(seen[2]), seen[3], key)
+  count_fresh(seen[2])
+end
+
+-- An item that is not live yet becomes ready, or takes its turn in the line of its group.
+local function enter(key, record)
+  if not record.order then return make_ready(key, record) end
+  local line, turn = line_key(record.order), tostring(record.turn)
+  local behind = redis.call('ZRANGEBYSCORE', line, '(' .. turn, '+inf', 'LIMIT', 0, 1)[1]
+  if behind then
+    local seen = redis.call('HMGET', item_key(behind), 'rank', 'deadline')
+    record.rank = math.min(tonumber(record.rank), tonumber(seen[1]))
+    record.deadline = math.min(tonumber(record.deadline), tonumber(seen[2]))
+  end
+  record.state, record.token = 'queued', nil
+  write(item_key(key), record)
+  redis.call('ZADD', PREFIX .. 'queued', turn, key)
+  redis.call('ZADD', line, turn, key)
+  hasten(record.order, turn, tonumber(record.rank), tonumber(record.deadline))
+  advance(record.order)
+end
+
+-- A live item, already out of its sorted set, is gone; its successor takes its place.
+local function finish(key, record)
+  local successor = take_successor(record)
+  redis.call('DEL', item_key(key))
+  if record.order then redis.call('ZREM', line_key(record.order), key) end
+  if successor then enter(key, successor) end
+  if record.order then advance(record.order) end
+end
+
+-- Takes an item out of the dead letter box and returns its record, or nil. Its group may go on.
+local function take_dead(key)
+  local dead = read(dead_key(key))
+  if not dead then return nil end
+  if redis.call('HINCRBY', PREFIX .. 'dead-signatures', dead.signature, -1) == 0 then
+    redis.call('HDEL', PREFIX .. 'dead-signatures', dead.signature)
+  end
+  redis.call('ZREM', PREFIX .. 'dead-of:' .. dead.signature, key)
+  redis.call('ZREM', PREFIX .. 'dead', key)
+  redis.call('DEL', dead_key(key))
+  if dead.order then redis.call('HDEL', PREFIX .. 'stopped', dead.order) end
+  dead.signature, dead.died = nil, nil
+  return dead
+end
+
+-- What a rank serves next, up to `limit`: what was suspended first, then the earliest deadline.
+-- Returns a flat list of keys and deadlines, and how many of the first were suspended.
+local function head_of(rank, limit)
+  local head, suspended = {}, redis.call('ZRANGE', suspended_key(rank), 0, limit - 1)
+  local ready = redis.call('ZRANGE', ready_key(rank), 0, limit - 1, 'WITHSCORES')
+  if #suspended == 0 then return ready, 0 end
+  for _, key in ipairs(suspended) do
+    head[#head + 1] = key
+    head[#head + 1] = redis.call('HGET', item_key(key), 'deadline')
+  end
+  for _, value in ipairs(ready) do head[#head + 1] = value end
+  return head, #suspended
+end
+
+-- What is served next, up to `limit`, of the ranks up to `least` that are not paused: all of the
+-- top rank, then of the others whichever serves the earliest deadline next. Returns the keys in
+-- order, and for each rank how many it gave and how many of its first were suspended.
+local function service_order(limit, least, paused)
+  local heads, given, suspended, keys = {}, {}, {}, {}
+  local room = limit
+  for rank = 0, least do
+    heads[rank], given[rank], suspended[rank] = {}, 0, 0
+    if room > 0 and not paused[rank] then
+      heads[rank], suspended[rank] = head_of(rank, room)
+    end
+    if rank == 0 then
+      given[0] = math.min(limit, #heads[0] / 2)
+      for i = 1, given[0] do keys[i] = heads[0][i * 2 - 1] end
+      room = limit - given[0]
+    end
   end
   while #keys < limit do
     local best, best_deadline = nil, nil
-    for rank = 0, LAST_RANK do
-      local deadline = tonumber(heads[rank][taken[rank] * 2 + 2])
+    for rank = 1, least do
+      local deadline = tonumber(heads[rank][given[rank] * 2 + 2])
       if deadline and (not best or deadline < best_deadline) then
         best, best_deadline = rank, deadline
       end
     end
     if not best then break end
-    keys[#keys + 1] = heads[best][taken[best] * 2 + 1]
-    taken[best] = taken[best] + 1
+    keys[#keys + 1] = heads[best][given[best] * 2 + 1]
+    given[best] = given[best] + 1
   end
-  return keys, taken
+  return keys, given, suspended
 end
 

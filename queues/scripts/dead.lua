@@ -1,11 +1,13 @@
--- dead: the dead letter box, oldest death first.
+-- dead: a page of the dead letter box, or of one error signature, oldest death first.
 -- KEYS[1]  prefix of the queue
--- ARGV     limit
+-- ARGV     error signature, or '' for all; offset, limit
 -- Returns  for each item: { key, attempts made, flat record }
 -- Atomic   one moment; changes nothing.
 
+local set = ARGV[1] == '' and 'dead' or 'dead-of:' .. ARGV[1]
+local first = tonumber(ARGV[2])
 local items = {}
-for _, key in ipairs(redis.call('ZRANGE', PREFIX .. 'dead', 0, tonumber(ARGV[1]) - 1)) do
+for _, key in ipairs(redis.call('ZRANGE', PREFIX .. set, first, first + tonumber(ARGV[3]) - 1)) do
   local record = redis.call('HGETALL', dead_key(key))
   if #record > 0 then
     items[#items + 1] = { key, tonumber(redis.call('HGET', dead_key(key), 'attempt')), record }

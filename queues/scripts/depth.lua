@@ -1,20 +1,25 @@
--- depth: how much waits, flies and is dead.
+-- depth: how much is in which state, how old the next of each priority is, and what is paused.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms
--- Returns  { delayed, in flight, dead, then for each rank: ready, age in ms of its first item
---          (-1 when the rank is empty) }
+-- Returns  { queued, delayed, in flight, dead, 1 if the queue is paused, then for each rank: ready,
+--          suspended, age in ms of what it serves next (-1 when it has nothing), 1 if paused }
 -- Atomic   one moment; changes nothing.
 
 local now = now_ms(ARGV[1])
 local answer = {
+  redis.call('ZCARD', PREFIX .. 'queued'),
   redis.call('ZCARD', PREFIX .. 'delayed'),
   redis.call('ZCARD', PREFIX .. 'in-flight'),
   redis.call('ZCARD', PREFIX .. 'dead'),
+  redis.call('HEXISTS', PREFIX .. 'paused', 'all'),
 }
 for rank = 0, LAST_RANK do
-  local first = redis.call('ZRANGE', ready_key(rank), 0, 0)[1]
+  local first = redis.call('ZRANGE', suspended_key(rank), 0, 0)[1]
+    or redis.call('ZRANGE', ready_key(rank), 0, 0)[1]
   local since = first and tonumber(redis.call('HGET', item_key(first), 'enqueued') or nil)
   answer[#answer + 1] = redis.call('ZCARD', ready_key(rank))
+  answer[#answer + 1] = redis.call('ZCARD', suspended_key(rank))
   answer[#answer + 1] = since and math.max(0, now - since) or -1
+  answer[#answer + 1] = redis.call('HEXISTS', PREFIX .. 'paused', tostring(rank))
 end
 return answer

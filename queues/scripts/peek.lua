@@ -1,14 +1,39 @@
--- peek: what a claim would take next, without due retries.
+-- peek: a page of the items in one state.
 -- KEYS[1]  prefix of the queue
--- ARGV     limit
--- Returns  for each item: { key, attempt so far, flat record }
--- Atomic   one moment; changes nothing.
+-- ARGV     state, offset, limit
+-- Returns  for each item: { key, attempts so far, flat record, ms at which its state ends or '' }
+-- Atomic   one moment; changes nothing. ready: what a claim takes next, paused or not, suspended
+--          included, without due retries. suspended: by rank and then in that order. delayed: the
+--          first due first. in_flight: the first to expire first. queued: by turn.
+
+local SETS = { delayed = 'delayed', in_flight = 'in-flight', queued = 'queued' }
+local state, offset, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local function page()
+  if SETS[state] then return redis.call('ZRANGE', PREFIX .. SETS[state], offset, offset + limit - 1) end
+  local all, keys = {}, {}
+  if state == 'ready' then
+    all = service_order(offset + limit, LAST_RANK, {})
+  else
+    for rank = 0, LAST_RANK do
+      for _, key in ipairs(redis.call('ZRANGE', suspended_key(rank), 0, offset + limit - 1)) do
+        all[#all + 1] = key
+      end
+    end
+  end
+  for i = offset + 1, math.min(offset + limit, #all) do keys[#keys + 1] = all[i] end
+  return keys
+end
 
 local items = {}
-for _, key in ipairs((earliest(tonumber(ARGV[1])))) do
+for _, key in ipairs(page()) do
   local record = redis.call('HGETALL', item_key(key))
   if #record > 0 then
-    items[#items + 1] = { key, tonumber(redis.call('HGET', item_key(key), 'attempt')), record }
+    local ends = ''
+    if state == 'delayed' or state == 'in_flight' then
+      ends = redis.call('ZSCORE', PREFIX .. SETS[state], key)
+    end
+    items[#items + 1] = { key, tonumber(redis.call('HGET', item_key(key), 'attempt')), record, ends }
   end
 end
 return items

@@ -4,19 +4,20 @@
 -- Returns  for each key: 1, or 0 when nothing is dead under it
 -- Atomic   over the whole list. Work that is known under the key meanwhile absorbs the causes:
 --          a waiting item directly, a claimed one in its successor, whose payload is then the
---          claim's, because that was asked for later.
+--          claim's, because that was asked for later. An item of an order group has the turn
+--          that it had, so its group goes on with it.
 
-local now, results, fresh = now_ms(ARGV[1]), {}, 0
-local signatures = PREFIX .. 'dead-signatures'
+local now, results = now_ms(ARGV[1]), {}
 
 local function join_waiting(key, live, dead)
-  local old_rank, was_ready = live.rank, live.state == 'ready'
+  local old_rank, state = live.rank, live.state
   merge(live, dead)
-  if was_ready then
-    redis.call('ZREM', ready_key(old_rank), key)
-    make_ready(key, live)
+  if live.order then
+    redis.call('ZREM', PREFIX .. 'queued', key)
+    enter(key, live)
   else
     write(item_key(key), live)
+    set_urgency(key, state, old_rank, live.rank, live.deadline)
   end
 end
 
@@ -33,7 +34,7 @@ local function join_claimed(key, live, dead)
     successor = dead
     successor.payload = live.payload
   end
-  for _, cause in ipairs(causes_of(successor)) do live['n:' .. cause[1]] = cause[2] end
+  for _, cause in ipairs(causes_of(successor)) do live['n:' .. cause[1]] = cause[2] .. cause[3] end
   for _, field in ipairs({ 'rank', 'deadline', 'enqueued', 'payload', 'causes' }) do
     live['next_' .. field] = successor[field]
   end
@@ -42,20 +43,13 @@ end
 
 for i = 7, #ARGV do
   local key = ARGV[i]
-  local dead = read(dead_key(key))
+  local dead = take_dead(key)
   if dead then
-    if redis.call('HINCRBY', signatures, dead.signature, -1) == 0 then
-      redis.call('HDEL', signatures, dead.signature)
-    end
-    redis.call('ZREM', PREFIX .. 'dead', key)
-    redis.call('DEL', dead_key(key))
-    dead.signature, dead.died, dead.error = nil, nil, nil
-    dead.attempt, dead.enqueued = 0, now
+    dead.attempt, dead.enqueued, dead.error = 0, now, nil
     dead.deadline = now + tonumber(ARGV[2 + tonumber(dead.rank)])
     local live = read(item_key(key))
     if not live then
-      make_ready(key, dead)
-      fresh = fresh + 1
+      enter(key, dead)
     elseif live.state == 'in_flight' then
       join_claimed(key, live, dead)
     else
@@ -64,5 +58,5 @@ for i = 7, #ARGV do
   end
   results[#results + 1] = dead and 1 or 0
 end
-wake(fresh)
+wake()
 return results

@@ -2,26 +2,30 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, error, then for each claim: key, token, delay_ms
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
--- Atomic   over the whole batch. The attempt was counted when the item was claimed.
+-- Atomic   over the whole batch. The attempt was counted when the item was claimed. A delayed
+--          item keeps its turn in its order group. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 local delayed = PREFIX .. 'delayed'
 local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
-local sooner = false
 for i = 3, #ARGV, 3 do
   local key, due = ARGV[i], now + tonumber(ARGV[i + 2])
   local held = holds(key, ARGV[i + 1])
   if held then
     local record = read(item_key(key))
-    absorb_successor(record)
-    record.state, record.token, record.error = 'delayed', nil, ARGV[2]
-    write(item_key(key), record)
     redis.call('ZREM', PREFIX .. 'in-flight', key)
-    redis.call('ZADD', delayed, due, key)
-    sooner = sooner or not first or due < first
+    if record.cancelled then
+      finish(key, record)
+    else
+      absorb_successor(record)
+      record.state, record.token, record.error = 'delayed', nil, ARGV[2]
+      write(item_key(key), record)
+      redis.call('ZADD', delayed, due, key)
+      -- A sleeper that knew of a later due time, or of none, has to set its alarm again.
+      if not first or due < first then count_fresh(record.rank) end
+    end
   end
   results[#results + 1] = held and 1 or 0
 end
--- A sleeper that knew of a later due time, or of none, has to set its alarm again.
-if sooner then wake(1) end
+wake()
 return results

@@ -1,14 +1,23 @@
-"""How fast a queue is on the embedded server, beside what the server does without one.
+"""How fast a queue is on the embedded server, beside a raw limit and its peers of the same run.
 
-    python -m tests.bench.bench_queues [--json] [--items N] [--rounds N]
+    python -m tests.bench.bench_queues [--json] [--items N] [--rounds N] [--systems NAME ...]
+                                       [--peers PYTHON] [--node-modules FOLDER]
 
-Each figure is the median of the rounds, and stands beside a raw figure of the same run: bulk
-LPUSH, pipelined RPOP of the same payload in the same batches, or PING.
+First the queue by itself: each figure is the median of the rounds and stands beside a raw figure,
+bulk LPUSH, pipelined RPOP of the same payload in the same batches, or PING. Then the systems of
+queue_systems.py and BullMQ, all with the same no-op on the same server, one after another, each
+figure beside this project's. How to install the peers says tests/bench/README.md; what is not
+installed is printed as missing.
 """
 
 import argparse
 import asyncio
+import json
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -20,9 +29,10 @@ from queues.embedded import EmbeddedRedis, find_server
 from queues.items import NewItem
 from queues.priorities import PRIORITIES
 from queues.queue import WorkQueue
-from tests.bench.report import figure
+from tests.bench.queue_systems import OWN, PEERS
+from tests.bench.report import figure, machine, note
 
-PAYLOAD = b"x" * 200
+PAYLOAD = b"x" * 300
 BULK = 1000
 PICK_UPS = 200
 
@@ -39,7 +49,7 @@ class Bench:
     def __init__(self, redis: Redis, items: int) -> None:
         self.redis = redis
         self.count = items
-        self.queue = WorkQueue(redis, "bench")
+        self.queue = WorkQueue(redis, "authority-recompute")
         names = [row.name for row in PRIORITIES]
         self.items = [NewItem(f"node-{n}", names[n % 5], f"op-{n}", PAYLOAD) for n in range(items)]
 
@@ -136,17 +146,86 @@ async def measure(url: str, items: int, rounds: int) -> None:
     await redis.aclose()
 
 
+FIGURES = (
+    ("enqueue_single", "enqueue, one after another", "items/s"),
+    ("enqueue_concurrent", "enqueue, 100 at once", "items/s"),
+    ("enqueue_bulk", "enqueue, 100 a call", "items/s"),
+    ("drain_1", "one worker process", "items/s"),
+    ("drain_2", "two worker processes", "items/s"),
+    ("commands_per_item", "Redis commands an item, scripts' own included", ""),
+    ("pick_up_ms", "pick-up from idle, median", "ms"),
+    ("pick_up_p99_ms", "pick-up from idle, p99", "ms"),
+    ("idle_requests_per_s", "requests of an idle worker", "1/s"),
+)
+BULLMQ = "BullMQ"
+SYSTEM_TIMEOUT_S = 400
+HERE = Path(__file__).parent
+
+
+def run_system(name: str, url: str, options: argparse.Namespace) -> dict[str, float | str]:
+    """Measure a system in a process of the interpreter that has it."""
+    password, _, place = url.removeprefix("redis://:").partition("@")
+    port = place.partition(":")[2].partition("/")[0]
+    environment = dict(os.environ)
+    if name == BULLMQ:
+        node = shutil.which("node")
+        if node is None:
+            return {"missing": "node"}
+        environment["NODE_PATH"] = options.node_modules
+        command = [node, str(HERE / "queue_bullmq.cjs"), port, str(options.items)]
+    else:
+        python = sys.executable if name in OWN else options.peers
+        command = [python, str(HERE / "queue_driver.py"), name, port, str(options.items)]
+    try:
+        done = subprocess.run(
+            command,
+            input=password,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=SYSTEM_TIMEOUT_S,
+        )
+    except subprocess.SubprocessError as error:
+        return {"missing": f"a whole run: {error} {getattr(error, 'stderr', '')}"[-500:]}
+    found: dict[str, float | str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compare(url: str, options: argparse.Namespace) -> None:
+    """Print every system's figures, each beside this project's of the same run."""
+    ours: dict[str, float | str] = {}
+    for name in options.systems:
+        found = run_system(name, url, options)
+        if "missing" in found:
+            note(f"{name}: missing {found['missing']}")
+            continue
+        ours = ours or found
+        for key, what, unit in FIGURES:
+            if key not in found:
+                continue
+            own, its = ours.get(key), float(found[key])
+            ratio = its / float(own) if own and found is not ours else None
+            figure(f"{name}: {what}", its, unit, ratio=ratio, of="rotulus")
+
+
 def main() -> None:
+    systems = [*OWN, *PEERS, BULLMQ]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON line for each figure")
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--systems", nargs="*", default=systems, choices=systems)
+    parser.add_argument("--peers", default=sys.executable, help="interpreter that has the peers")
+    parser.add_argument("--node-modules", default="", help="folder that has bullmq")
     options = parser.parse_args()
+    machine(items=options.items, rounds=options.rounds)
     with tempfile.TemporaryDirectory() as folder:
         server = EmbeddedRedis(Path(folder), find_server())
         server.start()
         try:
             asyncio.run(measure(server.url, options.items, options.rounds))
+            compare(server.url, options)
         finally:
             server.stop()
 

@@ -13,7 +13,7 @@ from tests.properties.family import FAMILY, NIGHTLY
 from tests.properties.test_rollback import PLACES
 from tests.properties.test_verbs import admissible, ways
 
-FAMILIES = ("PT-1", "PT-2", "PT-3", "PT-4", "PT-5", "PT-7", "PT-8", "PT-10")
+FAMILIES = ("PT-1", "PT-2", "PT-3", "PT-4", "PT-5", "PT-6", "PT-7", "PT-8", "PT-10")
 
 
 def properties():

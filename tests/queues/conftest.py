@@ -1,13 +1,14 @@
-"""The behaviour of queues is tested twice: on a server in memory and on the embedded one."""
+"""The behaviour of queues is tested on a server in memory and on every real one."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 
-from queues.embedded import EmbeddedRedis, find_server
 from queues.queue import WorkQueue
+from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
 
 
 class VirtualClock:
@@ -24,29 +25,45 @@ class VirtualClock:
 
 
 @pytest.fixture(scope="session")
-def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = EmbeddedRedis(tmp_path_factory.mktemp("embedded"), find_server())
-    server.start()
-    yield server.url
-    server.stop()
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Return where a kind of server listens, which runs from its first use to the end."""
+    urls: dict[str, str] = {}
+    with ExitStack() as servers:
+
+        def url_of(kind: str) -> str:
+            if kind not in urls:
+                try:
+                    urls[kind] = servers.enter_context(running(kind, tmp_path_factory.mktemp(kind)))
+                except ServerMissingError as missing:
+                    pytest.skip(str(missing))
+            return urls[kind]
+
+        yield url_of
 
 
-@pytest.fixture(params=["fakeredis", "valkey"])
+@pytest.fixture(params=["fakeredis", *REAL_SERVERS])
 def redis_kind(request: pytest.FixtureRequest) -> str:
-    if request.param == "valkey":
-        request.getfixturevalue("embedded_url")
     return request.param
 
 
 @pytest.fixture
-async def redis(
-    redis_kind: str, request: pytest.FixtureRequest, anyio_backend: str
-) -> AsyncIterator[Redis]:
+def is_real(redis_kind: str) -> bool:
+    return redis_kind != "fakeredis"
+
+
+@pytest.fixture
+def new_client(redis_kind: str, server_url: Callable[[str], str]) -> Callable[[], Redis]:
+    """Return how to connect to a server of the kind."""
     if redis_kind == "fakeredis":
-        client: Redis = FakeAsyncRedis()
-    else:
-        client = Redis.from_url(request.getfixturevalue("embedded_url"))
-        await client.flushdb()
+        return FakeAsyncRedis
+    url = server_url(redis_kind)
+    return lambda: Redis.from_url(url)
+
+
+@pytest.fixture
+async def redis(new_client: Callable[[], Redis], anyio_backend: str) -> AsyncIterator[Redis]:
+    client = new_client()
+    await client.flushdb()
     yield client
     await client.aclose()
 

@@ -222,7 +222,7 @@ async def test_an_empty_batch_is_no_work(queue) -> None:
 async def test_an_unreachable_server_is_one_typed_error() -> None:
     redis = Redis(host="127.0.0.1", port=1)
     with pytest.raises(QueueError) as raised:
-        await WorkQueue(redis, "q").claim(1, 1)
+        await WorkQueue(redis, "authority-recompute").claim(1, 1)
     assert raised.value.code == "queue_unavailable"
     await redis.aclose()
 

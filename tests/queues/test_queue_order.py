@@ -18,10 +18,12 @@ async def test_the_earliest_deadline_is_claimed_first_whatever_the_order_of_arri
     assert [claim.key for claim in claims] == [row.name for row in PRIORITIES]
 
 
-async def test_an_old_background_item_precedes_a_young_critical_one(queue, clock) -> None:
+async def test_an_old_background_item_precedes_a_young_one_of_an_active_session(
+    queue, clock
+) -> None:
     await queue.enqueue_many([item("old", "background_normal")])
-    clock.advance(3_600_000 - 4_000)
-    await queue.enqueue_many([item("young", "user_initiated_critical")])
+    clock.advance(3_600_000 - 29_000)
+    await queue.enqueue_many([item("young", "user_active_session")])
     assert [claim.key for claim in await queue.claim(2, 1000)] == ["old", "young"]
 
 
@@ -75,7 +77,7 @@ async def test_depth_counts_every_place_an_item_can_be(queue, clock) -> None:
 async def test_without_a_clock_the_time_of_the_server_counts(redis) -> None:
     from queues.queue import WorkQueue  # noqa: PLC0415  # one test builds its own
 
-    queue = WorkQueue(redis, "binding-evaluation")
+    queue = WorkQueue(redis, "authority-recompute")
     await queue.enqueue_many([item("a")])
     (claim,) = await queue.claim(1, 60_000)
     seconds, _ = await redis.time()

@@ -85,14 +85,14 @@ async def test_a_sleeper_wakes_by_itself_when_a_retry_is_due(queue) -> None:
 
 async def test_nobody_is_woken_when_nobody_sleeps(queue, redis) -> None:
     await queue.enqueue_many([item("a")])
-    assert await redis.exists(f"{queue.prefix}wake") == 0
+    assert await redis.exists(f"{queue.prefix}wake:3") == 0
 
 
 async def test_untaken_wakes_are_bounded_and_dropped_by_the_next_sleeper(queue, redis) -> None:
     await queue.wait(0.01)
     for batch in range(5):
         await queue.enqueue_many([item(f"{batch}-{n}") for n in range(20)])
-    assert await redis.llen(f"{queue.prefix}wake") == 16
+    assert await redis.llen(f"{queue.prefix}wake:3") == 16
     while claims := await queue.claim(256, 1000):
         await queue.acknowledge(claims)
     assert not await queue.wait(0.02)
@@ -111,3 +111,66 @@ async def test_every_sleeper_is_woken_when_there_is_enough(queue, redis) -> None
             await asleep(redis, queue)
             await queue.enqueue_many([item(str(n)) for n in range(8)])
     assert answers == [True, True, True]
+
+
+async def test_a_sleeper_for_urgent_work_is_not_woken_by_other_work(queue, redis) -> None:
+    """And takes no wake away from one that sleeps for everything."""
+    answers = {}
+
+    async def wait(least: str | None, timeout_s: float) -> None:
+        answers[least] = await queue.wait(timeout_s, least)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait, "user_active_session", 0.4)
+            group.start_soon(wait, None, LONG_S)
+            await asleep(redis, queue)
+            await anyio.sleep(0.1)  # until both are
+            await queue.enqueue_many([item("a")])
+    assert answers == {"user_active_session": False, None: True}
+
+
+async def test_what_is_suspended_or_paused_keeps_nobody_awake_who_may_not_take_it(queue) -> None:
+    await queue.enqueue_many([item("a"), item("b")])
+    await queue.suspend(await queue.claim(1, 1000))
+    assert not await queue.wait(0.02, "user_active_session")
+    assert await queue.wait(LONG_S)
+    await queue.pause("background_normal")
+    assert not await queue.wait(0.02)
+
+
+async def test_the_end_of_a_pause_wakes_a_sleeper(queue, redis) -> None:
+    await queue.pause()
+    await queue.enqueue_many([item("a")])
+    assert await woken_by(redis, queue, queue.resume)
+
+
+async def test_the_end_of_a_pause_wakes_a_sleeper_that_did_not_know_of_a_retry(
+    queue, redis
+) -> None:
+    await queue.enqueue_many([item("a")])
+    claims = await queue.claim(1, 1000)
+    await queue.pause()
+
+    async def retry_and_resume() -> None:
+        await queue.retry(claims, [20], "flaky")
+        await queue.resume()
+
+    assert await woken_by(redis, queue, retry_and_resume)
+
+
+async def test_a_cause_that_makes_an_item_urgent_wakes_a_sleeper_for_urgent_work(
+    queue, redis
+) -> None:
+    await queue.enqueue_many([item("a")])
+    answers = []
+
+    async def wait() -> None:
+        answers.append(await queue.wait(LONG_S, "user_active_session"))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await asleep(redis, queue)
+            await queue.enqueue(NewItem("a", "user_active_session", "c2", b""))
+    assert answers == [True]

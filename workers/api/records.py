@@ -137,8 +137,12 @@ def describe_depth(depth: QueueDepth) -> dict[str, Any]:
     """Return a queue's depth as JSON has it."""
     return {
         "ready": depth.ready,
+        "suspended": depth.suspended,
+        "queued": depth.queued,
         "delayed": depth.delayed,
         "in_flight": depth.in_flight,
         "dead": depth.dead,
         "oldest_eligible_age_ms": depth.oldest_eligible_age_ms,
+        "paused": depth.paused,
+        "paused_priorities": sorted(depth.paused_priorities),
     }

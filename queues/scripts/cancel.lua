@@ -1,0 +1,40 @@
+-- cancel: items leave without being done, from wherever they are.
+-- KEYS[1]  prefix of the queue
+-- ARGV     the keys
+-- Returns  for each key: cancelled | stopping (it is in flight and leaves with the end of its
+--          claim, whatever that is; its successor is dropped) | unknown
+-- Atomic   over the whole list. What is dead under a key is cancelled with what is live. The
+--          causes are forgotten: asked for again, they are new. The next of an order group
+--          becomes ready, after a claim that is stopping only when that has ended.
+
+local SETS = { queued = 'queued', delayed = 'delayed' }
+
+local function stop(key, live)
+  take_successor(live)
+  for _, cause in ipairs(causes_of(live)) do live['c:' .. cause[1]] = nil end
+  live.cancelled, live.causes = 1, 0
+  write(item_key(key), live)
+end
+
+local function drop(key, live)
+  local set = live.state .. ':' .. live.rank
+  redis.call('ZREM', PREFIX .. (SETS[live.state] or set), key)
+  finish(key, live)
+end
+
+local results = {}
+for _, key in ipairs(ARGV) do
+  local dead, live, outcome = take_dead(key), read(item_key(key)), 'unknown'
+  if dead then outcome = 'cancelled' end
+  if live and live.state == 'in_flight' then
+    stop(key, live)
+    outcome = 'stopping'
+  elseif live then
+    drop(key, live)
+    outcome = 'cancelled'
+  end
+  if dead and dead.order then advance(dead.order) end
+  results[#results + 1] = outcome
+end
+wake()
+return results

@@ -1,0 +1,32 @@
+-- suspend: claims that found no capacity wait in the order of their suspension (§14.3).
+-- KEYS[1]  prefix of the queue
+-- ARGV     now_ms, then for each claim: key, token
+-- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
+-- Atomic   over the whole batch. The delivery does not count as an attempt; a successor is merged
+--          into its item. Stamps are ms and never repeat, so that they are an order. Nobody is
+--          woken: there is no capacity. What was cancelled leaves instead.
+
+local now, results = now_ms(ARGV[1]), {}
+local stamp = math.max(now - 1, tonumber(redis.call('GET', PREFIX .. 'stamp') or 0))
+for i = 2, #ARGV, 2 do
+  local key = ARGV[i]
+  local held = holds(key, ARGV[i + 1])
+  if held then
+    local record = read(item_key(key))
+    redis.call('ZREM', PREFIX .. 'in-flight', key)
+    if record.cancelled then
+      finish(key, record)
+    else
+      stamp = stamp + 1
+      absorb_successor(record)
+      record.state, record.token = 'suspended', nil
+      record.attempt = tonumber(record.attempt) - 1
+      write(item_key(key), record)
+      redis.call('ZADD', suspended_key(record.rank), stamp, key)
+    end
+  end
+  results[#results + 1] = held and 1 or 0
+end
+redis.call('SET', PREFIX .. 'stamp', string.format('%.0f', stamp))
+wake()
+return results

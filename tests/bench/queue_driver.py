@@ -1,0 +1,215 @@
+"""Measures one queue system in the interpreter that has it; prints one JSON object.
+
+    python queue_driver.py SYSTEM PORT ITEMS < password
+
+Workers are processes of this same file that count the jobs they ran in a shared file, so that
+counting sends nothing to Redis. Where the system is not installed, the object says so.
+"""
+
+import asyncio
+import contextlib
+import json
+import mmap
+import os
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.bench.queue_systems import OWN, PEERS, System, payload
+
+PICK_UPS = 100
+IDLE_S = 6.0
+DRAIN_S_MAX = 20.0
+_ROW = struct.Struct("<Q")
+"""Jobs that a worker ran."""
+_DELAYS_AT = 1024
+_DELAY = struct.Struct("<d")
+SYSTEMS = OWN | PEERS
+
+
+class Counts:
+    """What the workers of one measurement did."""
+
+    def __init__(self, path: Path, worker: int | None = None) -> None:
+        with path.open("r+b") as file:
+            self.shared = mmap.mmap(file.fileno(), 0)
+        self.worker = worker
+        self.done = 0
+
+    def hit(self, item: dict[str, Any]) -> None:
+        if item["sent_at"]:
+            place = _DELAYS_AT + item["number"] * _DELAY.size
+            _DELAY.pack_into(self.shared, place, time.time() - item["sent_at"])
+        self.done += 1
+        _ROW.pack_into(self.shared, self.worker * _ROW.size, self.done)
+
+    def of_workers(self, workers: int) -> list[int]:
+        return [_ROW.unpack_from(self.shared, at * _ROW.size)[0] for at in range(workers)]
+
+    def delays_ms(self) -> list[float]:
+        places = range(_DELAYS_AT, _DELAYS_AT + PICK_UPS * _DELAY.size, _DELAY.size)
+        return [_DELAY.unpack_from(self.shared, place)[0] * 1000 for place in places]
+
+
+class Info:
+    """What the server says of itself, over a socket that needs no library."""
+
+    def __init__(self, port: int, password: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.file = self.socket.makefile("rb")
+        self.ask("AUTH", password)
+
+    def ask(self, *words: str) -> str:
+        parts = [f"${len(word)}\r\n{word}\r\n" for word in words]
+        self.socket.sendall(f"*{len(parts)}\r\n{''.join(parts)}".encode())
+        line = self.file.readline().decode()
+        if line.startswith("$"):
+            return self.file.read(int(line[1:]) + 2).decode()
+        return line
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many requests came in and how many commands ran, scripts' own included."""
+        lines = self.ask("INFO", "everything").split("\r\n")
+        facts = dict(line.split(":", 1) for line in lines if ":" in line)
+        calls = [
+            int(value.split(",")[0].removeprefix("calls="))
+            for name, value in facts.items()
+            if name.startswith("cmdstat_") and not name.startswith("cmdstat_info")
+        ]
+        return int(facts["total_reads_processed"]), sum(calls)
+
+
+@contextlib.contextmanager
+def workers_of(name: str, port: int, password: str, count: int) -> Any:
+    """Run worker processes and yield what they count."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "counts"
+        path.write_bytes(bytes(_DELAYS_AT + PICK_UPS * _DELAY.size))
+        processes = []
+        for worker in range(count):
+            command = [sys.executable, __file__, name, str(port), "0", str(path), str(worker)]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            process.stdin.write(password.encode())
+            process.stdin.close()
+            processes.append(process)
+        try:
+            yield Counts(path)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+async def enqueue_rate(system: System, items: int, way: str) -> float:
+    todo = [payload(number) for number in range(items)]
+    started_s = time.perf_counter()
+    if way == "bulk":
+        for start in range(0, items, 100):
+            await system.bulk(todo[start : start + 100])
+    else:
+        rest = iter(todo)
+
+        async def lane() -> None:
+            for item in rest:
+                await system.one(item)
+
+        await asyncio.gather(*[lane() for _ in range(100 if way == "concurrent" else 1)])
+    return items / (time.perf_counter() - started_s)
+
+
+async def drain(
+    system: System, name: str, items: int, workers: int, info: Info
+) -> dict[str, float]:
+    info.ask("FLUSHALL")
+    before = info.totals()[1]
+    way = "bulk" if system.bulk else "single" if system.blocking else "concurrent"
+    await enqueue_rate(system, items, way)
+    with workers_of(name, system.port, system.password, workers) as counts:
+        started_s, at_start, limit_s = 0.0, 0, time.perf_counter() + DRAIN_S_MAX
+        while time.perf_counter() < limit_s:
+            done = counts.of_workers(workers)
+            if not started_s and all(done):
+                started_s, at_start = time.perf_counter(), sum(done)
+            if sum(done) >= items:
+                break
+            await asyncio.sleep(0.002)
+        seconds = time.perf_counter() - started_s
+        ran = sum(counts.of_workers(workers)) - at_start
+    commands = info.totals()[1] - before
+    return {
+        "rate": ran / seconds if started_s else 0.0,
+        "commands": commands / max(1, ran + at_start),
+    }
+
+
+async def pick_up(system: System, name: str, info: Info) -> dict[str, float]:
+    info.ask("FLUSHALL")
+    with workers_of(name, system.port, system.password, 1) as counts:
+        limit_s = time.perf_counter() + 20
+        while not sum(counts.of_workers(1)) and time.perf_counter() < limit_s:
+            await system.one(payload(0))
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(1)
+        for number in range(PICK_UPS):
+            await system.one(payload(number, time.time()))
+            await asyncio.sleep(0.03)
+        await asyncio.sleep(1.5)
+        before = info.totals()[0]
+        await asyncio.sleep(IDLE_S)
+        requests = info.totals()[0] - before - 1
+        delays_ms = sorted(delay for delay in counts.delays_ms() if delay)
+    median_ms = statistics.median(delays_ms) if delays_ms else float("nan")
+    return {
+        "pick_up_ms": median_ms,
+        "pick_up_p99_ms": delays_ms[int(len(delays_ms) * 0.99) - 1] if delays_ms else median_ms,
+        "idle_requests_per_s": requests / IDLE_S,
+    }
+
+
+async def measure(name: str, port: int, password: str, items: int) -> dict[str, Any]:
+    system = SYSTEMS[name](port, password)
+    await system.open()
+    info = Info(port, password)
+    found: dict[str, Any] = {}
+    ways = ["single"]
+    ways += [] if system.blocking else ["concurrent"]
+    ways += ["bulk"] if system.bulk else []
+    for way in ways:
+        info.ask("FLUSHALL")
+        found[f"enqueue_{way}"] = await enqueue_rate(system, items // 4, way)
+    one = await drain(system, name, items, 1, info)
+    found["drain_1"], found["commands_per_item"] = one["rate"], one["commands"]
+    found["drain_2"] = (await drain(system, name, items * 2, 2, info))["rate"]
+    found |= await pick_up(system, name, info)
+    info.ask("FLUSHALL")
+    await system.close()
+    return found
+
+
+def main() -> None:
+    name, port, items = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    password = sys.stdin.read()
+    if len(sys.argv) > 4:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        SYSTEMS[name](port, password).work(Counts(Path(sys.argv[4]), int(sys.argv[5])).hit)
+        return
+    try:
+        found = asyncio.run(measure(name, port, password, items))
+    except ImportError as error:
+        found = {"missing": str(error)}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""What a queue does, in plain Python and without a thought of speed.
+
+The scripts are held against this. Each rule of the README is one method here, said in the terms
+of lists and sets.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from queues.items import Lineage, NewItem
+from queues.priorities import Priority
+
+VISIBILITY_MS = 1000
+
+
+@dataclass
+class Work:
+    """A set of causes that is done in one go."""
+
+    rank: int
+    deadline_ms: int
+    enqueued_ms: int
+    payload: bytes
+    causes: dict[str, Lineage]
+    """In order of arrival."""
+    turn: int
+
+    def join(self, other: "Work", *, newest: bool) -> None:
+        self.rank = min(self.rank, other.rank)
+        self.deadline_ms = min(self.deadline_ms, other.deadline_ms)
+        self.enqueued_ms = min(self.enqueued_ms, other.enqueued_ms)
+        self.turn = min(self.turn, other.turn)
+        for cause, lineage in other.causes.items():
+            self.causes.setdefault(cause, lineage)
+        if newest:
+            self.payload = other.payload
+
+
+@dataclass
+class Item:
+    work: Work
+    order: str
+    state: str = "ready"
+    attempt: int = 0
+    token: str = ""
+    until_ms: int = 0
+    """When a claim expires or a retry is due."""
+    stamp: int = 0
+    """Of its suspension."""
+    cancelled: bool = False
+    successor: Work | None = None
+
+    def hasten(self, rank: int, deadline_ms: int) -> None:
+        """Make it as urgent as this; a more urgent rank ends a suspension."""
+        if rank < self.work.rank and self.state == "suspended":
+            self.state = "ready"
+        self.work.rank = min(self.work.rank, rank)
+        self.work.deadline_ms = min(self.work.deadline_ms, deadline_ms)
+
+    def absorb(self) -> None:
+        if self.successor:
+            self.work.join(self.successor, newest=True)
+            self.successor = None
+
+
+@dataclass
+class Dead:
+    work: Work
+    order: str
+    signature: str
+
+
+@dataclass
+class Model:
+    priorities: tuple[Priority, ...]
+    now_ms: int = 1_000_000
+    items: dict[str, Item] = field(default_factory=dict)
+    dead: dict[str, Dead] = field(default_factory=dict)
+    paused: set[str | None] = field(default_factory=set)
+    """Names of priorities; None is the queue."""
+    count: int = 0
+    """Of turns and stamps given."""
+
+    def next_number(self) -> int:
+        self.count += 1
+        return self.count
+
+    # What is asked for.
+
+    def enqueue(self, new: NewItem) -> str:
+        priority = next(row for row in self.priorities if row.name == new.priority)
+        lineage = Lineage(new.operation_id, new.traceparent)
+        deadline_ms = self.now_ms + priority.service_target_ms
+        causes = {new.cause_id: lineage}
+        turn = self.next_number()
+        work = Work(priority.rank, deadline_ms, self.now_ms, new.payload, causes, turn)
+        item, dead = self.items.get(new.key), self.dead.get(new.key)
+        if dead and new.cause_id in dead.work.causes:
+            return "dead"
+        if any(known and known.order != new.order_key for known in (item, dead)):
+            return "conflict"
+        if item is None:
+            self.enter(new.key, work, new.order_key)
+            return "new"
+        behind = item.successor.causes if item.successor else {}
+        if new.cause_id in item.work.causes or new.cause_id in behind:
+            return "known"
+        if item.state == "in_flight":
+            if item.successor:
+                item.successor.join(work, newest=True)
+            else:
+                item.successor = work
+            return "successor"
+        item.hasten(work.rank, work.deadline_ms)
+        item.work.join(work, newest=True)
+        self.hasten_line(item.order)
+        return "merged"
+
+    def enter(self, key: str, work: Work, order: str) -> None:
+        """Become live: ready, or queued until its turn in its group comes."""
+        self.items[key] = Item(work, order, "queued" if order else "ready")
+        self.hasten_line(order)
+        self.advance(order)
+
+    # Order groups.
+
+    def line(self, order: str) -> list[Item]:
+        of_group = [item for item in self.items.values() if order and item.order == order]
+        return sorted(of_group, key=lambda item: item.work.turn)
+
+    def hasten_line(self, order: str) -> None:
+        """Let each be as urgent as everything behind it."""
+        line = self.line(order)
+        for place, item in enumerate(line):
+            for behind in line[place + 1 :]:
+                item.hasten(behind.work.rank, behind.work.deadline_ms)
+
+    def stopped(self, order: str) -> bool:
+        return any(dead.order == order for dead in self.dead.values())
+
+    def advance(self, order: str) -> None:
+        line = self.line(order)
+        if line and line[0].state == "queued" and not self.stopped(order):
+            line[0].state = "ready"
+
+    # Service.
+
+    def service_order(
+        self, least: int | None = None, *, paused_too: bool = False
+    ) -> list[tuple[str, Item]]:
+        """The top priority first, then of each rank's next the one with the earliest deadline."""
+        ranks = []
+        for row in self.priorities:
+            if least is not None and row.rank > least:
+                continue
+            if not paused_too and self.paused & {None, row.name}:
+                continue
+            of_rank = [entry for entry in self.items.items() if entry[1].work.rank == row.rank]
+            suspended = [entry for entry in of_rank if entry[1].state == "suspended"]
+            ready = [entry for entry in of_rank if entry[1].state == "ready"]
+            suspended.sort(key=lambda entry: entry[1].stamp)
+            ready.sort(key=lambda entry: (entry[1].work.deadline_ms, entry[0]))
+            ranks.append(suspended + ready)
+        order = []
+        while heads := [rank for rank in ranks if rank]:
+            first = min(
+                heads,
+                key=lambda rank: (
+                    rank[0][1].work.rank > 0,
+                    rank[0][1].work.deadline_ms,
+                    rank[0][1].work.rank,
+                ),
+            )
+            order.append(first.pop(0))
+        return order
+
+    def claim(self, limit: int, token: str, least: int | None) -> list[tuple[str, Item]]:
+        for item in self.items.values():
+            if item.state == "delayed" and item.until_ms <= self.now_ms:
+                item.state = "ready"
+        taken = self.service_order(least)[:limit]
+        for _, item in taken:
+            item.state, item.token = "in_flight", token
+            item.attempt += 1
+            item.until_ms = self.now_ms + VISIBILITY_MS
+        return taken
+
+    # How a claim ends.
+
+    def held(self, key: str, token: str) -> Item | None:
+        item = self.items.get(key)
+        return item if item and item.state == "in_flight" and item.token == token else None
+
+    def finish(self, key: str) -> None:
+        item = self.items.pop(key)
+        if item.successor:
+            self.enter(key, item.successor, item.order)
+        self.advance(item.order)
+
+    def retry(self, key: str, delay_ms: int) -> None:
+        item = self.items[key]
+        if item.cancelled:
+            return self.finish(key)
+        item.absorb()
+        item.state, item.until_ms = "delayed", self.now_ms + delay_ms
+        return None
+
+    def suspend(self, key: str) -> None:
+        item = self.items[key]
+        if item.cancelled:
+            return self.finish(key)
+        item.absorb()
+        item.state, item.stamp = "suspended", self.next_number()
+        item.attempt -= 1
+        return None
+
+    def bury(self, key: str, signature: str) -> None:
+        item = self.items[key]
+        if item.cancelled:
+            return self.finish(key)
+        if item.order:
+            item.absorb()
+        work = item.work
+        if key in self.dead:
+            before = self.dead[key].work
+            before.join(work, newest=True)
+            work = before
+        self.dead[key] = Dead(work, item.order, signature)
+        return self.finish(key)
+
+    def reap(self) -> int:
+        ended = [
+            (key, item)
+            for key, item in self.items.items()
+            if item.state == "in_flight" and item.until_ms <= self.now_ms
+        ]
+        for key, item in ended:
+            if item.cancelled:
+                self.finish(key)
+            else:
+                item.absorb()
+                item.state = "ready"
+        return len(ended)
+
+    # What an operator does.
+
+    def requeue(self, key: str) -> bool:
+        if key not in self.dead:
+            return False
+        dead = self.dead.pop(key)
+        work = dead.work
+        work.enqueued_ms = self.now_ms
+        work.deadline_ms = self.now_ms + self.priorities[work.rank].service_target_ms
+        item = self.items.get(key)
+        if item is None:
+            self.enter(key, work, dead.order)
+        elif item.state != "in_flight":
+            item.hasten(work.rank, work.deadline_ms)
+            item.work.join(work, newest=False)
+            self.hasten_line(item.order)
+            self.advance(item.order)
+        elif item.successor:
+            item.successor.join(work, newest=False)
+        else:
+            work.payload = item.work.payload
+            item.successor = work
+        return True
+
+    def cancel(self, key: str) -> str:
+        dead, item = self.dead.pop(key, None), self.items.get(key)
+        if item and item.state == "in_flight":
+            item.successor, item.work.causes, item.cancelled = None, {}, True
+            return "stopping"
+        if item:
+            self.finish(key)
+        if dead:
+            self.advance(dead.order)
+        return "cancelled" if item or dead else "unknown"
+
+    def switch(self, priority: str | None, *, paused: bool) -> bool:
+        changes = (priority in self.paused) != paused
+        self.paused ^= {priority} if changes else set()
+        return changes
+
+    # What can be seen.
+
+    def in_state(self, state: str) -> Iterable[tuple[str, Item]]:
+        return [entry for entry in self.items.items() if entry[1].state == state]

@@ -1,0 +1,99 @@
+"""Every key of a queue lies in the slot of its hash tag, as a cluster's server checks."""
+
+import socket
+import subprocess
+import time
+
+import anyio
+import pytest
+from redis import Redis as PlainRedis
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as NotYetThere
+
+from queues.items import NewItem
+from queues.queue import WorkQueue
+from tests.queues.servers import REAL_SERVERS, ServerMissingError, binary_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+NAME = "extraction-transition"
+
+
+def free_port() -> int:
+    """Return a port whose bus port, 10 000 higher, is a port too."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            if (port := probe.getsockname()[1]) < 55_000:
+                return port
+
+
+@pytest.fixture(params=REAL_SERVERS)
+def one_slot_port(request, tmp_path):
+    """A cluster node that serves the slot of one queue and no other."""
+    try:
+        binary = binary_of(request.param)
+    except ServerMissingError as missing:
+        pytest.skip(str(missing))
+    port = free_port()
+    settings = {
+        "--port": str(port),
+        "--bind": "127.0.0.1",
+        "--save": "",
+        "--cluster-enabled": "yes",
+        "--cluster-require-full-coverage": "no",
+    }
+    command = [str(binary), *(word for pair in settings.items() for word in pair)]
+    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        admin = PlainRedis(port=port)
+        deadline_s = time.monotonic() + 10
+        while True:
+            try:
+                slot = admin.execute_command("CLUSTER KEYSLOT", f"rotulus:{{{NAME}}}:")
+                break
+            except NotYetThere:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.02)
+        admin.execute_command("CLUSTER ADDSLOTS", slot)
+        while admin.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        admin.close()
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+async def test_every_step_of_a_queue_touches_one_slot_alone(one_slot_port) -> None:
+    redis = Redis(port=one_slot_port)
+    queue = WorkQueue(redis, NAME)
+
+    def item(key: str, order_key: str = "", cause: str = "c1") -> NewItem:
+        return NewItem(key, "normal", cause, b"{}", "op-1", order_key=order_key)
+
+    await queue.enqueue_many([item("a"), item("b"), item("c"), item("d", "run"), item("e", "run")])
+    a, b, c, d = await queue.claim(4, 60_000)
+    await queue.enqueue(item("a", cause="c2"))
+    await queue.renew([a], 60_000)
+    assert await queue.acknowledge([a]) == [True]
+    assert await queue.retry([b], [0], "flaky") == [True]
+    assert await queue.suspend([c]) == [True]
+    assert await queue.bury([d], ["Broken"]) == [True]
+    await queue.pause("background")
+    await queue.resume("background")
+    for state in ("ready", "suspended", "queued", "delayed", "in_flight"):
+        await queue.peek(10, 0, state)
+    assert len(await queue.dead(10)) == sum((await queue.dead_by_signature()).values()) == 1
+    assert await queue.requeue(["d"]) == [True]
+    assert await queue.cancel(["e"]) == ["cancelled"]
+    while claims := await queue.claim(10, 60_000):
+        await queue.acknowledge(claims)
+    await queue.mark()
+    assert await queue.marked()
+    await queue.reap()
+    with anyio.fail_after(10):
+        assert not await queue.wait(0.02)
+    assert (await queue.depth()).in_flight == 0
+    await redis.aclose()
