@@ -77,11 +77,33 @@ class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What an evaluation came to; not pending."""
+    """What an evaluation came to; an evaluator's is not pending."""
 
     outcome_state: OutcomeState
     outcome_reason_code: str
     outcome_target_ref: str | None = None
+
+
+_PENDING_SUSPENDED = Evaluated("pending", SUSPENDED)
+_PENDING_REJECTED = Evaluated("pending", REJECTED)
+
+
+def log_outcome(outcome: BindingOutcomeRecord) -> None:
+    """Write an outcome to the process's log."""
+    _log.info("binding_outcome", **outcome.model_dump(mode="json", exclude_none=True))
+
+
+def _outcome_of(request: Request, found: Evaluated) -> BindingOutcomeRecord:
+    evaluation: BindingEvaluation = read_content(request)
+    return BindingOutcomeRecord(
+        outcome_id=f"outcome:{request.request_id}",
+        source_event_id=evaluation.source_event_id,
+        binding_id=evaluation.binding_id,
+        target_kind=evaluation.target_kind,
+        outcome_state=found.outcome_state,
+        outcome_target_ref=found.outcome_target_ref,
+        outcome_reason_code=found.outcome_reason_code,
+    )
 
 
 class BindingEvaluator(Protocol):
@@ -150,7 +172,10 @@ class BindingHandler:
         suspensions: Suspensions,
         evaluator: BindingEvaluator | None,
         now_us: Callable[[], int],
+        observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
     ) -> None:
+        """`observe` is told of every outcome, those that are pending included."""
+        self._observe = observe
         self._ledger = ledger
         self._hand_in = hand_in
         self._capacity = capacity
@@ -234,8 +259,8 @@ class BindingHandler:
             settled[key] = await self._evaluate(evaluator, by_key[key], lease)
         suspended = [key for key in by_key if key not in settled]
         await self._suspensions.suspend(suspended)
-        if suspended:
-            _log.info(SUSPENDED, outcome_state="pending", bindings_suspended=len(suspended))
+        for key in suspended:
+            self._observe(_outcome_of(by_key[key].request, _PENDING_SUSPENDED))
         return [
             *settled.values(),
             *(
@@ -267,15 +292,8 @@ class BindingHandler:
                     anyio.move_on_after(0.5),
                 ):
                     await self._capacity.release(lease)
-        outcome = BindingOutcomeRecord(
-            outcome_id=f"outcome:{one.request.request_id}",
-            source_event_id=evaluation.source_event_id,
-            binding_id=evaluation.binding_id,
-            target_kind=evaluation.target_kind,
-            outcome_state=found.outcome_state,
-            outcome_target_ref=found.outcome_target_ref,
-            outcome_reason_code=found.outcome_reason_code,
-        )
+        outcome = _outcome_of(one.request, found)
+        self._observe(outcome)
         report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
         [handed_in] = await self._report(report.model_dump(mode="json"))
         return settlement_of(one.claim, handed_in, rejection_is_final=True)
@@ -284,6 +302,7 @@ class BindingHandler:
         self, one: _Due, rejection: MidEvaluationRejection, *, granted: bool
     ) -> Settlement:
         """Record that capacity was refused; the item comes back at its retry's priority."""
+        self._observe(_outcome_of(one.request, _PENDING_REJECTED))
         report = CapacityRejected(
             request_id=one.request.request_id,
             binding_evaluation_id=rejection.binding_evaluation_id,

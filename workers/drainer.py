@@ -170,9 +170,10 @@ class Drainer:
 
 def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> Settlement:
     """Return how a claim ends whose result was handed in."""
-    found, code = outcome["outcome"], str(outcome.get("code", "internal"))
-    if found in ("completed", "closed"):
+    found = outcome["outcome"]
+    if found in ("completed", "closed", "unknown"):
         return Settlement(claim, "done")
+    code = str(outcome.get("code", "internal" if found == "failed" else found))
     if found == "input_pending":
         return Settlement(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
     if code in ABSENCES:

@@ -10,6 +10,7 @@ Code = Literal[
     "work_request_conflict",
     "work_request_unknown",
     "work_requests_too_many",
+    "work_item_full",
 ]
 
 

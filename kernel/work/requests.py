@@ -101,7 +101,7 @@ def enqueue(transaction: LedgerTransaction, requests: Sequence[WorkRequest]) -> 
         WorkRefused: with a code; then nothing was recorded.
     """
     if len(requests) > REQUESTS_MAX:
-        raise WorkRefused("work_requests_too_many", f"at most {REQUESTS_MAX} requests at once")
+        raise _invalid(f"at most {REQUESTS_MAX} requests at once", "requests")
     checked = [_check(one) for one in requests]
     fresh: dict[str, Document] = {}
     asked = []
@@ -232,9 +232,7 @@ def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
         where = {"queue": queue, "item_key": item_key}
         if view.tables.count(schema.outbox, where) + more > ITEM_REQUESTS_MAX:
             message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
-            raise WorkRefused(
-                "work_requests_too_many", message, f"content.{QUEUE_KINDS[queue].item_key}"
-            )
+            raise WorkRefused("work_item_full", message, f"content.{QUEUE_KINDS[queue].item_key}")
 
 
 def _closing_receipt(view: LedgerView, request_id: str) -> Document:

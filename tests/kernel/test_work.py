@@ -153,11 +153,11 @@ def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity, p
 
 def test_there_is_a_limit_to_what_is_asked_at_once_and_to_what_waits(ledger, monkeypatch):
     many = [binding(f"k-{number}", source_event_id=f"e-{number}") for number in range(257)]
-    assert refused(ledger, *many)[0] == "work_requests_too_many"
+    assert refused(ledger, *many) == ("work_request_invalid", "requests")
     monkeypatch.setattr(requests, "OPEN_MAX", 3)
     monkeypatch.setattr(requests, "ITEM_REQUESTS_MAX", 2)
     assert refused(ledger, binding("a"), binding("b"), binding("c")) == (
-        "work_requests_too_many",
+        "work_item_full",
         "content.source_event_id",
     )
     ask(ledger, *many[:3])

@@ -14,6 +14,7 @@ from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.work import order
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
+from kernel.work.reports import BindingOutcomeRecord
 from kernel.work.requests import WorkRequest, WorkStatus, status_of
 from queues.backoff import MAX_ATTEMPTS
 from queues.items import Claim
@@ -66,6 +67,7 @@ class World:
         self.queue = WorkQueue(self.redis, BINDING_QUEUE, self.now_ms)
         self.leases = CapacityLeases(self.redis, self.now_ms)
         self.evaluator = Evaluator()
+        self.observed: list[BindingOutcomeRecord] = []
         hand_in = HandIn(client_of(door.app, give_up_after_s=0.0), lambda: self.now_ms() / 1000)
         handler = BindingHandler(
             door.ledger,
@@ -74,6 +76,7 @@ class World:
             Suspensions(self.redis, self.queue.prefix),
             self.evaluator if evaluator else None,
             lambda: fake.time_us,
+            self.observed.append,
         )
         self.drainer = Drainer(self.queue, handler, hand_in, lambda: 0.5)
         self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms() / 1000)
@@ -185,6 +188,12 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
     assert world.evaluator.asked == ["critical", "user"]
     assert slept == [bindings.THROTTLE_S]
     assert world.status(background).state == "open"
+    pending = world.observed[-1]
+    assert (pending.binding_id, pending.outcome_state, pending.outcome_reason_code) == (
+        "background",
+        "pending",
+        "binding_suspended_capacity_pressure",
+    )
     assert (await world.queue.depth()).delayed == 1
 
 
@@ -240,6 +249,11 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     [request_id] = await world.ask("b-1", capacity_priority=capacity)
     world.evaluator.raises["b-1"] = MidEvaluationRejection("evaluation-7")
     [claim] = await world.deliver()
+    [pending] = world.observed
+    assert (pending.outcome_state, pending.outcome_reason_code) == (
+        "pending",
+        "capacity_rejected_mid_evaluation",
+    )
     [receipt] = world.receipts("binding_fire_capacity_rejected")
     assert receipt["binding_evaluation_id"] == "evaluation-7"
     assert (receipt["retry_eligible"], receipt["retry_priority"]) == (True, retry)

@@ -244,3 +244,21 @@ def test_a_child_of_default_settings_keeps_the_default_port():
     env = child_environment(load_settings())
     assert "ROTULUS_PORT" not in env
     assert env["PATH"] == os.environ["PATH"]
+
+
+def test_a_worker_drains_every_queue_unless_it_is_told_which(monkeypatch):
+    assert load_settings().queue_names == (
+        "authority-recompute",
+        "binding-evaluation",
+        "extraction-transition",
+    )
+    monkeypatch.setenv("ROTULUS_WORKER_QUEUES", "extraction-transition,extraction-transition")
+    assert load_settings().queue_names == ("extraction-transition",)
+
+
+@pytest.mark.parametrize("value", ["nowhere", "authority-recompute,", ",", "a b"])
+def test_a_queue_that_is_not_there_is_refused(monkeypatch, value):
+    monkeypatch.setenv("ROTULUS_WORKER_QUEUES", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert caught.value.problems[0][:2] == ("ROTULUS_WORKER_QUEUES", "queue_unknown")

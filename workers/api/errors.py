@@ -54,6 +54,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "work_request_invalid": 422,
         "work_request_conflict": 409,
         "work_request_unknown": 404,
+        "work_item_full": 409,
         "work_requests_too_many": 429,
         "unauthorized": 401,
         "not_found": 404,
