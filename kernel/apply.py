@@ -7,13 +7,12 @@ clock. So the state is a fold of the log, and verification folds it again.
 from dataclasses import dataclass
 
 from kernel.algebra.effects import canonical_kind
+from kernel.algebra.verbs import ENQUEUE
+from kernel.authority.enqueue import record_enqueued, record_requests
 from kernel.authority.recompute import check_recompute, complete_recompute
-from kernel.authority.requests import (
-    cancel_requests_for_removed,
-    record_requests,
-    triggers_of,
-)
+from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.triggers import triggers_of
 from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -85,8 +84,10 @@ def apply_operation(
         emit(taint)
     if recalculates:
         complete_recompute(operation, envelope, sequence)
-    triggers = triggers_of(transaction, envelope, applied)
-    record_requests(operation, envelope, triggers, sequence)
+    if envelope.semantic_intent == ENQUEUE:
+        record_enqueued(operation, envelope)
+    else:
+        record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     documents = tuple(
         one.document(effect, canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied

@@ -34,6 +34,7 @@ from queues.queue import WorkQueue
 from queues.relay import OutboxRelay
 from workers.api.app import build_app
 from workers.api.services import Replayed, Services
+from workers.authority_sweeps import DeferredCascades
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
@@ -97,6 +98,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     def notify_all() -> None:
         relay.notify()
         external.notify()
+        cascades.notify()
 
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
@@ -123,6 +125,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         if isinstance(result, Exception):
             raise result
         return result
+
+    cascades = DeferredCascades(ledger, write)
 
     async def give_up(item_key: str, error_signature: str) -> list[str]:
         return list(await write(DeadLetterUnit(item_key, error_signature)))
@@ -171,11 +175,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(committer.run)
-            tasks.start_soon(sessions.run)
-            tasks.start_soon(relay.run)
-            tasks.start_soon(external.run)
-            tasks.start_soon(hub.run)
+            for part in (committer, sessions, relay, external, cascades, hub):
+                tasks.start_soon(part.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
             await server.serve([listening])
             tasks.cancel_scope.cancel()

@@ -30,6 +30,8 @@ EPOCH_CLOSE = "epoch_close"
 
 REPORT_VERB = "external_effect_report"
 """What became of an effect outside; spoken by the runtime alone (K19)."""
+ENQUEUE = "enqueue_recalculate_authority"
+"""Recomputes that are asked for, not set off; spoken by the runtime alone (§8.2)."""
 
 _RESERVED = frozenset(
     {
@@ -117,14 +119,16 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     EPOCH_OPEN: ("receipt_only",),
     EPOCH_CLOSE: ("receipt_only",),
     REPORT_VERB: ("receipt_only",),
+    ENQUEUE: ("receipt_only",),
 }
-"""The verbs of undoing, of epochs, and of what became of effects outside."""
+"""The verbs of undoing, of epochs, of what became of effects outside, and of asking for work."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
     "binding_fire_record": frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
     REPORT_VERB: frozenset({"receipt_only"}),
+    ENQUEUE: frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

@@ -7,7 +7,7 @@ import pytest
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
-from kernel.algebra.verbs import OPERATION_KINDS, REPORT_VERB, SEMANTIC_VERBS
+from kernel.algebra.verbs import ENQUEUE, OPERATION_KINDS, REPORT_VERB, SEMANTIC_VERBS
 
 KINDS_OF_4_2 = {
     "node_write",
@@ -196,7 +196,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
 def test_every_kind_is_reached_by_a_verb_and_what_none_reached_has_one_of_its_name():
     assert {kind for verb in SEMANTIC_VERBS.values() for kind in verb.requires} == {*EFFECT_KINDS}
     boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
-    own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys() - boundaries - {REPORT_VERB}
+    own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys() - boundaries - {REPORT_VERB, ENQUEUE}
     assert own == EFFECT_KINDS.keys() - set().union(*VERBS_OF_3_3.values())
     assert {"share_link_grant", "share_link_revoke", "visibility_change"} <= own
 
@@ -213,5 +213,5 @@ def test_every_operation_kind_knows_how_far_it_can_be_simulated():
     refused = {name for name, level in levels.items() if level == NOT_SIMULATABLE}
     boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
     manifest = "binding_evaluation_manifest_emit"
-    assert refused == {"simulate", manifest, REPORT_VERB, *boundaries}
+    assert refused == {"simulate", manifest, REPORT_VERB, ENQUEUE, *boundaries}
     assert "synthesize_consolidated_understanding" in levels

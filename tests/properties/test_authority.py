@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
-from kernel.authority.graph import authority_of, feeding_understandings
+from kernel.authority.graph import authority_of
 from kernel.authority.requests import PRIORITIES, ready_items
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
 from tests.kernel.build import (
@@ -25,6 +25,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     everything,
+    feeding_understandings,
     link,
     memory_ledger,
     recompute,

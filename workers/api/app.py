@@ -5,6 +5,7 @@ from fastapi import APIRouter, FastAPI
 from kernel.host import Host
 from workers.api import (
     audit,
+    authority,
     errors,
     health,
     intake,
@@ -38,6 +39,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         simulations,
         records,
         audit,
+        authority,
         rollbacks,
         replay,
         intake,

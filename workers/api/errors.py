@@ -13,6 +13,7 @@ from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.rollback.errors import RollbackRefused
 from queues.errors import QueueError
+from workers.authority_sweeps import SweepRefused
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -81,6 +82,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
             409,
         ),
         "replay_differs": 500,
+        "authority_sweep_running": 409,
     }
 )
 """A code without a status here is a defect of ours: 500."""
@@ -147,7 +149,7 @@ def install(app: FastAPI) -> None:
         code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
-    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, ApiError):
+    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, SweepRefused, ApiError):
         app.add_exception_handler(kind, coded)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
