@@ -59,6 +59,15 @@ def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
     return inputs
 
 
+def materialized_authority(view: LedgerView, node_id: str) -> float | None:
+    """Return the stored authority of an understanding: one lookup (INV-A-AUTHORITY-EAGER-1).
+
+    None where there is none yet, or no such understanding.
+    """
+    node = view.node(node_id)
+    return None if node is None else node["payload"].get("cu_authority")
+
+
 def authority_of(
     view: LedgerView, strategy: AuthorityStrategy, node: Document
 ) -> tuple[float, list[AuthorityInput]]:
