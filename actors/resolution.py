@@ -29,7 +29,7 @@ from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import ENQUEUE, REPORT_VERB
 from kernel.authority.enqueue import ENQUEUED_RECEIPT
-from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_record import session_node_id
 from kernel.ledger import schema
@@ -269,8 +269,8 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
             {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
         ),
     ]
-    requests = view.open_requests_of(AUTHORITY_QUEUE, target)
-    if all(request.cause_sequence <= intent.as_of_sequence for request in requests):
+    found = due(view, target, intent.as_of_sequence)
+    if len(found.served) == len(found.requests):  # nobody has asked since
         effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
     return ResolvedOperation(
         "recalculate_authority",
@@ -280,7 +280,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         source_refs=context,
         read_set=context,
         write_set=(target,),
-        causes=_askers(view, requests),
+        causes=_askers(view, found.served),
         extra=MappingProxyType({"recompute_as_of_sequence": intent.as_of_sequence}),
     )
 

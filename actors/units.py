@@ -24,8 +24,7 @@ from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     Readiness,
     close_requests,
-    open_by,
-    readiness,
+    due,
 )
 from kernel.authority.triggers import MIGRATION, USER_REQUEST
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
@@ -175,13 +174,12 @@ class RecomputeUnit:
 
     def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
         """Submit it when it is due; a late or early one is no offence and leaves no trace."""
-        found = readiness(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if found is Readiness.CLOSED:
+        found = due(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if found.readiness is Readiness.CLOSED:
             return "closed", None
-        if found is Readiness.INPUT_PENDING:
+        if found.readiness is Readiness.INPUT_PENDING:
             return "input_pending", None
-        waiting = open_by(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        migrates = all(one.document["trigger_kind"] == MIGRATION for one in waiting)
+        migrates = all(one.document["trigger_kind"] == MIGRATION for one in found.served)
         actor: Literal["system", "migration"] = "migration" if migrates else "system"
         result = IntentUnit(self.intent, self.session_id, actor).run(bench)
         return ("rejected" if isinstance(result, RejectedResult) else "completed"), result

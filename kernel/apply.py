@@ -71,8 +71,7 @@ def apply_operation(
     count_operation(transaction, envelope, emit)
     record_adjudications(transaction, envelope, sequence)
     recalculates = envelope.semantic_intent == "recalculate_authority"
-    if recalculates:
-        check_recompute(operation, envelope, strategy)
+    served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
     undone = _undone(envelope)
@@ -83,7 +82,7 @@ def apply_operation(
     if taint is not None:
         emit(taint)
     if recalculates:
-        complete_recompute(operation, envelope, sequence)
+        complete_recompute(operation, envelope, served)
     if envelope.semantic_intent == ENQUEUE:
         record_enqueued(operation, envelope)
     else:

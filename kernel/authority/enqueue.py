@@ -31,6 +31,7 @@ from kernel.authority.requests import (
     PRIORITIES,
     RANKS,
     close_request,
+    forget_cascades,
 )
 from kernel.authority.triggers import (
     ENQUEUED_KINDS,
@@ -338,12 +339,14 @@ def _record_page(operation: Operation, asked: Enqueued) -> None:
             closed_sequence=operation.sequence,
             closed_at_us=transaction.head_now.committed_at_us,
         )
+        forget_cascades(transaction)
 
 
 def _defer(operation: Operation, asking: _Asking, source: str) -> None:
     fields = {"trigger_source_id": source, **asking.document()}
     priority = PRIORITIES[asking.direct_rank]
     request_id = _append(operation, CASCADE_QUEUE, CASCADES, priority, fields)
+    forget_cascades(operation.transaction)
     body = {"request_id": request_id, "trigger_source_id": source, "priority": priority}
     operation.emit(Receipt(DEFERRED_RECEIPT, body))
 

@@ -12,8 +12,10 @@ down (`enqueue.py`), that is not so yet, and nothing is due.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from itertools import count
+from typing import Any
 
 from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
@@ -44,6 +46,7 @@ DEFAULT_PRIORITY = "background_normal"
 RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
 
 _ROWS_AT_ONCE = 8
+_ANY_SEQUENCE = 2**63 - 1
 
 
 class Readiness(Enum):
@@ -57,11 +60,50 @@ class Readiness(Enum):
     """An understanding above was still waiting for its own recompute at that sequence."""
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Whether a recompute may be recorded, and every open request for its understanding."""
+
+    readiness: Readiness
+    requests: tuple[Request, ...]
+    as_of_sequence: int
+
+    @property
+    def served(self) -> list[Request]:
+        """The requests that it answers: those caused by the sequence that it read."""
+        return [one for one in self.requests if one.cause_sequence <= self.as_of_sequence]
+
+
+def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
+    """Tell whether a recompute that read the ledger at a sequence may be recorded now.
+
+    Inside a transaction the same question gets the same answer until the record goes on.
+    """
+    known: dict[str, Any] = {}
+    at: tuple[Any, ...] = ()
+    if isinstance(view, LedgerTransaction):
+        known, head = view.known_of_requests, view.head_now
+        at = (head.ec_sequence_number, head.request_sequence, head.receipt_sequence)
+    asked = (node_id, as_of_sequence, at)
+    if known.get("due_asked") != asked:
+        waiting = tuple(view.open_requests_of(AUTHORITY_QUEUE, node_id))
+        state = _readiness(view, node_id, as_of_sequence, waiting)
+        known["due_asked"], known["due"] = asked, Due(state, waiting, as_of_sequence)
+    found: Due = known["due"]
+    return found
+
+
 def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> Readiness:
     """Tell whether a recompute that read the ledger at a sequence may be recorded now."""
-    if not open_by(view, node_id, as_of_sequence):
+    return due(view, node_id, as_of_sequence).readiness
+
+
+def _readiness(
+    view: LedgerView, node_id: str, as_of_sequence: int, waiting: tuple[Request, ...]
+) -> Readiness:
+    if all(one.cause_sequence > as_of_sequence for one in waiting):
         return Readiness.CLOSED
-    if _was_pending(view, CASCADE_QUEUE, CASCADES, as_of_sequence):
+    if _cascade_was_open(view, as_of_sequence):
         return Readiness.INPUT_PENDING
 
     def pending(node: str) -> bool:
@@ -158,7 +200,9 @@ def close_requests(
 ) -> list[str]:
     """Give the open requests of an item that were caused by then their outcome."""
     closed = []
-    for request in open_by(transaction, node_id, as_of_sequence):
+    for request in transaction.open_requests_of(AUTHORITY_QUEUE, node_id):
+        if request.cause_sequence > as_of_sequence:
+            continue
         close_request(
             transaction,
             request.request_id,
@@ -193,13 +237,24 @@ def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]
             )
 
 
-def open_by(view: LedgerView, node_id: str, as_of_sequence: int) -> list[Request]:
-    """Return the open requests for an understanding that were caused by a sequence."""
-    return [
-        request
-        for request in view.open_requests_of(AUTHORITY_QUEUE, node_id)
-        if request.cause_sequence <= as_of_sequence
-    ]
+def forget_cascades(transaction: LedgerTransaction) -> None:
+    """Look for deferred cascades again the next time: there is one more, or one less."""
+    transaction.known_of_requests.pop("cascades", None)
+
+
+def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
+    """Whether a cascade was being written down at a sequence; also where it began later."""
+    known = view.known_of_requests if isinstance(view, LedgerTransaction) else {}
+    if "cascades" not in known:
+        waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)
+        newest = _newest_closed(view, CASCADE_QUEUE, CASCADES, _ANY_SEQUENCE)
+        outcome = None if newest is None else view.outcome_of(newest["request_id"])
+        known["cascades"] = (
+            min((one.cause_sequence for one in waiting), default=_ANY_SEQUENCE),
+            0 if outcome is None else outcome["closed_sequence"],
+        )
+    opened, closed = known["cascades"]
+    return bool(opened <= as_of_sequence or closed > as_of_sequence)
 
 
 def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> bool:
