@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import ENQUEUE
-from kernel.authority.enqueue import record_enqueued, record_requests
+from kernel.authority.enqueue import record_enqueued
 from kernel.authority.recompute import check_recompute, complete_recompute
+from kernel.authority.recording import record_requests
 from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.triggers import triggers_of

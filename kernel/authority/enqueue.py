@@ -1,29 +1,19 @@
-"""Requests to recompute as they are written down: by a trigger, or in pages (§8.2, §8.4, K12).
+"""Recomputes that are asked for by operations of a verb of their own (§8.2, §8.4, §8.6).
 
-A trigger asks for everything below it in its own transaction, parents first, as long as that is
-at most `CASCADE_REQUESTS_MAX` understandings. What reaches more leaves one request in the queue of
-cascades instead, whoever runs the ledger plans it on a snapshot (`plan_deferred`), and operations
-of the verb `enqueue_recalculate_authority` write it down a page at a time. Nothing is recomputed
-before the last page, so nothing is ever computed from an input whose turn was not written down yet.
-
-The same operations carry what is asked for without a change: a user's request (which cascades by
-itself), the decay tick, the backfill.
+They carry what no change sets off: a user's request (which cascades by itself), the decay tick,
+the backfill; and the pages of a cascade that was too wide for the transaction of its trigger.
+Whoever runs the ledger plans pages on a snapshot and records them one after the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from kernel.authority.cascade import CascadePlan, CascadeTooWide, plan_cascade
-from kernel.authority.graph import (
-    dependents_of,
-    eager_dependents_of,
-    few_dependents_of,
-    is_nightly,
-    is_understanding,
-)
+from kernel.authority.asking import Asking
+from kernel.authority.cascade import CascadePlan
+from kernel.authority.graph import dependents_of, is_understanding
+from kernel.authority.recording import record, record_request, report
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
@@ -33,26 +23,15 @@ from kernel.authority.requests import (
     close_request,
     forget_cascades,
 )
-from kernel.authority.triggers import (
-    ENQUEUED_KINDS,
-    INPUT_UPDATE,
-    Trigger,
-    ranks_of,
-)
-from kernel.canonical import canonicalize_plain
+from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.model.receipt import Receipt
 from kernel.stores.record import Operation
 
 ENQUEUED_RECEIPT = "authority_recompute_enqueued"
-DEFERRED_RECEIPT = "authority_cascade_deferred"
-
-CASCADE_REQUESTS_MAX = 1024
-"""How many understandings a trigger may ask for in its own transaction."""
 
 PAGE_REQUESTS_MAX = 256
 """How many one operation of `ENQUEUE` may ask for by name."""
@@ -100,68 +79,6 @@ class Enqueued(_Stated):
     closes_cascade: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """How the triggers of one operation reach understandings, in a transaction or on a snapshot."""
-
-    triggers: tuple[Trigger, ...]
-    direct_rank: int
-    rank: int
-
-    @property
-    def dependents(self) -> Callable[[LedgerView, str], list[str]]:
-        asked = any(trigger.kind in ENQUEUED_KINDS for trigger in self.triggers)
-        return dependents_of if asked else eager_dependents_of
-
-    def plan(
-        self,
-        view: LedgerView,
-        below: Callable[[str], list[str]],
-        limit: int | None,
-    ) -> tuple[CascadePlan, dict[str, str]]:
-        """Return the plan, and the kind of trigger of each understanding where it begins."""
-        kinds: dict[str, str] = {}
-        for trigger in self.triggers:
-            targets: Iterable[str] = trigger.targets
-            if trigger.kind not in ENQUEUED_KINDS:
-                targets = [one for one in targets if not is_nightly(view.node(one))]
-            kinds |= dict.fromkeys(targets, trigger.kind)
-            if trigger.below is not None:
-                kinds |= dict.fromkeys(below(trigger.below), trigger.kind)
-
-        def rank_of(node: str) -> int:
-            return _rank_of(view, node, self.direct_rank if node in kinds else self.rank)
-
-        return plan_cascade(kinds, below, rank_of, limit), kinds
-
-    def document(self) -> Document:
-        return {
-            "triggers": [
-                {"trigger_kind": one.kind, "target_cu_ids": [*one.targets], "below": one.below}
-                for one in self.triggers
-            ],
-            "direct_priority": PRIORITIES[self.direct_rank],
-            "priority": PRIORITIES[self.rank],
-        }
-
-    @classmethod
-    def of_document(cls, document: Document) -> "_Asking":
-        triggers = tuple(
-            Trigger(one["trigger_kind"], tuple(one["target_cu_ids"]), one["below"])
-            for one in document["triggers"]
-        )
-        return cls(triggers, RANKS[document["direct_priority"]], RANKS[document["priority"]])
-
-
-def record_requests(operation: Operation, envelope: Envelope, triggers: list[Trigger]) -> None:
-    """Write a request for every understanding that the triggers reach, or one for all of them."""
-    if not triggers:
-        return
-    now_us = operation.transaction.head_now.committed_at_us
-    ranks = ranks_of(operation.transaction, envelope, now_us)
-    _record(operation, _Asking(tuple(triggers), *ranks), operation.operation_id)
-
-
 def record_enqueued(operation: Operation, envelope: Envelope) -> None:
     """Write what an operation of `ENQUEUE` asks for.
 
@@ -187,7 +104,7 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
 def plan_deferred(view: LedgerView, request: Request) -> list[Enqueued]:
     """Return the pages of a deferred cascade that are not on the record yet, in their order."""
     document = request.document
-    asking = _Asking.of_document(document)
+    asking = Asking.of_document(document)
     plan, kinds = asking.plan(view, lambda node: asking.dependents(view, node), None)
     root = document["trigger_source_id"]
     steps = [
@@ -205,7 +122,7 @@ def plan_sweep(
 ) -> list[Enqueued]:
     """Return the pages that ask for some understandings and all below, parents first (§8.6)."""
     low = RANKS["background_low_priority"]
-    asking = _Asking((Trigger(trigger_kind, tuple(targets)),), low, low)
+    asking = Asking((Trigger(trigger_kind, tuple(targets)),), low, low)
     plan, kinds = asking.plan(view, lambda node: dependents_of(view, node), None)
     return _pages(trigger_source_id, _requests_of(plan, kinds), plan)
 
@@ -267,30 +184,6 @@ def _is_asked(view: LedgerView, node_id: str, kind: str, source: str) -> bool:
     return any(_named(one.document) == (kind, source) for one in waiting)
 
 
-def _record(operation: Operation, asking: _Asking, source: str) -> None:
-    transaction = operation.transaction
-
-    def below(node: str) -> list[str]:
-        few = few_dependents_of(transaction, node, CASCADE_REQUESTS_MAX)
-        if few is None:
-            raise CascadeTooWide
-        if asking.dependents is dependents_of:
-            return few
-        return [one for one in few if not is_nightly(transaction.node(one))]
-
-    try:
-        plan, kinds = asking.plan(transaction, below, CASCADE_REQUESTS_MAX)
-    except CascadeTooWide:
-        _defer(operation, asking, source)
-        return
-    planned = {step.node_id for step in plan.steps}
-    for step in plan.steps:
-        kind = kinds.get(step.node_id, INPUT_UPDATE)
-        _record_request(operation, step.node_id, kind, source, PRIORITIES[step.rank])
-        _raise_parents(transaction, step.node_id, step.rank, planned)
-    _report(operation, source, plan.cyclic, plan.beyond_cap)
-
-
 def _record_asked_for(operation: Operation, asked: Enqueued) -> None:
     view, source = operation.transaction, asked.trigger_source_id
     if len(asked.requests) != 1 or asked.cascade_request_id or asked.closes_cascade:
@@ -308,7 +201,7 @@ def _record_asked_for(operation: Operation, asked: Enqueued) -> None:
         return
     rank = RANKS[one.priority]
     trigger = Trigger(one.trigger_kind, (one.target_cu_id,))
-    _record(operation, _Asking((trigger,), rank, rank), source)
+    record(operation, Asking((trigger,), rank, rank), source)
 
 
 def _record_page(operation: Operation, asked: Enqueued) -> None:
@@ -323,13 +216,12 @@ def _record_page(operation: Operation, asked: Enqueued) -> None:
             )
     for one in asked.requests:
         target, kind = one.target_cu_id, one.trigger_kind
-        if not is_understanding(transaction.node(target)):
+        row = transaction.tables.get(schema.nodes, target)
+        if row is None or row["node_kind"] != UNDERSTANDING:
             continue  # it is gone since the plan was made
-        if _is_asked(transaction, target, kind, source):
-            continue
-        _record_request(operation, target, kind, source, one.priority)
-        _raise_parents(transaction, target, RANKS[one.priority], ())
-    _report(operation, source, tuple(asked.cyclic), tuple(asked.beyond_cap))
+        if not _is_asked(transaction, target, kind, source):
+            record_request(operation, target, kind, source, RANKS[one.priority])
+    report(operation, source, tuple(asked.cyclic), tuple(asked.beyond_cap))
     if asked.closes_cascade and asked.cascade_request_id is not None:
         close_request(
             transaction,
@@ -340,99 +232,6 @@ def _record_page(operation: Operation, asked: Enqueued) -> None:
             closed_at_us=transaction.head_now.committed_at_us,
         )
         forget_cascades(transaction)
-
-
-def _defer(operation: Operation, asking: _Asking, source: str) -> None:
-    fields = {"trigger_source_id": source, **asking.document()}
-    priority = PRIORITIES[asking.direct_rank]
-    request_id = _append(operation, CASCADE_QUEUE, CASCADES, priority, fields)
-    forget_cascades(operation.transaction)
-    body = {"request_id": request_id, "trigger_source_id": source, "priority": priority}
-    operation.emit(Receipt(DEFERRED_RECEIPT, body))
-
-
-def _record_request(
-    operation: Operation, node_id: str, kind: str, source: str, priority: str
-) -> None:
-    fields = {
-        "target_cu_id": node_id,
-        "trigger_kind": kind,
-        "trigger_source_id": source,
-        "priority": priority,
-    }
-    request_id = _append(operation, AUTHORITY_QUEUE, node_id, priority, fields)
-    body = {
-        "request_id": request_id,
-        "target_cu_id": node_id,
-        "trigger_kind": kind,
-        "priority": priority,
-    }
-    operation.emit(Receipt("authority_recompute_request", body))
-
-
-def _append(
-    operation: Operation, queue: str, item_key: str, priority: str, fields: Mapping[str, Any]
-) -> str:
-    head = operation.transaction.head_now
-    head.request_sequence += 1
-    request_id = f"request:{head.request_sequence}:{item_key}"
-    document = {"request_id": request_id, **fields, "enqueued_at": operation.applied_at}
-    operation.transaction.tables.append(
-        schema.outbox,
-        {
-            "request_id": request_id,
-            "request_sequence": head.request_sequence,
-            "queue": queue,
-            "item_key": item_key,
-            "priority": priority,
-            "cause_sequence": operation.sequence,
-            "open": 1,
-            "enqueued_at_us": head.committed_at_us,
-            "request_bytes": canonicalize_plain(document),
-        },
-    )
-    return request_id
-
-
-def _rank_of(view: LedgerView, node_id: str, rank: int) -> int:
-    """The trigger's urgency, the understanding's own, or of what it waits for: the most urgent."""
-    node = view.node(node_id)
-    own = "" if node is None else str(node["payload"].get("recompute_priority"))
-    waiting = (RANKS[one.priority] for one in view.open_requests_of(AUTHORITY_QUEUE, node_id))
-    return min(rank, RANKS.get(own, rank), *waiting)
-
-
-def _raise_parents(
-    transaction: LedgerTransaction, node_id: str, rank: int, planned: Iterable[str]
-) -> None:
-    """Let what waits above be as urgent; where it is already, what is above that is as well."""
-    waiting = [node_id]
-    while waiting:
-        for parent in transaction.input_sources(waiting.pop(), UNDERSTANDING):
-            if parent in planned:
-                continue
-            slower = [
-                one
-                for one in transaction.open_requests_of(AUTHORITY_QUEUE, parent)
-                if RANKS[one.priority] > rank
-            ]
-            for one in slower:
-                values = {"priority": PRIORITIES[rank]}
-                transaction.tables.update(schema.outbox, (one.request_id,), values)
-            if slower:
-                waiting.append(parent)
-
-
-def _report(
-    operation: Operation, source: str, cyclic: tuple[str, ...], beyond_cap: tuple[str, ...]
-) -> None:
-    for kind, nodes in (
-        ("cu_authority_cycle_detected", cyclic),
-        ("cascade_depth_exceeded", beyond_cap),
-    ):
-        if nodes:
-            body = {"trigger_source_id": source, "node_refs": [*nodes]}
-            operation.emit(Receipt(kind, body))
 
 
 def _invalid(message: str) -> EffectInapplicable:

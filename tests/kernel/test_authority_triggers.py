@@ -5,7 +5,7 @@ import pytest
 from actors.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, EnqueueUnit, IntentUnit, RecomputeUnit
-from kernel.authority import enqueue
+from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, plan_deferred
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import (
@@ -402,7 +402,7 @@ def test_a_deployment_is_ready_above_99_percent(done, ready):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    monkeypatch.setattr(enqueue, "CASCADE_REQUESTS_MAX", 3)
+    monkeypatch.setattr(recording, "CASCADE_REQUESTS_MAX", 3)
     monkeypatch.setattr(enqueue, "PAGE_REQUESTS_MAX", 2)
 
 

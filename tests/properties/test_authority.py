@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from actors.intents import EnqueueRecompute
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, EnqueueUnit, IntentUnit
-from kernel.authority import enqueue
+from kernel.authority import enqueue, recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
 from kernel.authority.enqueue import plan_deferred
 from kernel.authority.graph import authority_of, is_nightly
@@ -208,8 +208,8 @@ class Recomputing(RuleBasedStateMachine):
         width=st.sampled_from([1, 2, 3, 1024]),
     )
     def found(self, values, pairs, width):
-        self.limits = enqueue.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX
-        enqueue.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = width, max(1, width // 2)
+        self.limits = recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX
+        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = width, max(1, width // 2)
         self.ledger = memory_ledger()
         self.kernel, self.orchestrator = Kernel(), Orchestrator(self.ledger.host)
         self.readings = {}
@@ -440,7 +440,7 @@ class Recomputing(RuleBasedStateMachine):
                 assert stored == from_scratch(view, name, stops=lambda _: False)
             assert verify(view).ok
         self.a_request_is_open_or_has_its_one_outcome()
-        enqueue.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = self.limits
+        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = self.limits
 
 
 def upstream(view, name):

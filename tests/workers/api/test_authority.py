@@ -3,7 +3,8 @@
 import anyio
 import pytest
 
-from kernel.authority import enqueue
+from kernel.authority import recording
+from kernel.ledger import schema
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import claim, error_of, eventually, rows, running_door, source
 from tests.workers.api.door import understanding as understanding_intent
@@ -83,7 +84,7 @@ async def test_a_sweep_that_runs_is_not_begun_again(door):
 
 @pytest.mark.spec("K12")
 async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
-    monkeypatch.setattr(enqueue, "CASCADE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(recording, "CASCADE_REQUESTS_MAX", 1)
     await operate(
         door,
         understanding_intent("cu:2", "s"),
@@ -100,7 +101,7 @@ async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
     await operate(door, {**change, "fields": {"authority": 0.1}})
 
     def waiting():
-        return [one for one in rows(door.services.ledger, enqueue.schema.outbox) if one["open"]]
+        return [one for one in rows(door.services.ledger, schema.outbox) if one["open"]]
 
     assert [one["item_key"] for one in waiting() if one["queue"] == "authority-cascade"]
     cascades = DeferredCascades(door.services.ledger, door.services.write)
