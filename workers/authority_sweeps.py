@@ -36,6 +36,8 @@ from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
 
 LOOK_EVERY_S = 30.0
+PAUSE_BETWEEN_LOOKS_S = 0.05
+"""Collects what is committed meanwhile."""
 
 _US_PER_HOUR = 3600 * 1_000_000
 
@@ -175,6 +177,7 @@ class DeferredCascades:
             except (ActorError, SweepRefused, LedgerUnavailable) as error:
                 # Another gateway may have been faster: the record tells at the next look.
                 _log.warning("cascade_waits", code=getattr(error, "code", "internal"))
+            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
             with anyio.move_on_after(LOOK_EVERY_S):
                 await self._wake.wait()
 

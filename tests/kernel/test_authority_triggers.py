@@ -116,6 +116,48 @@ class World:
         drain(self.ledger)
 
 
+# Set off by a change (§8.2)
+
+RECLASSIFIED = effect("edge_reclassify", "a>b", edge_metadata={"essentiality": "tangential"})
+
+
+@pytest.mark.spec("§8.2")
+@pytest.mark.parametrize(
+    ("document", "kind", "asked"),
+    [
+        pytest.param(adapt("claim", authority=0), "versioned_claim_update", "abc", id="T1"),
+        pytest.param(adapt("a", title="t"), "input_cu_update", "abc", id="T2"),
+        pytest.param(
+            envelope("document_relationship_update", [RECLASSIFIED]),
+            "edge_essentiality_change",
+            "bc",
+            id="T4",
+        ),
+        pytest.param(adapt("b", override_authority=0.9), "user_authority_override", "bc", id="T5"),
+        pytest.param(
+            adapt("claim", carve_out_class="privileged"),
+            "carve_out_reclassification",
+            "abc",
+            id="T6",
+        ),
+    ],
+)
+def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
+    """T3 and T7 are sweeps, further down."""
+    world.chain()
+    by = world.accept(document)
+    assert world.asked() == [*asked]
+    [first, *below] = [one.document for one in world.open()]
+    assert first["trigger_kind"] == kind
+    assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
+    assert {one["trigger_source_id"] for one in (first, *below)} == {by}
+    drain(world.ledger)
+    world.whole()
+    if kind == "user_authority_override":
+        assert world.stored("b") == 0.9
+        assert world.stored("c") == (1 + 4 * 0.9) / 6
+
+
 # Asked for by somebody (§8.2)
 
 
@@ -128,7 +170,7 @@ def test_who_asks_for_a_recompute_gets_the_request_and_all_below_is_asked_for(wo
     assert answer["request"] == first
     assert first["trigger_kind"] == "user_request"
     assert {one.document["trigger_source_id"] for one in world.open()} == {"my reason"}
-    # c is background: K12 raises what is above, not what is below.
+    # What is below is as urgent: it is asked for with the priority of the request (§8.2).
     assert [one.priority for one in world.open()] == ["user_initiated_critical"] * 2
     drain(world.ledger)
     world.whole()
