@@ -194,7 +194,8 @@ def measure_reading(count: int) -> None:
             }
             times: dict[str, list[float]] = {name: [] for name in (*asked, "raw")}
             for name in names:
-                for what, ask in (*asked.items(), ("raw", look)):
+                # Whoever asks first pays for a page that is not in memory yet.
+                for what, ask in random.sample([*asked.items(), ("raw", look)], k=3):
                     started_s = time.perf_counter()
                     ask(name)
                     times[what].append(time.perf_counter() - started_s)
