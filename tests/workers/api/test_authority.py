@@ -110,3 +110,13 @@ async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
         await eventually(lambda: all(one["queue"] != "authority-cascade" for one in waiting()))
         tasks.cancel_scope.cancel()
     assert {"cu:1", "cu:2"} <= {one["item_key"] for one in waiting()}
+
+
+@pytest.mark.parametrize("source", ["\\ud800", "", "x" * 513])
+async def test_a_source_that_is_no_name_is_refused(door, source):
+    answer = await door.http.post(
+        "/v1/authority/cu:1/recompute",
+        content=f'{{"trigger_source_id": "{source}"}}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422, answer.text
