@@ -44,7 +44,7 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical belief kernel queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical belief kernel authority queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec

@@ -15,6 +15,7 @@ from pydantic import (
     StringConstraints,
 )
 
+from kernel.authority.enqueue import Enqueued
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
 
@@ -213,6 +214,13 @@ class RecalculateAuthority(Intent):
     as_of_sequence: Annotated[int, Field(ge=0)]
     cu_authority: Authority
     input_versions: Annotated[tuple[InputVersion, ...], Field(max_length=MAX_INPUTS)]
+
+
+class EnqueueRecompute(Intent):
+    """Ask for recomputes that nothing has set off, or write a page of them down (§8.2)."""
+
+    intent_kind: Literal["enqueue_recalculate_authority"] = "enqueue_recalculate_authority"
+    asked_for: Enqueued
 
 
 class RecordBelief(Intent):

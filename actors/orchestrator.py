@@ -37,7 +37,7 @@ class Orchestrator:
         intent: Intent,
         view: LedgerView,
         *,
-        actor: Literal["user", "system"],
+        actor: Literal["user", "system", "migration"],
         session_id: str | None,
         answer_refs: Sequence[str] = (),
     ) -> Document:
@@ -62,9 +62,7 @@ class Orchestrator:
             "operation_kind": operation.operation_kind,
             "semantic_intent": operation.semantic_intent,
             "primitive_effects": list(operation.effects),
-            "causal_parent_operation_ids": self._causal_parents(
-                touched, operation.seen, started_us
-            ),
+            "causal_parent_operation_ids": self._causal_parents(touched, operation, started_us),
             "idempotency_key": idempotency_key(
                 actor, operation.semantic_intent, operation.target_refs, policy, intent.intent_key
             ),
@@ -96,7 +94,7 @@ class Orchestrator:
         return document
 
     def _causal_parents(
-        self, touched: Mapping[str, Document], seen: Mapping[str, tuple[str, str]], now_us: int
+        self, touched: Mapping[str, Document], operation: ResolvedOperation, now_us: int
     ) -> list[str]:
         """The newest operations that wrote what this one reads or writes, oldest first (K11).
 
@@ -104,10 +102,11 @@ class Orchestrator:
         """
         since = iso_time(now_us - self._causal_window_us)
         written = (
-            seen.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
+            operation.seen.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
             for ref, node in touched.items()
         )
         parents = {operation_id: at for operation_id, at in written if at > since}
+        parents |= operation.causes
         # Commit times rise with the sequence, so they sort as it does.
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
@@ -159,7 +158,8 @@ def idempotency_key(actor: str, verb: str, targets: Sequence[str], policy: str, 
 def _scope(document: Document, operation: ResolvedOperation) -> Document:
     resolved = document.get("resolved_output_visibility_class")
     return {
-        "scope_kind": "node_with_neighbors" if operation.neighbours else "single_node",
+        "scope_kind": operation.scope_kind
+        or ("node_with_neighbors" if operation.neighbours else "single_node"),
         "affected_node_refs": [*operation.target_refs, *operation.neighbours],
         "affected_edge_refs": list(operation.edge_refs),
         "visibility_class_envelope": [resolved] if resolved else list(operation.visibility),

@@ -14,6 +14,7 @@ from actors.intents import (
     AdaptFields,
     CreateClaim,
     CreateSource,
+    EnqueueRecompute,
     Intent,
     LinkInput,
     RecalculateAuthority,
@@ -27,11 +28,14 @@ from actors.intents import (
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import REPORT_VERB
-from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.algebra.verbs import ENQUEUE, REPORT_VERB
+from kernel.authority.enqueue import ENQUEUED_RECEIPT
+from kernel.authority.requests import due
+from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_record import session_node_id
 from kernel.canonical import digest
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import ACCESS_OVERLAY, CLAIM, SESSION, UNDERSTANDING
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
@@ -81,11 +85,17 @@ class ResolvedOperation:
     """Nodes beside the target that the operation touches."""
 
     edge_refs: tuple[str, ...] = ()
+    scope_kind: str | None = None
+    """Where it does not follow from the neighbours."""
+
     seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """Of a node that was read before the transaction: which operation had written it, and when."""
 
     visibility: tuple[str, ...] = ()
     """Of what is written, where that follows from no source."""
+
+    causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Operations that asked for this one without writing what it reads, and when they did."""
 
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -264,11 +274,8 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
             {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
         ),
     ]
-    asked_since = any(
-        request.cause_sequence > intent.as_of_sequence
-        for request in view.open_requests_of(AUTHORITY_QUEUE, target)
-    )
-    if not asked_since:
+    found = due(view, target, intent.as_of_sequence)
+    if len(found.served) == len(found.requests):  # nobody has asked since
         effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
     return ResolvedOperation(
         "recalculate_authority",
@@ -278,8 +285,16 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         source_refs=context,
         read_set=context,
         write_set=(target,),
+        causes=_askers(view, found.served),
         extra=MappingProxyType({"recompute_as_of_sequence": intent.as_of_sequence}),
     )
+
+
+def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
+    """What a change has set off is found through what it wrote; what was asked for is not."""
+    asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
+    rows = (view.tables.get(schema.kernel_event_log, one.cause_sequence) for one in asked)
+    return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 
 def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
@@ -343,6 +358,29 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
     )
 
 
+def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
+    """What is asked for stands in the one receipt that the operation states."""
+    asked = intent.asked_for
+    effect = {
+        "effect_id": "receipt_only:enqueued",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": ENQUEUED_RECEIPT,
+        "payload": asked.model_dump(exclude_none=True),
+        "schema_version": 1,
+    }
+    # A page may have nothing left to ask for but its end.
+    targets = [one.target_cu_id for one in asked.requests] or [asked.trigger_source_id]
+    return ResolvedOperation(
+        ENQUEUE,
+        ENQUEUE,
+        (effect,),
+        (targets[0],),
+        neighbours=tuple(targets[1:]),
+        scope_kind=None if asked.cascades else "global_sweep",
+    )
+
+
 RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
     {
         CreateSource: resolve_create_source,
@@ -352,6 +390,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         LinkInput: resolve_link,
         AdaptFields: resolve_adapt,
         RecalculateAuthority: resolve_recalculation,
+        EnqueueRecompute: resolve_enqueue,
         RecordBelief: resolve_belief,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,

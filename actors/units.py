@@ -9,11 +9,26 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from actors.capture import outputs_of
-from actors.intents import Intent, RecalculateAuthority, RecordBelief, ReportExternalEffect
+from actors.intents import (
+    EnqueueRecompute,
+    Intent,
+    Priority,
+    RecalculateAuthority,
+    RecordBelief,
+    ReportExternalEffect,
+)
 from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
-from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
+from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    Readiness,
+    close_requests,
+    due,
+)
+from kernel.authority.triggers import MIGRATION, USER_REQUEST
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
+from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.kernel import Kernel
@@ -52,7 +67,7 @@ class IntentUnit:
 
     intent: Intent
     session_id: str | None
-    actor: Literal["user", "system"] = "user"
+    actor: Literal["user", "system", "migration"] = "user"
 
     def run(self, bench: Bench) -> Submitted:
         """Construct the envelope and submit it as the orchestrator.
@@ -159,13 +174,51 @@ class RecomputeUnit:
 
     def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
         """Submit it when it is due; a late or early one is no offence and leaves no trace."""
-        found = readiness(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if found is Readiness.CLOSED:
+        found = due(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if found.readiness is Readiness.CLOSED:
             return "closed", None
-        if found is Readiness.INPUT_PENDING:
+        if found.readiness is Readiness.INPUT_PENDING:
             return "input_pending", None
-        result = IntentUnit(self.intent, self.session_id, "system").run(bench)
+        migrates = all(one.document["trigger_kind"] == MIGRATION for one in found.served)
+        actor: Literal["system", "migration"] = "migration" if migrates else "system"
+        result = IntentUnit(self.intent, self.session_id, actor).run(bench)
         return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueUnit:
+    """Ask for one recompute and for all that depends on it (§8.2)."""
+
+    target_cu_id: str
+    trigger_source_id: str
+    priority: Priority
+    trigger_kind: str = USER_REQUEST
+
+    def run(self, bench: Bench) -> dict[str, Any] | RejectedResult:
+        """Submit it as a user's and return its AuthorityRecomputeReceipt, or the refusal."""
+        request = EnqueuedRequest(
+            target_cu_id=self.target_cu_id, trigger_kind=self.trigger_kind, priority=self.priority
+        )
+        intent = EnqueueRecompute(
+            intent_key=digest([self.target_cu_id, self.trigger_kind, self.trigger_source_id]),
+            asked_for=Enqueued(
+                trigger_source_id=self.trigger_source_id, requests=[request], cascades=True
+            ),
+        )
+        result = IntentUnit(intent, None).run(bench)
+        if isinstance(result, RejectedResult):
+            return result
+        found = request_of(
+            bench.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
+        )
+        return {
+            "operation_id": result.operation_id,
+            "ec_sequence_number": str(result.ec_sequence_number),
+            "duplicate": result.duplicate,
+            # None while a cascade is written down, and for the members of a cycle.
+            "request": None if found is None else found.document,
+            "emitted_receipts": list(result.emitted_receipts),
+        }
 
 
 @dataclass(frozen=True, slots=True)

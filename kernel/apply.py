@@ -7,13 +7,13 @@ clock. So the state is a fold of the log, and verification folds it again.
 from dataclasses import dataclass
 
 from kernel.algebra.effects import canonical_kind
+from kernel.algebra.verbs import ENQUEUE
+from kernel.authority.enqueue import record_enqueued
 from kernel.authority.recompute import check_recompute, complete_recompute
-from kernel.authority.requests import (
-    cancel_requests_for_removed,
-    record_requests,
-    triggers_of,
-)
+from kernel.authority.recording import record_requests
+from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.triggers import triggers_of
 from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -72,8 +72,7 @@ def apply_operation(
     count_operation(transaction, envelope, emit)
     record_adjudications(transaction, envelope, sequence)
     recalculates = envelope.semantic_intent == "recalculate_authority"
-    if recalculates:
-        check_recompute(operation, envelope, strategy)
+    served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
     undone = _undone(envelope)
@@ -84,9 +83,11 @@ def apply_operation(
     if taint is not None:
         emit(taint)
     if recalculates:
-        complete_recompute(operation, envelope, sequence)
-    triggers = triggers_of(transaction, envelope, applied)
-    record_requests(operation, envelope, triggers, sequence)
+        complete_recompute(operation, envelope, served)
+    if envelope.semantic_intent == ENQUEUE:
+        record_enqueued(operation, envelope)
+    else:
+        record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     documents = tuple(
         one.document(effect, canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied

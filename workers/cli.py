@@ -18,6 +18,7 @@ COMMANDS = {
     "verify": "Recompute the record and name the first bad row.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",
+    "authority": "Ask for recomputes; run the nightly tick or the backfill.",
     "rollback": "Undo an operation or an epoch, or build the state again.",
     "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",
     "export": "Write the log as JSON lines that verify by themselves.",

@@ -23,6 +23,7 @@ from workers.hand_in import HandIn
 
 CHAIN_AUDIT = "chain-audit"
 RETENTION_SWEEP = "retention-sweep"
+DECAY_TICK = "decay-tick"
 AUDITS_MAX = 5
 """Pages of an audit in one period; a record that grows faster is looked at later."""
 
@@ -61,6 +62,12 @@ async def sweep_retention(tools: CronTools) -> None:
     _log.info("retention_swept", **answer["result"])
 
 
+async def tick_decay(tools: CronTools) -> None:
+    """Let the gateway ask for the recomputes that are due tonight (T3); a day has one tick."""
+    answer = await tools.hand_in.post("/v1/authority/tick", {})
+    _log.info("decay_ticked", **answer)
+
+
 async def audit_chain(tools: CronTools) -> None:
     """Check what was recorded since the last audit; the gateway records what is wrong with it."""
     mark = _mark(await tools.crons.recall(CHAIN_AUDIT))
@@ -82,10 +89,11 @@ CRONS: Mapping[str, Cron] = MappingProxyType(
         "reap": Cron(5, reap),
         RETENTION_SWEEP: Cron(3600, sweep_retention),
         CHAIN_AUDIT: Cron(300, audit_chain),
+        DECAY_TICK: Cron(86_400, tick_decay),
     }
 )
 """By name. One that has to write posts to the gateway, which has a unit for it by the same name
-(`workers/api/crons.py`)."""
+(`workers/api/crons.py`), or a route of its own."""
 
 
 @dataclass(slots=True)

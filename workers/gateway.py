@@ -35,6 +35,7 @@ from queues.queue import WorkQueue
 from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
 from workers.api.services import Replayed, Services
+from workers.authority_sweeps import DeferredCascades
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
@@ -100,6 +101,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         for relay in relays:
             relay.notify()
         external.notify()
+        cascades.notify()
 
     capacity = _capacity(settings, leases)
     kernel = Kernel(
@@ -128,6 +130,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         if isinstance(result, Exception):
             raise result
         return result
+
+    cascades = DeferredCascades(ledger, write)
 
     models = ActiveModels(settings.current_model_versions)
 
@@ -170,10 +174,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
-            for run in (committer.run, sessions.run, external.run, hub.run, capacity.run):
+            parts = [committer.run, sessions.run, external.run, cascades.run, hub.run, capacity.run]
+            for run in (*parts, *(relay.run for relay in relays)):
                 tasks.start_soon(run)
-            for relay in relays:
-                tasks.start_soon(relay.run)
             _log.info("gateway_listens", port=listening.getsockname()[1])
             await server.serve([listening])
             tasks.cancel_scope.cancel()

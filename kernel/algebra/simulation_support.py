@@ -64,7 +64,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     NOT_SIMULATABLE: (
         *("simulate", "binding_evaluation_manifest_emit"),
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
-        *("external_effect_report", "review_discard"),
+        # What would be asked for is seen in the authorities that would change.
+        *("external_effect_report", "review_discard", "enqueue_recalculate_authority"),
     ),
 }
 

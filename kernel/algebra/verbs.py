@@ -33,6 +33,8 @@ REVIEW_DISCARD = "review_discard"
 
 REPORT_VERB = "external_effect_report"
 """What became of an effect outside; spoken by the runtime alone (K19)."""
+ENQUEUE = "enqueue_recalculate_authority"
+"""Recomputes that are asked for, not set off; spoken by the runtime alone (§8.2)."""
 
 _RESERVED = frozenset(
     {
@@ -121,14 +123,16 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     EPOCH_CLOSE: ("receipt_only",),
     REPORT_VERB: ("receipt_only",),
     REVIEW_DISCARD: ("receipt_only",),
+    ENQUEUE: ("receipt_only",),
 }
-"""The verbs of undoing, of epochs, of reviews, and of what became of effects outside."""
+"""The verbs of undoing, of epochs, of reviews, of what became of effects outside, and of asking."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
     "binding_fire_record": frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
     REPORT_VERB: frozenset({"receipt_only"}),
+    ENQUEUE: frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

@@ -5,7 +5,7 @@ all affected parents, and is at least as urgent as its most urgent descendant. M
 have no order; they are left out and named. Beyond the depth cap a branch ends and is named.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 MAX_CASCADE_DEPTH = 100
@@ -29,13 +29,22 @@ class CascadePlan:
     beyond_cap: tuple[str, ...]
 
 
+class CascadeTooWide(Exception):  # noqa: N818 - a plan's size, not a failure
+    """A change reaches more understandings than one transaction may ask for."""
+
+
 def plan_cascade(
     first: Iterable[str],
     dependents: Callable[[str], Iterable[str]],
     rank_of: Callable[[str], int],
+    limit: int | None = None,
 ) -> CascadePlan:
-    """Plan the recomputation of `first` and of everything that depends on it."""
-    depths, children, beyond = _reach(first, dependents)
+    """Plan the recomputation of `first` and of everything that depends on it.
+
+    Raises:
+        CascadeTooWide: when it reaches more than `limit` understandings.
+    """
+    depths, children, beyond = _reach(first, dependents, limit)
     order, cyclic = _parents_first(depths, children)
     ranks: dict[str, int] = {}
     for node in reversed(order):
@@ -46,7 +55,7 @@ def plan_cascade(
 
 
 def _reach(
-    first: Iterable[str], dependents: Callable[[str], Iterable[str]]
+    first: Iterable[str], dependents: Callable[[str], Iterable[str]], limit: int | None
 ) -> tuple[dict[str, int], dict[str, list[str]], set[str]]:
     depths = dict.fromkeys(sorted(first), 1)
     children: dict[str, list[str]] = {}
@@ -55,6 +64,8 @@ def _reach(
     while level:
         following: list[str] = []
         for node in level:
+            if limit is not None and len(depths) > limit:
+                raise CascadeTooWide
             below = sorted(dependents(node))
             if depths[node] == MAX_CASCADE_DEPTH:
                 beyond.update(child for child in below if child not in depths)
@@ -75,17 +86,15 @@ def _parents_first(
     for below in children.values():
         for child in below:
             waiting_for[child] += 1
-    ready = sorted(node for node, parents in waiting_for.items() if parents == 0)
-    order: list[str] = []
-    while ready:
-        node = ready.pop(0)
-        order.append(node)
+    # What is placed is read on from its own end: parents stand before their children.
+    order = sorted(node for node, parents in waiting_for.items() if parents == 0)
+    for node in order:
         for child in children[node]:
             waiting_for[child] -= 1
             if waiting_for[child] == 0:
-                ready.append(child)
+                order.append(child)
     blocked = set(depths) - set(order)
-    cyclic = _on_cycles(blocked, children)
+    cyclic = on_cycles(blocked, children)
     if not cyclic:
         return order, cyclic
     # Below a cycle there is an order again once the cycle itself is left out.
@@ -94,25 +103,53 @@ def _parents_first(
     return _parents_first(rest, below_rest)[0], cyclic
 
 
-def _on_cycles(blocked: set[str], children: dict[str, list[str]]) -> set[str]:
-    """Return the members of cycles among nodes that no order could place."""
-    members = set(blocked)
-    shrinking = True
-    while shrinking:
-        leaves = {node for node in members if not any(child in members for child in children[node])}
-        members -= leaves
-        shrinking = bool(leaves)
-    return {node for node in members if _reaches_itself(node, members, children)}
+def on_cycles(nodes: set[str], children: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the nodes that lie on a cycle of these nodes.
+
+    Kosaraju's algorithm: what is reached backwards in the reverse order of finishing is a strongly
+    connected component. Linear in nodes and edges.
+    """
+    below = {node: [child for child in children[node] if child in nodes] for node in nodes}
+    above: dict[str, list[str]] = {node: [] for node in nodes}
+    for node, found in below.items():
+        for child in found:
+            above[child].append(node)
+    cyclic: set[str] = set()
+    placed: set[str] = set()
+    for node in reversed(_finished(below)):
+        component = _unplaced(node, above, placed)
+        if len(component) > 1 or node in below[node]:
+            cyclic.update(component)
+    return cyclic
 
 
-def _reaches_itself(node: str, members: set[str], children: dict[str, list[str]]) -> bool:
+def _finished(below: Mapping[str, list[str]]) -> list[str]:
+    """Return the nodes in the order in which a search from the top leaves them."""
     seen: set[str] = set()
-    waiting = [child for child in children[node] if child in members]
+    finished: list[str] = []
+    for root in below:
+        path = [] if root in seen else [(root, iter(below[root]))]
+        seen.add(root)
+        while path:
+            node, rest = path[-1]
+            child = next((one for one in rest if one not in seen), None)
+            if child is None:
+                finished.append(node)
+                path.pop()
+            else:
+                seen.add(child)
+                path.append((child, iter(below[child])))
+    return finished
+
+
+def _unplaced(start: str, above: Mapping[str, list[str]], placed: set[str]) -> list[str]:
+    """Return what is reached and was not placed before; it is placed then."""
+    found: list[str] = []
+    waiting = [start]
     while waiting:
-        one = waiting.pop()
-        if one == node:
-            return True
-        if one not in seen:
-            seen.add(one)
-            waiting.extend(child for child in children[one] if child in members)
-    return False
+        node = waiting.pop()
+        if node not in placed:
+            placed.add(node)
+            found.append(node)
+            waiting.extend(above[node])
+    return found

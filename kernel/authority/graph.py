@@ -1,7 +1,10 @@
 """The graph of inputs as the ledger holds it: who feeds whom, and what an authority comes to."""
 
 from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+from kernel.model.authority_fields import waits_for_the_tick
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 
 _AUTHORITY_FIELD = {UNDERSTANDING: "cu_authority", CLAIM: "authority"}
@@ -9,22 +12,31 @@ _AUTHORITY_FIELD = {UNDERSTANDING: "cu_authority", CLAIM: "authority"}
 
 def dependents_of(view: LedgerView, node_id: str) -> list[str]:
     """Return the understandings that a node feeds directly, sorted."""
-    fed = {
-        row["target_node_id"] for row in view.edges_out_of(node_id) if row["input_from"] is not None
-    }
-    return sorted(target for target in fed if is_understanding(view.node(target)))
+    return _fed_by(view, view.edges_out_of(node_id))
 
 
-def feeding_understandings(view: LedgerView, node_id: str) -> set[str]:
-    """Return every understanding upstream of one, itself only where it lies on a cycle."""
-    found: set[str] = set()
-    waiting = view.input_sources(node_id, UNDERSTANDING)
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting.extend(view.input_sources(one, UNDERSTANDING))
-    return found
+def few_dependents_of(view: LedgerView, node_id: str, limit: int) -> list[str] | None:
+    """Return the understandings that a node feeds directly; None where that is a long list."""
+    where = {"source_node_id": node_id}
+    edges = view.tables.select(schema.edges, where, limit=limit + 1)
+    return None if len(edges) > limit else _fed_by(view, edges)
+
+
+def eager_dependents_of(view: LedgerView, node_id: str) -> list[str]:
+    """Return the understandings that a node feeds directly and that follow it at once, sorted."""
+    return [one for one in dependents_of(view, node_id) if not is_nightly(view.node(one))]
+
+
+def is_nightly(node: Document | None) -> bool:
+    """Tell whether there is a node, and it waits for the nightly tick (§8.5)."""
+    return node is not None and waits_for_the_tick(node["payload"])
+
+
+def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
+    fed = {row["target_node_id"] for row in edges if row["input_from"] is not None}
+    # The kind stands beside the record, which need not be read for it.
+    rows = ((one, view.tables.get(schema.nodes, one)) for one in fed)
+    return sorted(one for one, row in rows if row is not None and row["node_kind"] == UNDERSTANDING)
 
 
 def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
@@ -45,6 +57,15 @@ def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
                 )
             )
     return inputs
+
+
+def materialized_authority(view: LedgerView, node_id: str) -> float | None:
+    """Return the stored authority of an understanding: one lookup (INV-A-AUTHORITY-EAGER-1).
+
+    None where there is none yet, or no such understanding.
+    """
+    node = view.node(node_id)
+    return None if node is None else node["payload"].get("cu_authority")
 
 
 def authority_of(

@@ -3,9 +3,10 @@
 from typing import Any
 
 from kernel.algebra.effects import canonical_kind
-from kernel.authority.requests import Readiness, close_requests, readiness
+from kernel.authority.requests import Readiness, close_request, due
 from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
 from kernel.errors import EffectInapplicable
+from kernel.ledger.ledger import Request
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.stores.record import Operation
@@ -28,8 +29,12 @@ _REFUSALS = {
 }
 
 
-def check_recompute(operation: Operation, envelope: Envelope, strategy: AuthorityStrategy) -> None:
-    """Refuse a recompute that is not due, or whose value its stated inputs do not give.
+def check_recompute(
+    operation: Operation, envelope: Envelope, strategy: AuthorityStrategy
+) -> list[Request]:
+    """Return the requests that a recompute answers.
+
+    Refused is one that is not due, or whose value its stated inputs do not give.
 
     Raises:
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
@@ -41,7 +46,8 @@ def check_recompute(operation: Operation, envelope: Envelope, strategy: Authorit
             code="recompute_as_of_ahead",
             field="recompute_as_of_sequence",
         )
-    refusal = _REFUSALS.get(readiness(operation.transaction, node_id, as_of))
+    found = due(operation.transaction, node_id, as_of)
+    refusal = _REFUSALS.get(found.readiness)
     if refusal is not None:
         raise EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
     payload = _payload(envelope, node_id)
@@ -59,23 +65,27 @@ def check_recompute(operation: Operation, envelope: Envelope, strategy: Authorit
             code="cu_authority_mismatch",
             field="primitive_effects.0.payload.cu_authority",
         )
+    return found.served
 
 
-def complete_recompute(operation: Operation, envelope: Envelope, sequence: int) -> None:
+def complete_recompute(operation: Operation, envelope: Envelope, served: list[Request]) -> None:
     """Give the requests that this recompute serves their outcome, with a receipt for each."""
-    node_id, as_of = _target(envelope)
-    closed = close_requests(
-        operation.transaction,
-        node_id,
-        as_of,
-        outcome="completed",
-        operation_id=operation.operation_id,
-        closed_sequence=sequence,
-        closed_at_us=operation.transaction.head_now.committed_at_us,
-    )
+    node_id, _ = _target(envelope)
     value = _payload(envelope, node_id)["cu_authority"]
-    for request_id in closed:
-        body = {"request_id": request_id, "target_cu_id": node_id, "new_authority_value": value}
+    for request in served:
+        close_request(
+            operation.transaction,
+            request.request_id,
+            outcome="completed",
+            operation_id=operation.operation_id,
+            closed_sequence=operation.sequence,
+            closed_at_us=operation.transaction.head_now.committed_at_us,
+        )
+        body = {
+            "request_id": request.request_id,
+            "target_cu_id": node_id,
+            "new_authority_value": value,
+        }
         operation.emit(Receipt("authority_recompute_completed", body))
 
 

@@ -1,32 +1,36 @@
-"""Requests to recompute: recorded with their cause, closed with their result (§8.2, K12, K19).
+"""Requests to recompute: which are open, which are due, how they are closed (§8.2, K12, K19).
 
 A request is written in the transaction of the operation that caused it, and gets its one outcome
 in the transaction of the recompute that serves it. A recompute speaks for the snapshot that it
 read: it closes the requests caused at or before that sequence and no later one, so work that
 arrives while it runs is never lost and never forces it to start again.
 
-It is glitch-free because it is refused while an understanding above it had, at that sequence, a
-request of its own without an answer.
+It is glitch-free because it is refused while an understanding that feeds it had, at that sequence,
+a request of its own without an answer. Those that feed it directly are all that has to be asked:
+whatever waits further above has asked for them as well. While a cascade is still being written
+down (`enqueue.py`), that is not so yet, and nothing is due.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
+from typing import Any
 
-import orjson
-
-from kernel.authority.cascade import CascadePlan, plan_cascade
-from kernel.authority.graph import dependents_of, feeding_understandings, is_understanding
-from kernel.canonical import canonicalize_plain
+from kernel.authority.cascade import on_cycles
+from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
-from kernel.model.envelope import Envelope, KernelEffect
-from kernel.model.node_kinds import CLAIM, UNDERSTANDING
-from kernel.model.receipt import Receipt
+from kernel.model.node_kinds import UNDERSTANDING
 from kernel.stores.record import Applied, Operation
 
 AUTHORITY_QUEUE = "authority-recompute"
+CASCADE_QUEUE = "authority-cascade"
+"""Cascades too wide for the transaction of their trigger; what is open is written down in pages."""
+
+CASCADES = "cascades"
+"""The item of all of them: they are written down one after the other."""
 
 PRIORITIES = (
     "user_initiated_critical",
@@ -39,7 +43,10 @@ PRIORITIES = (
 
 DEFAULT_PRIORITY = "background_normal"
 
-_RANK = {name: rank for rank, name in enumerate(PRIORITIES)}
+RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
+
+_ROWS_AT_ONCE = 8
+_ANY_SEQUENCE = 2**63 - 1
 
 
 class Readiness(Enum):
@@ -54,20 +61,56 @@ class Readiness(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
-    """Why understandings must be recomputed: the kind of change and what it touched (T1 to T7)."""
+class Due:
+    """Whether a recompute may be recorded, and every open request for its understanding."""
 
-    kind: str
-    targets: tuple[str, ...]
+    readiness: Readiness
+    requests: tuple[Request, ...]
+    as_of_sequence: int
+
+    @property
+    def served(self) -> list[Request]:
+        """The requests that it answers: those caused by the sequence that it read."""
+        return [one for one in self.requests if one.cause_sequence <= self.as_of_sequence]
+
+
+def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
+    """Tell whether a recompute that read the ledger at a sequence may be recorded now.
+
+    Inside a transaction the same question gets the same answer until the record goes on.
+    """
+    known: dict[str, Any] = {}
+    at: tuple[Any, ...] = ()
+    if isinstance(view, LedgerTransaction):
+        known, head = view.known_of_requests, view.head_now
+        at = (head.ec_sequence_number, head.request_sequence, head.receipt_sequence)
+    asked = (node_id, as_of_sequence, at)
+    if known.get("due_asked") != asked:
+        waiting = tuple(view.open_requests_of(AUTHORITY_QUEUE, node_id))
+        state = _readiness(view, node_id, as_of_sequence, waiting)
+        known["due_asked"], known["due"] = asked, Due(state, waiting, as_of_sequence)
+    found: Due = known["due"]
+    return found
 
 
 def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> Readiness:
     """Tell whether a recompute that read the ledger at a sequence may be recorded now."""
-    if not _open_by(view, node_id, as_of_sequence):
+    return due(view, node_id, as_of_sequence).readiness
+
+
+def _readiness(
+    view: LedgerView, node_id: str, as_of_sequence: int, waiting: tuple[Request, ...]
+) -> Readiness:
+    if all(one.cause_sequence > as_of_sequence for one in waiting):
         return Readiness.CLOSED
-    for parent in feeding_understandings(view, node_id):
-        if _was_pending(view, parent, as_of_sequence) and not _on_one_cycle(view, node_id, parent):
-            return Readiness.INPUT_PENDING
+    if _cascade_was_open(view, as_of_sequence):
+        return Readiness.INPUT_PENDING
+
+    def pending(node: str) -> bool:
+        return _was_pending(view, AUTHORITY_QUEUE, node, as_of_sequence)
+
+    if any(pending(parent) for parent in view.input_sources(node_id, UNDERSTANDING)):
+        return next(iter(_held_back(view, [node_id], pending).values()))
     return Readiness.READY
 
 
@@ -81,62 +124,68 @@ def stale_since(view: LedgerView, node_id: str) -> str | None:
 
 
 def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
-    """Return the requests that no understanding above them holds back."""
-    keys: dict[str, bool] = {}
-    ready = []
-    for request in requests:
-        if request.queue != AUTHORITY_QUEUE:
-            continue
-        key = request.item_key
-        if key not in keys:
-            keys[key] = not any(
-                view.open_requests_of(AUTHORITY_QUEUE, parent)
-                for parent in feeding_understandings(view, key)
-                if not _on_one_cycle(view, key, parent)
-            )
-        if keys[key]:
-            ready.append(request)
-    return ready
+    """Return the requests that no understanding above them holds back.
 
-
-def triggers_of(
-    view: LedgerView, envelope: Envelope, applied: Iterable[tuple[KernelEffect, Applied]]
-) -> list[Trigger]:
-    """Return what an operation sets off; a recompute itself sets nothing off (K12)."""
-    if envelope.semantic_intent == "recalculate_authority":
+    Linear in the requests and in what waits above them.
+    """
+    asked = [request for request in requests if request.queue == AUTHORITY_QUEUE]
+    if not asked or view.open_requests_of(CASCADE_QUEUE, CASCADES):
         return []
-    triggers = []
-    for _, one in applied:
-        if one.store == schema.nodes.name:
-            trigger = _node_trigger(view, one)
-        elif one.store == schema.edges.name:
-            trigger = _edge_trigger(view, one)
-        else:
-            continue
-        if trigger.targets:
-            triggers.append(trigger)
-    return triggers
+    known = dict.fromkeys((request.item_key for request in asked), True)
+
+    def pending(node: str) -> bool:
+        if node not in known:
+            known[node] = bool(view.open_requests_of(AUTHORITY_QUEUE, node))
+        return known[node]
+
+    states = _held_back(view, [*known], pending)
+    return [request for request in asked if states[request.item_key] is Readiness.READY]
 
 
-def record_requests(
-    operation: Operation, envelope: Envelope, triggers: list[Trigger], cause_sequence: int
-) -> None:
-    """Write a request for every understanding that the triggers reach, parents first."""
-    if not triggers:
-        return
-    transaction = operation.transaction
-    rank = _RANK.get(envelope.recompute_priority or "", _RANK[DEFAULT_PRIORITY])
-    plan = plan_cascade(
-        {target for trigger in triggers for target in trigger.targets},
-        lambda node: dependents_of(transaction, node),
-        lambda node: _rank_of(transaction, node, rank),
-    )
-    kinds = {target: trigger.kind for trigger in triggers for target in trigger.targets}
-    for step in plan.steps:
-        kind = kinds.get(step.node_id, "input_cu_update")
-        _record_request(operation, step.node_id, kind, PRIORITIES[step.rank], cause_sequence)
-        _raise_parents(transaction, step.node_id, step.rank)
-    _report(operation, plan)
+def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
+    """Return the requests that these understandings held back and that nothing holds back now."""
+    below = {child for node in closed for child in dependents_of(view, node)}
+    waiting = (view.open_requests_of(AUTHORITY_QUEUE, node) for node in sorted(below))
+    return ready_items(view, [request for requests in waiting for request in requests])
+
+
+def _held_back(
+    view: LedgerView, nodes: list[str], pending: Callable[[str], bool]
+) -> dict[str, Readiness]:
+    """Tell which of these pending nodes wait for one above; members of a cycle do not."""
+    above: dict[str, list[str]] = {}
+    waiting = [*nodes]
+    while waiting:
+        node = waiting.pop()
+        if node not in above:
+            sources = view.input_sources(node, UNDERSTANDING)
+            above[node] = [parent for parent in sources if pending(parent)]
+            waiting += above[node]
+    cyclic = on_cycles({*above}, above)
+    together: dict[str, set[str]] = {}
+    held = {}
+    for node in nodes:
+        parents = set(above[node])
+        if node in cyclic:
+            parents -= together.setdefault(node, _reached(node, above))
+        held[node] = Readiness.INPUT_PENDING if parents else Readiness.READY
+    return held
+
+
+def _reached(node: str, above: dict[str, list[str]]) -> set[str]:
+    """Return those above a node that the node itself is above of."""
+
+    def walk(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [*above[start]]
+        while waiting:
+            one = waiting.pop()
+            if one not in seen:
+                seen.add(one)
+                waiting += above[one]
+        return seen
+
+    return {one for one in walk(node) if node in walk(one)}
 
 
 def close_requests(
@@ -151,20 +200,25 @@ def close_requests(
 ) -> list[str]:
     """Give the open requests of an item that were caused by then their outcome."""
     closed = []
-    for request in _open_by(transaction, node_id, as_of_sequence):
-        transaction.tables.append(
-            schema.outbox_outcomes,
-            {
-                "request_id": request.request_id,
-                "outcome": outcome,
-                "operation_id": operation_id,
-                "closed_sequence": closed_sequence,
-                "closed_at_us": closed_at_us,
-            },
+    for request in transaction.open_requests_of(AUTHORITY_QUEUE, node_id):
+        if request.cause_sequence > as_of_sequence:
+            continue
+        close_request(
+            transaction,
+            request.request_id,
+            outcome=outcome,
+            operation_id=operation_id,
+            closed_sequence=closed_sequence,
+            closed_at_us=closed_at_us,
         )
-        transaction.tables.update(schema.outbox, (request.request_id,), {"open": 0})
         closed.append(request.request_id)
     return closed
+
+
+def close_request(transaction: LedgerTransaction, request_id: str, **outcome: object) -> None:
+    """Give an open request its outcome; the columns of `outbox_outcomes`."""
+    transaction.tables.append(schema.outbox_outcomes, {"request_id": request_id, **outcome})
+    transaction.tables.update(schema.outbox, (request_id,), {"open": 0})
 
 
 def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]) -> None:
@@ -183,105 +237,52 @@ def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]
             )
 
 
-def _open_by(view: LedgerView, node_id: str, as_of_sequence: int) -> list[Request]:
-    return [
-        request
-        for request in view.open_requests_of(AUTHORITY_QUEUE, node_id)
-        if request.cause_sequence <= as_of_sequence
-    ]
+def forget_cascades(transaction: LedgerTransaction) -> None:
+    """Look for deferred cascades again the next time: there is one more, or one less."""
+    transaction.known_of_requests.pop("cascades", None)
 
 
-def _was_pending(view: LedgerView, node_id: str, as_of_sequence: int) -> bool:
-    for row in view.request_rows_of(AUTHORITY_QUEUE, node_id):
-        if row["cause_sequence"] > as_of_sequence:
-            continue
-        outcome = None if row["open"] else view.outcome_of(row["request_id"])
-        if outcome is None or outcome["closed_sequence"] > as_of_sequence:
-            return True
-    return False
+def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
+    """Whether a cascade was being written down at a sequence; also where it began later."""
+    known = view.known_of_requests if isinstance(view, LedgerTransaction) else {}
+    if "cascades" not in known:
+        waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)
+        newest = _newest_closed(view, CASCADE_QUEUE, CASCADES, _ANY_SEQUENCE)
+        outcome = None if newest is None else view.outcome_of(newest["request_id"])
+        known["cascades"] = (
+            min((one.cause_sequence for one in waiting), default=_ANY_SEQUENCE),
+            0 if outcome is None else outcome["closed_sequence"],
+        )
+    opened, closed = known["cascades"]
+    return bool(opened <= as_of_sequence or closed > as_of_sequence)
 
 
-def _on_one_cycle(view: LedgerView, one: str, other: str) -> bool:
-    return one == other or one in feeding_understandings(view, other)
+def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> bool:
+    waiting = view.open_requests_of(queue, item_key)
+    if any(one.cause_sequence <= as_of_sequence for one in waiting):
+        return True
+    # Requests of an item are closed in their order, so the newest of that time was closed last.
+    newest = _newest_closed(view, queue, item_key, as_of_sequence)
+    outcome = None if newest is None else view.outcome_of(newest["request_id"])
+    return outcome is not None and outcome["closed_sequence"] > as_of_sequence
 
 
-def _node_trigger(view: LedgerView, applied: Applied) -> Trigger:
-    node = view.node(applied.record_key)
-    kind = None if node is None else node["node_kind"]
-    if kind == UNDERSTANDING:
-        return Trigger("input_cu_update", (applied.record_key,))
-    if kind == CLAIM and applied.pre_image_hash is not None:
-        targets = tuple(dependents_of(view, applied.record_key))
-        return Trigger("versioned_claim_update", targets)
-    return Trigger("", ())
-
-
-def _edge_trigger(view: LedgerView, applied: Applied) -> Trigger:
-    edges = [view.record(schema.edges, applied.record_key)]
-    if applied.pre_image_hash is not None:
-        # An edge that was removed and made anew may have fed somebody else before.
-        before = view.tables.get(schema.pre_images, applied.pre_image_hash)
-        edges.append(None if before is None else orjson.loads(before["content"]))
-    targets = {
-        edge["target_node_id"]
-        for edge in edges
-        if edge is not None and "essentiality" in edge["edge_metadata"]
-    }
-    fed = tuple(sorted(target for target in targets if is_understanding(view.node(target))))
-    return Trigger("edge_essentiality_change", fed)
-
-
-def _rank_of(view: LedgerView, node_id: str, rank: int) -> int:
-    """The trigger's urgency, the understanding's own, or of what it waits for: the most urgent."""
-    node = view.node(node_id)
-    own = "" if node is None else str(node["payload"].get("recompute_priority"))
-    waiting = (_RANK[one.priority] for one in view.open_requests_of(AUTHORITY_QUEUE, node_id))
-    return min(rank, _RANK.get(own, rank), *waiting)
-
-
-def _record_request(
-    operation: Operation, node_id: str, kind: str, priority: str, cause_sequence: int
-) -> None:
-    transaction = operation.transaction
-    transaction.head_now.request_sequence += 1
-    sequence = transaction.head_now.request_sequence
-    document: Document = {
-        "request_id": f"request:{sequence}:{node_id}",
-        "target_cu_id": node_id,
-        "trigger_kind": kind,
-        "trigger_source_id": operation.operation_id,
-        "priority": priority,
-        "enqueued_at": operation.applied_at,
-    }
-    row: Row = {
-        "request_id": document["request_id"],
-        "request_sequence": sequence,
-        "queue": AUTHORITY_QUEUE,
-        "item_key": node_id,
-        "priority": priority,
-        "cause_sequence": cause_sequence,
-        "open": 1,
-        "enqueued_at_us": transaction.head_now.committed_at_us,
-        "request_bytes": canonicalize_plain(document),
-    }
-    transaction.tables.append(schema.outbox, row)
-    body = {name: document[name] for name in ("request_id", "target_cu_id", "trigger_kind")}
-    operation.emit(Receipt("authority_recompute_request", body | {"priority": priority}))
-
-
-def _raise_parents(transaction: LedgerTransaction, node_id: str, rank: int) -> None:
-    for parent in feeding_understandings(transaction, node_id):
-        for request in transaction.open_requests_of(AUTHORITY_QUEUE, parent):
-            if _RANK[request.priority] > rank:
-                transaction.tables.update(
-                    schema.outbox, (request.request_id,), {"priority": PRIORITIES[rank]}
-                )
-
-
-def _report(operation: Operation, plan: CascadePlan) -> None:
-    if plan.cyclic:
-        body = {"trigger_source_id": operation.operation_id, "node_refs": list(plan.cyclic)}
-        operation.emit(Receipt("cu_authority_cycle_detected", body))
-    if plan.beyond_cap:
-        body = {"trigger_source_id": operation.operation_id, "node_refs": list(plan.beyond_cap)}
-        operation.emit(Receipt("cascade_depth_exceeded", body))
+def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
+    where = {"queue": queue, "item_key": item_key, "open": 0}
+    after = None
+    for _ in count():
+        rows = view.tables.select(
+            schema.outbox,
+            where,
+            order_by="request_sequence",
+            after=after,
+            descending=True,
+            limit=_ROWS_AT_ONCE,
+        )
+        for row in rows:
+            if row["cause_sequence"] <= as_of_sequence:
+                return row
+        if len(rows) < _ROWS_AT_ONCE:
+            return None
+        after = rows[-1]["request_sequence"]
+    raise AssertionError("unreachable")

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
+from kernel.algebra.verbs import ENQUEUE, EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
@@ -19,7 +19,10 @@ _ALLOWED_ACTORS = {
 
 
 _RUNTIME_VERBS = frozenset(
-    {"recalculate_authority", "simulate", REPORT_VERB, ROLLBACK, EPOCH_ROLLBACK, REBUILD}
+    {
+        *("recalculate_authority", ENQUEUE, "simulate", REPORT_VERB),
+        *(ROLLBACK, EPOCH_ROLLBACK, REBUILD),
+    }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 """A caller that could move the policy could refuse everybody else's operations (V5)."""

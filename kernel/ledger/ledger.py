@@ -278,6 +278,8 @@ class LedgerTransaction(LedgerView):
         self._policy: Row | None = None
         self._overlays: bool | None = None
         self._decoded: dict[bytes, Document] = {}
+        self.known_of_requests: dict[str, Any] = {}
+        """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
 
     def record(self, table: Table, key: str) -> Document | None:
         """Return the newest record of a typed store, the same object every time: for reading only.
@@ -326,6 +328,7 @@ class LedgerTransaction(LedgerView):
         self.head_now = head
         self.forget_policy()
         self.forget_overlays()
+        self.known_of_requests.clear()
 
     def next_commit_time_us(self) -> int:
         """Return a time later than every commit before it, and advance the head's clock."""

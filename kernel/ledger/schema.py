@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()

@@ -38,6 +38,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "authority_recompute_request": "ephemeral",
     "authority_recompute_completed": "durable",
     "authority_recompute_dead_lettered": "durable",
+    "authority_recompute_enqueued": "durable",
+    "authority_cascade_deferred": "durable",
     "cu_authority_cycle_detected": "durable",
     "cascade_depth_exceeded": "durable",
     "external_effect_performed": "durable",
@@ -97,6 +99,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "epoch_open": frozenset({"epoch_opened"}),
     "epoch_close": frozenset({"epoch_closed"}),
     "review_discard": frozenset({"review_item_discarded"}),
+    "enqueue_recalculate_authority": frozenset({"authority_recompute_enqueued"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.model.authority_fields import EAGER, LAZY, NIGHTLY, decayed_at_us
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.spans import sources_in
@@ -68,6 +69,8 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     _check_computed(effect, operation)
     _check_identity(effect.payload)
     _check_authorities(record["node_kind"], effect.payload)
+    _check_strategy(record["node_kind"], effect.payload)
+    _check_decay(effect.payload)
     return write_record(operation, schema.nodes, node_id, record)
 
 
@@ -201,6 +204,34 @@ def _check_authorities(node_kind: str, fields: Document) -> None:
                 code="authority_out_of_range",
                 field=f"payload.{name}",
             )
+
+
+def _check_strategy(node_kind: str, fields: Document) -> None:
+    """Refuse what would compute an authority on reading (INV-A-AUTHORITY-EAGER-1)."""
+    strategy = fields.get("cu_authority_strategy", EAGER)
+    if node_kind != UNDERSTANDING or strategy in (EAGER, NIGHTLY):
+        return
+    field = "payload.cu_authority_strategy"
+    if strategy == LAZY:
+        raise EffectInapplicable(
+            "an authority is never computed on reading",
+            code="cu_authority_strategy_non_conformant",
+            field=field,
+        )
+    raise EffectInapplicable(
+        f"a strategy is {EAGER} or {NIGHTLY}", code="cu_authority_strategy_invalid", field=field
+    )
+
+
+def _check_decay(fields: Document) -> None:
+    try:
+        decayed_at_us(fields)
+    except ValueError:
+        raise EffectInapplicable(
+            "last_decay_at is an ISO 8601 time that names its offset",
+            code="last_decay_at_invalid",
+            field="payload.last_decay_at",
+        ) from None
 
 
 def _target(effect: KernelEffect) -> str:

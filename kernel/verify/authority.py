@@ -1,14 +1,15 @@
 """Authorities: each stored one is what its inputs give, unless it is still to be recomputed.
 
 Left out, and counted as pending, is an understanding with an open request; and where the value
-differs, one whose newest request was given up, and one that a receipt names as lying on a cycle or
-beyond the depth cap: those have no recompute of their own (§8.4).
+differs, one that waits for the nightly tick (§8.5), one whose newest request was given up, and one
+that a receipt names as lying on a cycle or beyond the depth cap: those have no recompute of their
+own (§8.4).
 """
 
 import struct
 from dataclasses import dataclass
 
-from kernel.authority.graph import authority_of
+from kernel.authority.graph import authority_of, is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
@@ -60,7 +61,7 @@ class AuthorityCheck:
         if _same(stored, expected):
             self.counts.equal += 1
             self._check_index(node_id, stored)
-        elif self._given_up(node_id) or node_id in self._nodes_left_out():
+        elif is_nightly(node) or self._given_up(node_id) or node_id in self._nodes_left_out():
             self.counts.pending += 1
         else:
             message = f"cu_authority is {shown(stored)}, its inputs give {shown(expected)}"

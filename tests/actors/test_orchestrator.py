@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from actors.errors import IntentInvalid
 from actors.intents import (
     CreateClaim,
+    EnqueueRecompute,
     PublicIntent,
     RecordExtractionTransition,
     ReportExternalEffect,
@@ -18,6 +19,7 @@ from actors.intents import (
 from actors.isolation import unwrap_untrusted
 from actors.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.resolution import _RESERVED_FIELDS, RESOLVERS, edge_id
+from kernel.authority.enqueue import Enqueued, EnqueuedRequest
 from kernel.belief_record import session_node_id
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
@@ -71,6 +73,14 @@ def report_of(ledger):
     )
 
 
+def asked_again(target):
+    request = EnqueuedRequest(
+        target_cu_id=target, trigger_kind="user_request", priority="background_normal"
+    )
+    stated = Enqueued(trigger_source_id="a reader", requests=[request], cascades=True)
+    return EnqueueRecompute(intent_key="k", asked_for=stated)
+
+
 EVERY_KIND = {
     "create_source": lambda _: source("src-3", metadata={"title": "Order"}),
     "synthesize_cu": lambda _: understanding("cu-2", "src-1", "src-2"),
@@ -91,6 +101,7 @@ EVERY_KIND = {
             "state_change_reason": "because",
         },
     ),
+    "enqueue_recalculate_authority": lambda _: asked_again("cu-1"),
 }
 
 
@@ -548,6 +559,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "synthesized_cu",
         "report_external_effect",
         "record_extraction_transition",
+        "enqueue_recalculate_authority",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 

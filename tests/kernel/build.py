@@ -406,6 +406,18 @@ def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
         }
 
 
+def feeding_understandings(view: LedgerView, node_id: str) -> set[str]:
+    """Every understanding upstream of one, itself only where it lies on a cycle."""
+    found: set[str] = set()
+    waiting = view.input_sources(node_id, UNDERSTANDING)
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting.extend(view.input_sources(one, UNDERSTANDING))
+    return found
+
+
 def understandings(view: LedgerView) -> list[dict[str, Any]]:
     return view.nodes_of_kind(UNDERSTANDING, after=None, limit=1000)
 

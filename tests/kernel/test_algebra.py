@@ -7,7 +7,13 @@ import pytest
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
-from kernel.algebra.verbs import OPERATION_KINDS, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
+from kernel.algebra.verbs import (
+    ENQUEUE,
+    OPERATION_KINDS,
+    REPORT_VERB,
+    REVIEW_DISCARD,
+    SEMANTIC_VERBS,
+)
 
 KINDS_OF_4_2 = {
     "node_write",
@@ -192,7 +198,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
         assert set(SEMANTIC_VERBS[name].requires) == kinds
 
 
-OBSERVED = {REPORT_VERB, REVIEW_DISCARD}
+OBSERVED = {REPORT_VERB, REVIEW_DISCARD, ENQUEUE}
 
 
 @pytest.mark.spec("K28")

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.authority.graph import authority_of, dependents_of, feeding_understandings
+from kernel.authority.graph import authority_of, dependents_of
 from kernel.authority.requests import PRIORITIES, Readiness, readiness, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.host import iso_time
@@ -17,6 +17,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     everything,
+    feeding_understandings,
     ledger_on,
     link,
     memory_ledger,
@@ -128,7 +129,8 @@ def test_a_claim_asks_for_all_that_depend_on_it_parents_first(ledger):
             "versioned_claim_update",
         ),
         (adapt("b", title="t"), ["b", "d"], "input_cu_update"),
-        (adapt("b", override_authority=0.5), ["b", "d"], "input_cu_update"),
+        (adapt("b", override_authority=0.5), ["b", "d"], "user_authority_override"),
+        (adapt("claim", carve_out_class="x"), [*"abcd"], "carve_out_reclassification"),
         (link("6", "claim", "d"), ["d"], "edge_essentiality_change"),
         (unlink("4"), ["d"], "edge_essentiality_change"),
         (

@@ -14,11 +14,27 @@ from hypothesis.stateful import (
     rule,
 )
 
+from actors.intents import EnqueueRecompute
+from actors.orchestrator import Orchestrator
+from actors.units import Bench, EnqueueUnit, IntentUnit
+from kernel.authority import enqueue, recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
-from kernel.authority.graph import authority_of, feeding_understandings
-from kernel.authority.requests import PRIORITIES, ready_items
+from kernel.authority.enqueue import plan_deferred
+from kernel.authority.graph import authority_of, is_nightly
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    CASCADE_QUEUE,
+    CASCADES,
+    PRIORITIES,
+    ready_items,
+)
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
+from kernel.canonical import digest
+from kernel.host import iso_time
+from kernel.kernel import Kernel
+from kernel.verify import verify
 from tests.kernel.build import (
+    START_US,
     adapt,
     code_of,
     create,
@@ -34,6 +50,7 @@ from tests.kernel.build import (
     unlink,
     work,
 )
+from workers.authority_sweeps import backfill, decay_tick
 
 UNIT = st.floats(0, 1) | st.sampled_from([0, 1, 0.5, 0.1, 1e-300])
 ESSENTIALITIES = st.sampled_from(sorted(WEIGHTS))
@@ -175,17 +192,26 @@ def test_a_branch_ends_at_the_depth_cap_where_it_is_named(length, shortcut):
 CLAIMS = ["k0", "k1", "k2"]
 UNDERSTANDINGS = ["u0", "u1", "u2", "u3", "u4"]
 STRATEGY = BetaPosteriorMean()
+STRATEGIES = ["eager_on_parent_update", "scheduled_nightly_only"]
 
 
 class Recomputing(RuleBasedStateMachine):
-    """Claims feed understandings, which feed later understandings; a worker keeps up, or not."""
+    """Claims feed understandings, which feed later understandings; a worker keeps up, or not.
+
+    Cascades are deferred where they are wider than `width`; whoever writes one down may be killed
+    after any page.
+    """
 
     @initialize(
         values=st.lists(UNIT, min_size=3, max_size=3),
         pairs=st.sets(st.tuples(st.integers(0, 7), st.integers(0, 4)), max_size=8),
+        width=st.sampled_from([1, 2, 3, 1024]),
     )
-    def found(self, values, pairs):
+    def found(self, values, pairs, width):
+        self.limits = recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX
+        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = width, max(1, width // 2)
         self.ledger = memory_ledger()
+        self.kernel, self.orchestrator = Kernel(), Orchestrator(self.ledger.host)
         self.readings = {}
         claims = [
             create(name, "VersionedClaim", authority=value)
@@ -274,14 +300,60 @@ class Recomputing(RuleBasedStateMachine):
         )
         self.change(relink(effect("edge_remove", edge), moved))
 
+    @rule(node=st.sampled_from(UNDERSTANDINGS), strategy=st.sampled_from(STRATEGIES))
+    def wait_for_the_tick_or_not(self, node, strategy):
+        self.change(adapt(node, cu_authority_strategy=strategy))
+
+    @rule(claim=st.sampled_from(CLAIMS))
+    def decay(self, claim):
+        self.change(adapt(claim, last_decay_at=iso_time(START_US), carve_out_class="x"))
+
+    # What is asked for
+
+    def write(self, unit):
+        with self.ledger.transaction() as transaction:
+            result = unit.run(Bench(transaction, self.kernel, self.orchestrator))
+        assert code_of(result) is None, result
+        self.read()
+
+    @rule(node=st.sampled_from(UNDERSTANDINGS), urgency=st.sampled_from(PRIORITIES))
+    def ask(self, node, urgency):
+        with self.ledger.view() as view:
+            source = f"source:{view.head().ec_sequence_number}"
+        self.write(EnqueueUnit(node, source, urgency))
+
+    @rule(sweep=st.sampled_from([decay_tick(START_US + 1000, 0), backfill()]), data=st.data())
+    def sweep_and_be_killed(self, sweep, data):
+        pages = sweep.pages(self.ledger)
+        for page in pages[: data.draw(st.integers(0, len(pages)))]:
+            self.write(sweep.unit(page))
+
+    @property
+    def cascades(self):
+        with self.ledger.view() as view:
+            return view.open_requests_of(CASCADE_QUEUE, CASCADES)
+
+    @precondition(lambda self: hasattr(self, "ledger") and self.cascades)
+    @rule(data=st.data())
+    def write_down_and_be_killed(self, data):
+        with self.ledger.view() as view:
+            pages = plan_deferred(view, self.cascades[0])
+        for page in pages[: data.draw(st.integers(0, len(pages)))]:
+            self.write_page(page)
+
+    def write_page(self, page):
+        intent = EnqueueRecompute(intent_key=digest(page.model_dump()), asked_for=page)
+        self.write(IntentUnit(intent, None, "system"))
+
     # Work
 
     @rule(data=st.data())
     def recompute_as_of_any_moment(self, data):
         with self.ledger.view() as view:
-            if not view.open_requests():
+            waiting = view.open_requests(queue=AUTHORITY_QUEUE)
+            if not waiting:
                 return
-            item = data.draw(st.sampled_from(sorted({r.item_key for r in view.open_requests()})))
+            item = data.draw(st.sampled_from(sorted({r.item_key for r in waiting})))
             now = view.head().ec_sequence_number
             moments = [at for at, nodes in self.readings.items() if item in nodes]
             as_of = data.draw(st.sampled_from(moments[-6:]))
@@ -303,7 +375,7 @@ class Recomputing(RuleBasedStateMachine):
         with self.ledger.view() as view:
             ready = sorted({one.item_key for one in ready_items(view, view.open_requests())})
             if not ready:
-                assert not view.open_requests()
+                assert self.cascades or not view.open_requests()
                 return
             item = data.draw(st.sampled_from(ready))
             document = recompute(view, item)
@@ -320,15 +392,16 @@ class Recomputing(RuleBasedStateMachine):
 
     @invariant()
     def whatever_is_stale_is_asked_for(self):
+        if self.cascades:
+            return
         with self.ledger.view() as view:
             open_items = {one.item_key for one in view.open_requests()}
             for node in understandings(view):
                 name = node["node_id"]
-                if name in open_items:
+                if name in open_items or is_nightly(node):
                     continue
                 value, _ = authority_of(view, STRATEGY, node)
-                waiting_above = feeding_understandings(view, name) & open_items
-                assert not waiting_above
+                assert not upstream(view, name) & open_items
                 assert node["payload"]["cu_authority"] == value == from_scratch(view, name)
 
     @invariant()
@@ -338,9 +411,11 @@ class Recomputing(RuleBasedStateMachine):
         assert len(closed) == len(set(closed))
         assert set(closed) == {row["request_id"] for row in rows["outbox"] if not row["open"]}
 
-    def teardown(self):
-        if not hasattr(self, "ledger"):
-            return
+    def drain(self):
+        while self.cascades:
+            with self.ledger.view() as view:
+                page, *_ = plan_deferred(view, self.cascades[0])
+            self.write_page(page)
         with self.ledger.view() as view:
             items = {one.item_key for one in view.open_requests()}
         for _ in items:  # coalesced: as many recomputes as there are understandings to do
@@ -349,21 +424,57 @@ class Recomputing(RuleBasedStateMachine):
             assert code_of(work(self.ledger, document)) is None
         with self.ledger.view() as view:
             assert not view.open_requests()
+
+    def teardown(self):
+        if not hasattr(self, "ledger"):
+            return
+        self.drain()
         self.whatever_is_stale_is_asked_for()
+        sweep = decay_tick(START_US, 0)
+        for page in sweep.pages(self.ledger):
+            self.write(sweep.unit(page))
+        self.drain()
+        with self.ledger.view() as view:
+            for node in understandings(view):
+                name, stored = node["node_id"], node["payload"]["cu_authority"]
+                assert stored == from_scratch(view, name, stops=lambda _: False)
+            assert verify(view).ok
         self.a_request_is_open_or_has_its_one_outcome()
+        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = self.limits
 
 
-def from_scratch(view, name):
-    """An authority computed from the claims alone, as if nothing had ever been stored."""
+def upstream(view, name):
+    """What a change may still reach an understanding from: not past what waits for the tick."""
+    found, waiting = set(), [name]
+    while waiting:
+        for parent in view.input_sources(waiting.pop(), "ConsolidatedUnderstanding"):
+            if parent not in found:
+                found.add(parent)
+                if not is_nightly(view.node(parent)):
+                    waiting.append(parent)
+    return found
+
+
+def from_scratch(view, name, stops=is_nightly):
+    """An authority computed from the claims alone, as if nothing had ever been stored.
+
+    What waits for the tick has the authority that it had at the last one.
+    """
     node = view.node(name)
     inputs = []
     for edge in view.input_edges(name):
         source = view.node(edge["source_node_id"])
         if source["state"] != "active":
             continue
-        claim = source["node_kind"] == "VersionedClaim"
-        value = source["payload"]["authority"] if claim else from_scratch(view, source["node_id"])
-        inputs.append(AuthorityInput("", "", edge["edge_metadata"]["essentiality"], value))
+        if source["node_kind"] == "VersionedClaim":
+            value = source["payload"]["authority"]
+        elif stops(source):
+            value = source["payload"].get("cu_authority")
+        else:
+            value = from_scratch(view, source["node_id"], stops)
+        if value is not None:
+            essentiality = edge["edge_metadata"]["essentiality"]
+            inputs.append(AuthorityInput("", "", essentiality, value))
     return STRATEGY.compute(inputs, node["payload"].get("override_authority"))
 
 

@@ -12,7 +12,7 @@ from queues.crons import Crons
 from queues.items import NewItem
 from queues.queue import WorkQueue
 from queues.relay import ROUTES
-from tests.kernel.build import FakeHost, create, submit
+from tests.kernel.build import FakeHost, code_of, create, submit
 from tests.workers.api.door import Door, client_of, rows, running_door
 from workers import crons
 from workers.crons import CRONS, Cron, CronRunner, CronTools
@@ -97,7 +97,7 @@ async def test_without_redis_nothing_runs_and_nothing_fails(world: World):
 
 async def test_claims_of_dead_workers_of_every_queue_come_back(world: World):
     for queue in world.tools.queues.values():
-        await queue.enqueue_many([NewItem("a", "background_normal", "c", b"")])
+        await queue.enqueue_many([NewItem("a", queue.priorities[0].name, "c", b"")])
         await queue.claim(1, 1000)
     world.now_ms += 1001
     await crons.reap(world.tools)
@@ -108,6 +108,18 @@ async def test_claims_of_dead_workers_of_every_queue_come_back(world: World):
 async def test_the_sweep_is_the_gateways(world: World):
     await crons.sweep_retention(world.tools)
     await crons.sweep_retention(world.tools)
+
+
+@pytest.mark.spec("§8.2")
+async def test_the_tick_asks_once_for_what_waits_for_the_night(world: World):
+    nightly = create(
+        "n-9", "ConsolidatedUnderstanding", cu_authority_strategy="scheduled_nightly_only"
+    )
+    assert code_of(submit(world.door.ledger, nightly)) is None
+    for _ in range(2):
+        await crons.tick_decay(world.tools)
+        asked = [row["item_key"] for row in rows(world.door.ledger, schema.outbox)]
+        assert asked == ["n-0", "n-1", "n-2", "n-3", "n-9"]
 
 
 @pytest.mark.spec("§17.5")
@@ -148,5 +160,5 @@ async def test_a_mark_that_makes_no_sense_is_no_mark(world: World):
 
 
 def test_the_table_of_crons_has_a_period_for_each():
-    assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit"}
+    assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit", "decay-tick"}
     assert all(one.every_s > 0 for one in CRONS.values())

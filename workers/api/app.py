@@ -5,6 +5,7 @@ from fastapi import APIRouter, FastAPI
 from kernel.host import Host
 from workers.api import (
     audit,
+    authority,
     crons,
     errors,
     health,
@@ -39,6 +40,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         simulations,
         records,
         audit,
+        authority,
         rollbacks,
         replay,
         intake,

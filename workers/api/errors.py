@@ -15,6 +15,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
+from workers.authority_sweeps import SweepRefused
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -92,6 +93,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         ),
         "replay_differs": 500,
         "envelope_capacity_unavailable": 503,
+        "authority_sweep_running": 409,
     }
 )
 """A code without a status here is a defect of ours: 500."""
@@ -131,6 +133,17 @@ def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -
     return JSONResponse(error_body(code, message, details), status, headers)
 
 
+_CODED = (
+    BeliefError,
+    ActorError,
+    QueueError,
+    RollbackRefused,
+    WorkRefused,
+    SweepRefused,
+    ApiError,
+)
+
+
 def install(app: FastAPI) -> None:
     """Translate every error that a route can mean; any other is the guard's to answer."""
 
@@ -162,7 +175,7 @@ def install(app: FastAPI) -> None:
         code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
-    for kind in (BeliefError, ActorError, QueueError, RollbackRefused, WorkRefused, ApiError):
+    for kind in _CODED:
         app.add_exception_handler(kind, coded)
     app.add_exception_handler(LedgerUnavailable, away)
     app.add_exception_handler(RequestValidationError, invalid)

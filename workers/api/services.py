@@ -48,6 +48,9 @@ class Services:
 
     models: ModelRegistry
     worker_token: str | None
+    sweeping: set[str] = field(default_factory=set)
+    """The sweeps that run in this process: one of each kind at a time."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""
 

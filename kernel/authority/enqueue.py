@@ -1,0 +1,240 @@
+"""Recomputes that are asked for by operations of a verb of their own (§8.2, §8.4, §8.6).
+
+They carry what no change sets off: a user's request (which cascades by itself), the decay tick,
+the backfill; and the pages of a cascade that was too wide for the transaction of its trigger.
+Whoever runs the ledger plans pages on a snapshot and records them one after the other.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from kernel.authority.asking import Asking
+from kernel.authority.cascade import CascadePlan
+from kernel.authority.graph import dependents_of, is_understanding
+from kernel.authority.recording import record, record_request, report
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    CASCADE_QUEUE,
+    CASCADES,
+    PRIORITIES,
+    RANKS,
+    close_request,
+    forget_cascades,
+)
+from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.envelope import Envelope
+from kernel.model.node_kinds import UNDERSTANDING
+from kernel.stores.record import Operation
+
+ENQUEUED_RECEIPT = "authority_recompute_enqueued"
+
+PAGE_REQUESTS_MAX = 256
+"""How many one operation of `ENQUEUE` may ask for by name."""
+
+_RECENT_REQUESTS = 64
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Names = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX)]
+Priority = Literal[
+    "user_initiated_critical",
+    "user_active_session",
+    "high_access_frequency",
+    "background_normal",
+    "background_low_priority",
+]
+
+
+class _Stated(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EnqueuedRequest(_Stated):
+    """One recompute that is asked for by name."""
+
+    target_cu_id: Name
+    trigger_kind: Name
+    priority: Priority
+
+
+class Enqueued(_Stated):
+    """What an operation of `ENQUEUE` asks for, as its one effect states it."""
+
+    trigger_source_id: Name
+    requests: Annotated[list[EnqueuedRequest], Field(max_length=PAGE_REQUESTS_MAX)]
+    cascades: bool = False
+    """Whether what depends on the targets is asked for with them; a page names it itself."""
+
+    cyclic: Names = []
+    beyond_cap: Names = []
+    """What the plan had to leave out, in part: each page tells of its own."""
+
+    cascade_request_id: Name | None = None
+    """The deferred cascade to which the page belongs."""
+
+    closes_cascade: bool = False
+
+
+def record_enqueued(operation: Operation, envelope: Envelope) -> None:
+    """Write what an operation of `ENQUEUE` asks for.
+
+    Raises:
+        EffectInapplicable: `authority_enqueue_invalid`, `authority_target_unknown`, or
+            `authority_cascade_closed` for a page that comes too late.
+    """
+    stated = [
+        one.payload for one in envelope.primitive_effects if one.receipt_subkind == ENQUEUED_RECEIPT
+    ]
+    if len(stated) != 1:
+        raise _invalid(f"states {ENQUEUED_RECEIPT} once")
+    try:
+        asked = Enqueued.model_validate(stated[0])
+    except ValidationError as error:
+        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
+    if asked.cascades:
+        _record_asked_for(operation, asked)
+    else:
+        _record_page(operation, asked)
+
+
+def plan_deferred(view: LedgerView, request: Request) -> list[Enqueued]:
+    """Return the pages of a deferred cascade that are not on the record yet, in their order."""
+    document = request.document
+    asking = Asking.of_document(document)
+    plan, kinds = asking.plan(view, lambda node: asking.dependents(view, node), None)
+    root = document["trigger_source_id"]
+    steps = [
+        one
+        for one in _requests_of(plan, kinds)
+        if not _is_asked(view, one.target_cu_id, one.trigger_kind, root)
+    ]
+    pages = _pages(root, steps, plan) or [Enqueued(trigger_source_id=root, requests=[])]
+    owned = [one.model_copy(update={"cascade_request_id": request.request_id}) for one in pages]
+    return [*owned[:-1], owned[-1].model_copy(update={"closes_cascade": True})]
+
+
+def plan_sweep(
+    view: LedgerView, targets: Iterable[str], trigger_kind: str, trigger_source_id: str
+) -> list[Enqueued]:
+    """Return the pages that ask for some understandings and all below, parents first (§8.6)."""
+    low = RANKS["background_low_priority"]
+    asking = Asking((Trigger(trigger_kind, tuple(targets)),), low, low)
+    plan, kinds = asking.plan(view, lambda node: dependents_of(view, node), None)
+    return _pages(trigger_source_id, _requests_of(plan, kinds), plan)
+
+
+def _requests_of(plan: CascadePlan, kinds: Mapping[str, str]) -> list[EnqueuedRequest]:
+    return [
+        EnqueuedRequest(
+            target_cu_id=one.node_id,
+            trigger_kind=kinds.get(one.node_id, INPUT_UPDATE),
+            priority=PRIORITIES[one.rank],
+        )
+        for one in plan.steps
+    ]
+
+
+def _pages(source: str, requests: list[EnqueuedRequest], plan: CascadePlan) -> list[Enqueued]:
+    """Cut a plan into what one operation may carry, in its order."""
+    longest = max(len(requests), len(plan.cyclic), len(plan.beyond_cap))
+    pages = (
+        slice(start, start + PAGE_REQUESTS_MAX) for start in range(0, longest, PAGE_REQUESTS_MAX)
+    )
+    return [
+        Enqueued(
+            trigger_source_id=source,
+            requests=requests[page],
+            cyclic=[*plan.cyclic[page]],
+            beyond_cap=[*plan.beyond_cap[page]],
+        )
+        for page in pages
+    ]
+
+
+def request_of(
+    view: LedgerView, target_cu_id: str, trigger_kind: str, trigger_source_id: str
+) -> Request | None:
+    """Return the newest request for an understanding by its trigger and source, open or not.
+
+    Older requests than the last 64 for one understanding are not looked at.
+    """
+    rows = view.tables.select(
+        schema.outbox,
+        {"queue": AUTHORITY_QUEUE, "item_key": target_cu_id},
+        order_by="request_sequence",
+        descending=True,
+        limit=_RECENT_REQUESTS,
+    )
+    asked = (Request.of_row(row) for row in rows)
+    named = (trigger_kind, trigger_source_id)
+    return next((one for one in asked if _named(one.document) == named), None)
+
+
+def _named(document: Document) -> tuple[Any, Any]:
+    return document["trigger_kind"], document["trigger_source_id"]
+
+
+def _is_asked(view: LedgerView, node_id: str, kind: str, source: str) -> bool:
+    """Whether the same source has asked for it already and has no answer yet."""
+    waiting = view.open_requests_of(AUTHORITY_QUEUE, node_id)
+    return any(_named(one.document) == (kind, source) for one in waiting)
+
+
+def _record_asked_for(operation: Operation, asked: Enqueued) -> None:
+    view, source = operation.transaction, asked.trigger_source_id
+    if len(asked.requests) != 1 or asked.cascade_request_id or asked.closes_cascade:
+        raise _invalid("who lets a request cascade states that one alone")
+    [one] = asked.requests
+    if one.trigger_kind not in ENQUEUED_KINDS:
+        raise _invalid(f"{one.trigger_kind} is set off, not asked for")
+    if not is_understanding(view.node(one.target_cu_id)):
+        raise EffectInapplicable(
+            f"{one.target_cu_id} is not an understanding",
+            code="authority_target_unknown",
+            field="target_refs.0",
+        )
+    if _is_asked(view, one.target_cu_id, one.trigger_kind, source):
+        return
+    rank = RANKS[one.priority]
+    trigger = Trigger(one.trigger_kind, (one.target_cu_id,))
+    record(operation, Asking((trigger,), rank, rank), source)
+
+
+def _record_page(operation: Operation, asked: Enqueued) -> None:
+    transaction, source = operation.transaction, asked.trigger_source_id
+    if asked.cascade_request_id is not None:
+        waiting = transaction.open_requests_of(CASCADE_QUEUE, CASCADES)
+        if not waiting or waiting[0].request_id != asked.cascade_request_id:
+            raise EffectInapplicable(
+                "a page belongs to the oldest cascade that is open",
+                code="authority_cascade_closed",
+                field="primitive_effects.0.payload.cascade_request_id",
+            )
+    for one in asked.requests:
+        target, kind = one.target_cu_id, one.trigger_kind
+        row = transaction.tables.get(schema.nodes, target)
+        if row is None or row["node_kind"] != UNDERSTANDING:
+            continue  # it is gone since the plan was made
+        if not _is_asked(transaction, target, kind, source):
+            record_request(operation, target, kind, source, RANKS[one.priority])
+    report(operation, source, tuple(asked.cyclic), tuple(asked.beyond_cap))
+    if asked.closes_cascade and asked.cascade_request_id is not None:
+        close_request(
+            transaction,
+            asked.cascade_request_id,
+            outcome="completed",
+            operation_id=operation.operation_id,
+            closed_sequence=operation.sequence,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
+        forget_cascades(transaction)
+
+
+def _invalid(message: str) -> EffectInapplicable:
+    return EffectInapplicable(
+        message, code="authority_enqueue_invalid", field="primitive_effects.0.payload"
+    )

@@ -1,0 +1,34 @@
+"""Fields of a node's payload from which follows when an authority is computed (§8.2, §8.5)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernel.host import parse_time_us
+
+EAGER = "eager_on_parent_update"
+"""The default: every change of an input asks for a recompute."""
+
+NIGHTLY = "scheduled_nightly_only"
+"""Only the nightly tick asks, and whoever asks by name."""
+
+LAZY = "lazy_on_query"
+"""What was once done, and is refused."""
+
+
+def waits_for_the_tick(payload: Mapping[str, Any]) -> bool:
+    """Tell whether an understanding waits for the nightly tick."""
+    return payload.get("cu_authority_strategy") == NIGHTLY
+
+
+def decayed_at_us(payload: Mapping[str, Any]) -> int | None:
+    """Return when what feeds an authority last decayed, by its `last_decay_at`.
+
+    Raises:
+        ValueError: when that is not a time.
+    """
+    stated = payload.get("last_decay_at")
+    if stated is None:
+        return None
+    if not isinstance(stated, str):
+        raise ValueError("not a text")  # noqa: TRY004 - the same to whoever asks
+    return parse_time_us(stated)
