@@ -25,7 +25,7 @@ from sqlalchemy import (
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -461,6 +461,28 @@ belief_events = Table(
     Column("event_bytes", LargeBinary, nullable=False),
     UniqueConstraint("session_id", "event_hash"),
     info={"append_only": True},
+)
+
+shard_epochs = Table(
+    "shard_epochs",
+    metadata,
+    # One row for each shard from the founding of the first gateway on.
+    Column("shard", Integer, primary_key=True),
+    # Raised whenever the shard changes hands; who holds an older one may not write for it.
+    Column("epoch", Integer, nullable=False),
+    # Empty while nobody holds it.
+    Column("owner", String, nullable=False),
+    Column("acquired_at_us", Integer, nullable=False),
+)
+
+mailbox_offsets = Table(
+    "mailbox_offsets",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    # The mailbox that was read; a lost one has a successor with offsets of its own.
+    Column("mailbox_id", String, nullable=False),
+    # Entries up to this one, as text that sorts like them, have taken effect.
+    Column("consumed_to", String, nullable=False),
 )
 
 STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))
