@@ -1,12 +1,13 @@
 """The gateway process: everything that decides, wired here and served over HTTP.
 
-Stopping has an order: streams end, the server finishes its requests, the actors and the committer
-end, the ledger is closed.
+Stopping has an order: streams end, the server finishes its requests, the shards are handed over,
+the actors and the committer end, the ledger is closed.
 """
 
 import gc
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -19,7 +20,6 @@ from actors.committer import Committer
 from actors.local_model import LocalModel
 from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
-from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import DeadLetterUnit, ReplayUnit, Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
@@ -43,6 +43,7 @@ from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
 from workers.redis_client import connect_redis
 from workers.settings import Settings
+from workers.sharing import gateway_name, share_sessions
 from workers.snapshot_source import LiveSource
 from workers.undoing import confirmations_of
 
@@ -60,16 +61,28 @@ class GatewayStartError(Exception):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams end when it is told to stop, not when their readers go away."""
+    """A server whose streams end when it is told to stop, not when their readers go away.
 
-    def __init__(self, config: uvicorn.Config, hub: SnapshotHub) -> None:
+    What is to be left behind is left once its requests are finished: after that the signal that
+    stopped it may end the process.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, hub: SnapshotHub, leave: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(config)
         self._hub = hub
+        self._leave = leave
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
         self._hub.stop()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what is being served, then leave."""
+        await super().shutdown(sockets)
+        await self._leave()
 
 
 async def serve_gateway(settings: Settings, redis_url: str) -> None:
@@ -109,14 +122,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         batch_max_units=settings.batch_max,
         committed=lambda _: notify_all(),
     )
-    external = ExternalEffects(ledger, committer, folder.path, host.random_bytes, time.monotonic)
-    sessions = SessionRuntime(
-        ledger,
-        committer,
-        host,
-        mailbox_max=settings.mailbox_max,
-        passivate_after_s=settings.passivate_after_s,
+    gateway = gateway_name(settings, listening.getsockname()[1])
+    sharing = share_sessions(ledger, committer, redis, settings, gateway)
+    external = ExternalEffects(
+        ledger, committer, folder.path, host.random_bytes, time.monotonic, sharing.ownership
     )
+    sharing.taken(external.notify)
 
     async def write(unit: Unit) -> Any:
         [result] = await committer.commit([unit])
@@ -132,17 +143,16 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     async def replay(
         target: str | tuple[int, int], strategy: AuditReplayStrategy, context: AuditContext
     ) -> Replayed:
-        [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
-        if isinstance(replayed, Exception):
-            raise replayed
-        return tuple(replayed)
+        return tuple(await write(ReplayUnit(target, strategy, models, context)))
 
     token = settings.worker_token
     model = _model(settings)
     services = Services(
         ledger=ledger,
-        sessions=sessions,
-        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
+        sessions=sharing.sessions,
+        synthesis=Synthesis(
+            ledger, sharing.sessions, model, host, call_timeout_s=settings.model_timeout_s
+        ),
         queue=queue,
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
@@ -154,6 +164,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ),
         replay=replay,
         worker_token=None if token is None else token.get_secret_value(),
+        ownership=sharing.ownership,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
@@ -165,18 +176,19 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
-    server = GatewayServer(config, hub)
+    server = GatewayServer(config, hub, sharing.leave)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
+    await sharing.begin()
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(committer.run)
-            tasks.start_soon(sessions.run)
+            tasks.start_soon(sharing.run)
             tasks.start_soon(relay.run)
             tasks.start_soon(external.run)
             tasks.start_soon(hub.run)
-            _log.info("gateway_listens", port=listening.getsockname()[1])
+            _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
             await server.serve([listening])
             tasks.cancel_scope.cancel()
     finally:

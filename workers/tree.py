@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from kernel.canonical import sha256_hex
 from queues.embedded import EmbeddedRedis, find_server
 from workers.children import ChildSpec, ServiceSpec
 from workers.datafolder import DataFolder
@@ -49,6 +50,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
             port=port,
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
+            gateway_id=settings.gateway_id or _gateway_id(folder),
         )
         redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
@@ -76,6 +78,11 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
                     yield Tree(supervisor, folder, ledger_place(settings), gateway_url)
                 finally:
                     folder.remove_runtime()
+
+
+def _gateway_id(folder: DataFolder) -> str:
+    """The same for every tree on a folder, of which there is one at a time."""
+    return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
 
 
 def _free_port(host: str) -> int:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.intents import RecalculateAuthority
 from actors.messages import Recomputed
+from actors.shards import NO_SESSION
 from kernel.model.result import RejectedResult
 from workers.api.errors import ApiError
 from workers.api.services import Given, Services
 
 RESULTS_MAX = 256
-NO_SESSION = "system"
 
 router = APIRouter(prefix="/internal", include_in_schema=False)
 

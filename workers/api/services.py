@@ -8,7 +8,8 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from redis.asyncio import Redis
 
-from actors.runtime import SessionRuntime
+from actors.ownership import Ownership
+from actors.runtime import Sessions
 from actors.synthesis import Synthesis
 from actors.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -29,7 +30,7 @@ class Services:
     """Everything that lives as long as the gateway."""
 
     ledger: Ledger
-    sessions: SessionRuntime
+    sessions: Sessions
     synthesis: Synthesis
     queue: WorkQueue
     leases: CapacityLeases
@@ -46,6 +47,9 @@ class Services:
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     worker_token: str | None
+    ownership: Ownership | None = None
+    """The shards of this gateway; None where it has its ledger to itself by construction."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""
 
