@@ -12,6 +12,7 @@ from workers.api import (
     replay,
     rollbacks,
     sessions,
+    shards,
     simulations,
     synthesis,
 )
@@ -37,6 +38,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         synthesis,
         simulations,
         records,
+        shards,
         audit,
         rollbacks,
         replay,
