@@ -39,7 +39,7 @@ class CommitFailed(ActorError):  # noqa: N818
 
 
 class StaleEpoch(ActorError):  # noqa: N818
-    """Another gateway owns the session by now; nothing of this was written here."""
+    """Another gateway owns the session by now; whether it took effect is on the record."""
 
     code = "stale_epoch"
 

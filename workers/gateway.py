@@ -178,10 +178,10 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     server = GatewayServer(config, hub, sharing.leave)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
-    await sharing.begin()
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
+        await sharing.begin()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(committer.run)
             tasks.start_soon(sharing.run)

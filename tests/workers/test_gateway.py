@@ -8,10 +8,15 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import found_shards
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
 from tests.workers.api.door import ONTOLOGY, SESSION
+from workers.datafolder import DataFolder
 from workers.gateway import serve_gateway
-from workers.record import verify_file
+from workers.host import system_host
+from workers.record import ledger_place, open_store, verify_file
 from workers.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +54,41 @@ async def test_an_artifact_that_a_caller_asks_for_becomes_a_file(tmp_path: Path,
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )
     assert (found.findings, found.requests_closed) == ((), 1)
+
+
+@pytest.mark.spec("D6")
+async def test_a_gateway_alone_serves_sessions_while_redis_is_away(tmp_path: Path):
+    port = free_port()
+    settings = Settings(data_dir=tmp_path / "data", port=port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            with anyio.fail_after(WAIT_S):
+                while not await answers(client):
+                    await anyio.sleep(0.02)
+            declared = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["h"]}
+            (await client.post("/v1/sessions", json=declared)).raise_for_status()
+            ready = await client.get("/readyz")
+            assert ready.status_code == 503
+            assert list(ready.json()["problems"]) == ["redis"]
+            assert ready.json()["shards"] == {"owned": 64, "of": 64}
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_ledger_keeps_the_number_of_shards_that_it_was_founded_with(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path / "data", port=free_port(), shards=4)
+    await anyio.to_thread.run_sync(found_with_eight_shards, settings)
+    with pytest.raises(LedgerUnavailable) as refused:
+        await serve_gateway(settings, "redis://127.0.0.1:1")
+    assert refused.value.code == "ledger_shards_differ"
+
+
+def found_with_eight_shards(settings: Settings) -> None:
+    DataFolder(settings.data_dir).path.mkdir()
+    ledger = Ledger.create(open_store(ledger_place(settings)), system_host())
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 8)
+    ledger.close()
 
 
 async def answers(client: httpx.AsyncClient) -> bool:
