@@ -1,5 +1,6 @@
 """The gateway performs what a caller's envelope asks for outside."""
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kernel.ledger.shards import found_shards
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
 from tests.workers.api.door import ONTOLOGY, SESSION
 from workers.datafolder import DataFolder
-from workers.gateway import serve_gateway
+from workers.gateway import _listen, serve_gateway
 from workers.host import system_host
 from workers.record import ledger_place, open_store, verify_file
 from workers.settings import Settings
@@ -81,6 +82,23 @@ async def test_a_ledger_keeps_the_number_of_shards_that_it_was_founded_with(tmp_
     with pytest.raises(LedgerUnavailable) as refused:
         await serve_gateway(settings, "redis://127.0.0.1:1")
     assert refused.value.code == "ledger_shards_differ"
+
+
+async def test_small_answers_are_not_held_back_for_an_acknowledgement():
+    """Else each answer in two pieces waits for the asker's delayed one, some 40 ms."""
+    held_back = []
+
+    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        held_back.append(not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with _listen("127.0.0.1", 0) as listening:
+        server = await asyncio.start_server(connected, sock=listening)
+        async with server, await anyio.connect_tcp(*listening.getsockname()) as stream:
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+    assert held_back == [False]
 
 
 def found_with_eight_shards(settings: Settings) -> None:
