@@ -151,6 +151,7 @@ class ShardKeeper:
         self.table = await self._leases.beat(self._ownership.held)
         if self.table is None:
             return
+        self._ownership.name_taken = self.gateway not in self.table.gateways
         known, self._table_id = self._table_id, self.table.table_id
         if known not in (None, self._table_id):
             _log.warning("shard_leases_lost")

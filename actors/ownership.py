@@ -18,6 +18,9 @@ class Ownership:
         self.shards = shards
         """How many there are in the ledger, owned by whomever."""
 
+        self.name_taken = False
+        """Whether another process goes by this gateway's name, so that this one owns nothing."""
+
         self.lost: Callable[[int], None] = lambda _: None
         self._held: dict[int, Fence] = {}
 

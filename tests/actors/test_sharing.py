@@ -101,6 +101,7 @@ async def test_one_that_was_started_again_under_its_name_has_its_shards_at_once(
     assert await new.turn() == [0, 1]
     # The old one, if it lives after all, finds that it is not itself any more.
     assert await old.turn() == []
+    assert (old.ownership.name_taken, new.ownership.name_taken) == (True, False)
     assert await b.turn() == [2, 3]
 
 

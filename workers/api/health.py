@@ -59,6 +59,8 @@ async def readyz(services: Given) -> JSONResponse:
     if services.ownership is not None:
         owned = len(services.ownership.held)
         body["shards"] = {"owned": owned, "of": services.ownership.shards}
+        if services.ownership.name_taken:
+            problems["gateway"] = "another process goes by its name"
         if not owned:
             problems["shards"] = "this gateway owns none"
     body |= {"status": "not ready" if problems else "ready", "problems": problems}

@@ -70,6 +70,11 @@ async def test_a_gateway_that_owns_no_shard_is_not_ready_and_refuses_for_now():
         assert await unready(door) == {"shards": "this gateway owns none"}
         refused = await door.declare(SESSION, "a")
         error_of(refused, 503, "shard_unowned")
+        door.services.ownership.name_taken = True
+        assert await unready(door) == {
+            "shards": "this gateway owns none",
+            "gateway": "another process goes by its name",
+        }
         assert int(refused.headers["Retry-After"]) >= 1
         assert (await door.http.get("/v1/shards")).json() == {
             "of": 4,
