@@ -6,6 +6,9 @@ itself failed the outcome is unknown and is looked up, never guessed (K25); wher
 looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
 failed COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger
 can still be written (§2.3); their authors may send them again.
+
+Units that are written for a shard come with its fence, which is held against the ledger inside the
+transaction: where the shard has changed hands, they fail with `stale_epoch`, and only they.
 """
 
 import time
@@ -19,13 +22,15 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.errors import ActorError, ActorFailed, CommitFailed
+from actors.errors import ActorError, ActorFailed, CommitFailed, StaleEpoch
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, Unit
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import Head, Ledger
+from kernel.ledger import schema
+from kernel.ledger.ledger import Head, Ledger, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Fence, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.rollback.errors import RollbackRefused
@@ -47,6 +52,7 @@ class _Waiting:
     """One caller's units, and the place where their results will stand."""
 
     units: Sequence[Unit]
+    fence: Fence | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     results: list[Any] | None = None
     error: Exception | None = None
@@ -73,17 +79,18 @@ class Committer:
 
         self._send, self._receive = anyio.create_memory_object_stream[_Waiting](WAITING_MAX)
 
-    async def commit(self, units: Sequence[Unit]) -> list[Any]:
+    async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
         """Run units in order in one transaction and return their results once it is durable.
 
         A unit that failed has its exception as its result. A caller that is cancelled does not
         learn the outcome; the units may be on the record.
 
         Raises:
+            StaleEpoch: the fence is not held any more; nothing was written.
             CommitFailed: nothing was written; the same may be asked again.
             ActorFailed: the ledger failed and this process ends; the record tells the outcome.
         """
-        waiting = _Waiting(units)
+        waiting = _Waiting(units, fence)
         try:
             await self._send.send(waiting)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -92,6 +99,22 @@ class Committer:
         if waiting.error is not None:
             raise waiting.error
         return waiting.results or []
+
+    async def confirm(self, fence: Fence | None) -> None:
+        """Return if a fence is held: what is known under it is then all that there is.
+
+        Raises:
+            StaleEpoch: it is not held any more.
+            CommitFailed: the ledger cannot be read; the same may be asked again.
+        """
+        if fence is None:
+            return
+        try:
+            held = await anyio.to_thread.run_sync(self._holds, fence)
+        except LedgerUnavailable as error:
+            raise CommitFailed(str(error)) from error
+        if not held:
+            raise _stale(fence)
 
     async def run(self) -> None:
         """Write batches until cancelled; a batch that is being written is finished first.
@@ -139,19 +162,24 @@ class Committer:
 
     def _write(self, batch: list[_Waiting]) -> Head | None:
         """Run on a worker thread; fills in results or errors, and returns the head if durable."""
-        head: Head | None = None
+        before = head = None
         try:
             with self._ledger.transaction() as transaction:
+                before = transaction.head_now.copy()
                 bench = Bench(transaction, self._kernel, self._orchestrator)
+                held = {one: holds(transaction, one) for one in _fences(batch)}
                 for waiting in batch:
-                    waiting.results = [_run(unit, bench) for unit in waiting.units]
+                    if waiting.fence is not None and not held[waiting.fence]:
+                        waiting.error = _stale(waiting.fence)
+                    else:
+                        waiting.results = [_run(unit, bench) for unit in waiting.units]
                 head = transaction.head_now
         except LedgerUnavailable as error:
             _fail_all(batch, CommitFailed(str(error)))
             return None
         except CommitOutcomeUnknown as error:
             _log.error("commit_outcome_unknown", error=str(error))
-            if head is None or not self._is_on_record(head):
+            if before is None or head is None or not self._is_on_record(before, head):
                 self._record_rolled_back(batch)
                 _fail_all(batch, CommitFailed("the transaction was not committed"))
                 return None
@@ -178,18 +206,40 @@ class Committer:
         except (LedgerUnavailable, CommitOutcomeUnknown) as error:
             _log.warning("rolled_back_without_receipt", operations=len(undone), error=str(error))
 
-    def _is_on_record(self, head: Head) -> bool:
-        found = self._look_up()
-        # This process is the only writer, so the head is either the one it wrote or the old one.
-        return found.row_hash == head.row_hash and found.receipt_hash == head.receipt_hash
+    def _is_on_record(self, before: Head, head: Head) -> bool:
+        """Tell whether a batch is there, by the newest row of a chain that it has written.
 
-    def _look_up(self) -> Head:
+        Others may have written since. Where it wrote to neither chain, it has found everything
+        that it answers on the record.
+        """
         for pause_s in LOOK_UP_PAUSES_S:
             with suppress(LedgerUnavailable), self._ledger.view() as view:
-                return view.head()
+                return _is_written(view, before, head)
             time.sleep(pause_s)
         with self._ledger.view() as view:
-            return view.head()
+            return _is_written(view, before, head)
+
+    def _holds(self, fence: Fence) -> bool:
+        with self._ledger.view() as view:
+            return holds(view, fence)
+
+
+def _is_written(view: LedgerView, before: Head, head: Head) -> bool:
+    if head.ec_sequence_number > before.ec_sequence_number:
+        row = view.tables.get(schema.kernel_event_log, head.ec_sequence_number)
+        return row is not None and bool(row["row_hash"] == head.row_hash)
+    if head.receipt_sequence > before.receipt_sequence:
+        row = view.tables.get(schema.receipts, head.receipt_sequence)
+        return row is not None and bool(row["receipt_hash"] == head.receipt_hash)
+    return True
+
+
+def _fences(batch: list[_Waiting]) -> set[Fence]:
+    return {waiting.fence for waiting in batch if waiting.fence is not None}
+
+
+def _stale(fence: Fence) -> StaleEpoch:
+    return StaleEpoch("another gateway owns the shard", {"shard": fence.shard})
 
 
 def _run(unit: Unit, bench: Bench) -> Any:

@@ -38,6 +38,31 @@ class CommitFailed(ActorError):  # noqa: N818
     code = "commit_failed"
 
 
+class StaleEpoch(ActorError):  # noqa: N818
+    """Another gateway owns the session by now; whether it took effect is on the record."""
+
+    code = "stale_epoch"
+
+
+class ShardUnowned(ActorError):  # noqa: N818
+    """No gateway owns the session's shard right now; nothing was taken."""
+
+    code = "shard_unowned"
+
+
+class ReplyLost(ActorError):  # noqa: N818
+    """The gateway that owns the session did not answer; whether it took effect is on the record."""
+
+    code = "reply_lost"
+
+
+class RequestTooLarge(ActorError):  # noqa: N818
+    """The request does not fit into the mailbox of another gateway; nothing was taken."""
+
+    code = "request_too_large"
+    retryable = False
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 

@@ -8,6 +8,7 @@ import structlog
 
 from actors.intents import Intent, RecalculateAuthority
 from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.ledger.shards import Position
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
 from kernel.work.reports import WorkReport
 
@@ -53,6 +54,9 @@ class Message:
     reply: Reply[Any] = field(default_factory=Reply, init=False)
     request_id: str | None = field(default_factory=_request_id, init=False)
     """The request in whose context the message was made, for the log."""
+
+    position: Position | None = field(default=None, init=False)
+    """Where it stands in a mailbox, when it came from another gateway."""
 
 
 @dataclass(slots=True)

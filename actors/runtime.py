@@ -5,12 +5,16 @@ its state is in the ledger all the time. An actor that fails takes the messages 
 its mailbox with it (their askers may ask again), and the next message activates it anew. One whose
 record does not verify stays down (L3).
 
-`Sessions` is the port by which everybody else reaches a session: whether it lives in this process
-is this module's affair.
+Where gateways share a ledger, an actor lives under the fence of its session's shard: it is begun
+after the shard was taken, ends with it, and is never asked under another. Actors without any fence
+belong to a process that is alone.
+
+`Sessions` is the port by which everybody else reaches a session, wherever it lives.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
@@ -20,14 +24,23 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from actors.committer import Committer
-from actors.errors import ActorError, ActorFailed, MailboxFull, RuntimeFull, SessionCorrupt
+from actors.errors import (
+    ActorError,
+    ActorFailed,
+    MailboxFull,
+    RuntimeFull,
+    SessionCorrupt,
+    StaleEpoch,
+)
 from actors.messages import Message
+from actors.ownership import Ownership
 from actors.session_actor import SessionActor
 from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.errors import LedgerCorrupt
 from kernel.host import Host
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence, Position, consumed_to
 
 MAILBOX_MAX = 256
 BATCH_MAX_MESSAGES = 64
@@ -40,6 +53,10 @@ _log = structlog.get_logger(__name__)
 class Sessions(Protocol):
     """Where sessions are asked."""
 
+    @property
+    def corrupt_sessions(self) -> Mapping[str, str]:
+        """The sessions that are not served here, and why."""
+
     async def ask(self, session_id: str, message: Message) -> Any:
         """Give a session a message and return its answer, which is durable.
 
@@ -47,6 +64,20 @@ class Sessions(Protocol):
             MailboxFull: when too much waits already; the message was not taken.
             ActorError: with a code that says whether asking again can help.
         """
+
+
+@dataclass(slots=True)
+class _Active:
+    """One activation of one session."""
+
+    session_id: str
+    fence: Fence | None
+    send: MemoryObjectSendStream[Message]
+    receive: MemoryObjectReceiveStream[Message]
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    error: ActorError | None = None
+    """Why it was stopped from outside."""
 
 
 class SessionRuntime:
@@ -58,6 +89,7 @@ class SessionRuntime:
         committer: Committer,
         host: Host,
         *,
+        ownership: Ownership | None = None,
         mailbox_max: int = MAILBOX_MAX,
         passivate_after_s: float = PASSIVATE_AFTER_S,
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
@@ -65,17 +97,18 @@ class SessionRuntime:
         self._ledger = ledger
         self._committer = committer
         self._host = host
+        self._ownership = ownership
         self._mailbox_max = mailbox_max
         self._passivate_after_s = passivate_after_s
         self._active_sessions_max = active_sessions_max
-        self._mailboxes: dict[str, MemoryObjectSendStream[Message]] = {}
+        self._active: dict[str, _Active] = {}
         self._corrupt: dict[str, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @property
     def active_sessions(self) -> int:
         """How many sessions are active."""
-        return len(self._mailboxes)
+        return len(self._active)
 
     @property
     def corrupt_sessions(self) -> dict[str, str]:
@@ -94,37 +127,68 @@ class SessionRuntime:
 
     async def ask(self, session_id: str, message: Message) -> Any:
         """Give a session a message and return its answer; see `Sessions.ask`."""
-        if session_id in self._corrupt:
-            raise SessionCorrupt(self._corrupt[session_id], {"session_id": session_id})
-        mailbox = self._mailboxes.get(session_id) or self._activate(session_id)
-        try:
-            mailbox.send_nowait(message)
-        except anyio.WouldBlock:
-            raise MailboxFull("the session has too much waiting") from None
+        self.put(session_id, message)
         return await message.reply.wait()
 
-    def _activate(self, session_id: str) -> MemoryObjectSendStream[Message]:
+    def put(self, session_id: str, message: Message) -> None:
+        """Put a message into a session's mailbox: what is put later is handled later.
+
+        Raises:
+            ShardUnowned: when the session does not live here; the message was not taken.
+            ActorError: when it cannot be taken.
+        """
+        fence = None if self._ownership is None else self._ownership.fence_for(session_id)
+        if session_id in self._corrupt:
+            raise SessionCorrupt(self._corrupt[session_id], {"session_id": session_id})
+        active = self._active.get(session_id)
+        if active is not None and active.fence != fence:
+            self._stop(active)
+            active = None
+        active = active or self._activate(session_id, fence)
+        try:
+            active.send.send_nowait(message)
+        except anyio.WouldBlock:
+            raise MailboxFull("the session has too much waiting") from None
+
+    async def finish(self, shard: int) -> None:
+        """Let the actors of a shard finish what they were asked, and end them.
+
+        Its sessions must not be asked any more; cancelled, it leaves the actors to be stopped.
+        """
+        ending = [one for one in self._active.values() if _is_of(one, shard)]
+        for active in ending:
+            active.send.close()
+        for active in ending:
+            await active.ended.wait()
+
+    def stop(self, shard: int) -> None:
+        """End the actors of a shard that somebody else owns by now; their askers may ask again."""
+        for active in [one for one in self._active.values() if _is_of(one, shard)]:
+            self._stop(active)
+
+    def _stop(self, active: _Active) -> None:
+        active.error = StaleEpoch("another gateway owns the session")
+        del self._active[active.session_id]
+        active.scope.cancel()
+
+    def _activate(self, session_id: str, fence: Fence | None) -> _Active:
         if self._tasks is None:
             raise ActorFailed("the runtime is stopping")
-        if len(self._mailboxes) >= self._active_sessions_max:
+        if len(self._active) >= self._active_sessions_max:
             raise RuntimeFull("too many sessions are active")
         send, receive = anyio.create_memory_object_stream[Message](self._mailbox_max)
-        self._mailboxes[session_id] = send
-        self._tasks.start_soon(partial(self._live, session_id, send, receive))
-        return send
+        active = self._active[session_id] = _Active(session_id, fence, send, receive)
+        self._tasks.start_soon(self._live, active)
+        return active
 
-    async def _live(
-        self,
-        session_id: str,
-        send: MemoryObjectSendStream[Message],
-        receive: MemoryObjectReceiveStream[Message],
-    ) -> None:
+    async def _live(self, active: _Active) -> None:
         """One activation of one session, from its record to its passivation or its failure."""
-        with structlog.contextvars.bound_contextvars(session_id=session_id):
+        session_id, receive = active.session_id, active.receive
+        with active.scope, structlog.contextvars.bound_contextvars(session_id=session_id):
             batch: list[Message] = []
             error: Exception = ActorFailed("the session's actor stopped")
             try:
-                actor = await self._recover(session_id)
+                actor = await self._recover(session_id, active.fence)
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
                     await actor.handle(batch)
@@ -136,6 +200,9 @@ class SessionRuntime:
                 _log.critical("session_corrupt", error=str(found))
                 self._corrupt[session_id] = str(found)
                 error = SessionCorrupt(str(found), {"session_id": session_id})
+            except StaleEpoch as found:
+                error = found
+                self._lose(active.fence)
             except ActorError as found:
                 _log.error("actor_failed", error=str(found))
                 error = found
@@ -144,22 +211,31 @@ class SessionRuntime:
                 error = ActorFailed(f"the session's actor failed: {found!r}")
             finally:
                 # No await between here and the end: nobody can put a message into the old mailbox.
-                del self._mailboxes[session_id]
+                if self._active.get(session_id) is active:
+                    del self._active[session_id]
                 for message in [*batch, *_drain(receive)]:
-                    message.reply.fail(error)
-                send.close()
+                    message.reply.fail(active.error or error)
+                active.send.close()
                 receive.close()
+                active.ended.set()
 
-    async def _recover(self, session_id: str) -> SessionActor:
-        belief = await anyio.to_thread.run_sync(self._restore, session_id)
-        return SessionActor(session_id, belief, self._committer, self._host)
+    def _lose(self, fence: Fence | None) -> None:
+        if self._ownership is not None and fence is not None:
+            self._ownership.lose(fence)
 
-    def _restore(self, session_id: str) -> BeliefSession | None:
+    async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
+        belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        return SessionActor(
+            session_id, belief, self._committer, self._host, fence=fence, consumed=consumed
+        )
+
+    def _restore(self, session_id: str) -> tuple[BeliefSession | None, Position | None]:
         with self._ledger.view() as view:
             events = view.belief_events(session_id)
             summary = view.belief_session(session_id)
+            consumed = consumed_to(view, session_id)
         if not events and summary is None:
-            return None
+            return None, consumed
         session = BeliefSession.restore(events) if events else None
         if (
             session is None
@@ -167,14 +243,18 @@ class SessionRuntime:
             or summary["head_event_hash"] != session.head_event_hash
         ):
             raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-        return session
+        return session, consumed
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
         """What waits, at most `BATCH_MAX_MESSAGES`; nothing when the session has been idle."""
-        with anyio.move_on_after(self._passivate_after_s):
+        with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
             batch = [await receive.receive()]
             return batch + _drain(receive, BATCH_MAX_MESSAGES - 1)
         return _drain(receive, BATCH_MAX_MESSAGES)
+
+
+def _is_of(active: _Active, shard: int) -> bool:
+    return active.fence is not None and active.fence.shard == shard
 
 
 def _drain(receive: MemoryObjectReceiveStream[Message], limit: int | None = None) -> list[Message]:

@@ -6,6 +6,10 @@ belief session that arose in the batch are anchored once, at its end.
 
 What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
 fails the actor stops, forgets, and is activated again from the ledger.
+
+An actor belongs to one holding of its shard: it writes under that fence, and what it answers
+without writing is held against the same fence. A message that came through the shard's mailbox is
+taken once: where it stands there is recorded with what it came to.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from actors.committer import Committer
-from actors.errors import ActorFailed
+from actors.errors import ActorFailed, ReplyLost
 from actors.journal import log_result
 from actors.messages import (
     Audit,
@@ -31,6 +35,7 @@ from actors.messages import (
 )
 from actors.units import (
     BeliefUnit,
+    ConsumedUnit,
     EnvelopeUnit,
     IntentUnit,
     RecomputeUnit,
@@ -44,6 +49,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
+from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
 
 MAX_SESSION_ID_CHARS = 384
@@ -73,9 +79,18 @@ class SessionActor:
     """The state of one session, and what each message does to it."""
 
     def __init__(
-        self, session_id: str, belief: BeliefSession | None, committer: Committer, host: Host
+        self,
+        session_id: str,
+        belief: BeliefSession | None,
+        committer: Committer,
+        host: Host,
+        *,
+        fence: Fence | None = None,
+        consumed: Position | None = None,
     ) -> None:
         self.session_id = session_id
+        self._fence = fence
+        self._consumed = consumed
         self._belief = belief
         self._title = session_id if belief is None else _title_of(belief)
         self._committer = committer
@@ -91,17 +106,24 @@ class SessionActor:
 
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
+            StaleEpoch: when the shard has another owner; nobody was answered.
         """
         batch = _Batch()
         for message in messages:
+            if self._is_consumed(message.position):
+                # Its first asker was not told what it came to, and nobody else knows it.
+                message.reply.fail(ReplyLost("the request was taken before; ask again"))
+                continue
             try:
                 _HANDLERS[type(message)](self, message, batch)
             except BeliefError as error:
                 # What it was refused for may not be durable yet, so it waits like an answer.
                 batch.add(message, [], partial(_refuse, error))
-        if batch.events:
-            batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
-        results = await self._committer.commit(batch.units) if batch.units else []
+        if batch.units or batch.events:
+            results = await self._commit(batch)
+        else:
+            results = []
+            await self._committer.confirm(self._fence)
         if batch.events and not isinstance(results[-1], SubmissionResult):
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
         for message, start, end, finish in batch.answers:
@@ -111,6 +133,26 @@ class SessionActor:
                 message.reply.set(finish(results[start:end]))
             except BeliefError as error:
                 message.reply.fail(error)
+
+    async def _commit(self, batch: _Batch) -> list[Any]:
+        positions = [one.position for one, *_ in batch.answers if one.position is not None]
+        if positions:
+            batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
+        if batch.events:
+            batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
+        results = await self._committer.commit(batch.units, self._fence)
+        if positions:
+            self._consumed = positions[-1]
+        return results
+
+    def _is_consumed(self, position: Position | None) -> bool:
+        consumed = self._consumed
+        return (
+            position is not None
+            and consumed is not None
+            and position.mailbox_id == consumed.mailbox_id
+            and position.offset <= consumed.offset
+        )
 
     def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
         belief = self._expect_belief()

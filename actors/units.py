@@ -35,6 +35,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -137,6 +138,18 @@ class SimulationUnit:
                 self.asked.simulation_key,
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedUnit:
+    """Record that a session's entries from elsewhere were taken, with what they came to."""
+
+    session_id: str
+    to: Position
+
+    def run(self, bench: Bench) -> None:
+        """Record it; where the same entries come again, they are known."""
+        record_consumed(bench.transaction, self.session_id, self.to)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """The gateway process: everything that decides, wired here and served over HTTP.
 
-Stopping has an order: streams end, the server finishes its requests, the actors and the committer
-end, the ledger is closed.
+Stopping has an order: streams end, the server finishes its requests, the shards are handed over,
+the actors and the committer end, the ledger is closed.
 """
 
 import gc
 import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -20,7 +21,6 @@ from actors.committer import Committer
 from actors.local_model import LocalModel
 from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
-from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import ReplayUnit, Unit
 from kernel.kernel import Kernel
@@ -45,6 +45,7 @@ from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
 from workers.redis_client import connect_redis
 from workers.settings import Settings
+from workers.sharing import gateway_name, share_sessions
 from workers.snapshot_source import LiveSource
 from workers.undoing import confirmations_of
 
@@ -62,16 +63,28 @@ class GatewayStartError(Exception):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams end when it is told to stop, not when their readers go away."""
+    """A server whose streams end when it is told to stop, not when their readers go away.
 
-    def __init__(self, config: uvicorn.Config, hub: SnapshotHub) -> None:
+    What is to be left behind is left once its requests are finished: after that the signal that
+    stopped it may end the process.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, hub: SnapshotHub, leave: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(config)
         self._hub = hub
+        self._leave = leave
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
         self._hub.stop()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what is being served, then leave."""
+        await super().shutdown(sockets)
+        await self._leave()
 
 
 async def serve_gateway(settings: Settings, redis_url: str) -> None:
@@ -116,14 +129,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         batch_max_units=settings.batch_max,
         committed=lambda _: notify_all(),
     )
-    external = ExternalEffects(ledger, committer, folder.path, host.random_bytes, time.monotonic)
-    sessions = SessionRuntime(
-        ledger,
-        committer,
-        host,
-        mailbox_max=settings.mailbox_max,
-        passivate_after_s=settings.passivate_after_s,
+    gateway = gateway_name(settings, listening.getsockname()[1])
+    sharing = share_sessions(ledger, committer, redis, settings, gateway)
+    external = ExternalEffects(
+        ledger, committer, folder.path, host.random_bytes, time.monotonic, sharing.ownership
     )
+    sharing.taken(external.notify)
 
     async def write(unit: Unit) -> Any:
         [result] = await committer.commit([unit])
@@ -144,8 +155,10 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     model = _model(settings)
     services = Services(
         ledger=ledger,
-        sessions=sessions,
-        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
+        sessions=sharing.sessions,
+        synthesis=Synthesis(
+            ledger, sharing.sessions, model, host, call_timeout_s=settings.model_timeout_s
+        ),
         queues=queues,
         leases=leases,
         heartbeats=Heartbeats(redis),
@@ -157,6 +170,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         replay=replay,
         models=models,
         worker_token=None if token is None else token.get_secret_value(),
+        ownership=sharing.ownership,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
@@ -168,16 +182,17 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
-    server = GatewayServer(config, hub)
+    server = GatewayServer(config, hub, sharing.leave)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
+        await sharing.begin()
         async with anyio.create_task_group() as tasks:
-            parts = [committer.run, sessions.run, external.run, cascades.run, hub.run, capacity.run]
+            parts = [committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run]
             for run in (*parts, *(relay.run for relay in relays)):
                 tasks.start_soon(run)
-            _log.info("gateway_listens", port=listening.getsockname()[1])
+            _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
             await server.serve([listening])
             tasks.cancel_scope.cancel()
     finally:
@@ -211,7 +226,8 @@ def _model(settings: Settings) -> ModelClient:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # Said by name, because asyncio turns Nagle's algorithm off for what is TCP by name alone.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

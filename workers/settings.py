@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from actors.shards import SHARDS_DEFAULT, SHARDS_MAX
 from kernel.pressure import Capacity
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from queues.relay import ROUTES
@@ -68,6 +69,7 @@ def _is_loopback(host: str) -> bool:
 RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
+GatewayId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w.:/-]+$")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
 ]
@@ -204,6 +206,24 @@ class Settings(BaseSettings):
     )
     lease_slots: int = Field(
         default=4, ge=1, le=1024, description="Capacity leases that may be held at once."
+    )
+    shards: int = Field(
+        default=SHARDS_DEFAULT,
+        ge=1,
+        le=SHARDS_MAX,
+        description="Shards of the sessions, which gateways share out among themselves; "
+        "a ledger keeps the number that it was founded with.",
+    )
+    shard_lease_s: float = Field(
+        default=10.0,
+        ge=0.5,
+        le=300,
+        description="Seconds without a sign of life after which others take a gateway's shards.",
+    )
+    gateway_id: GatewayId | None = Field(
+        default=None,
+        description="Name of a gateway among those on its ledger, the same when it is started "
+        "again; unset: its machine and port, for `rotulus up` its machine and data folder.",
     )
     log_level: LogLevel = Field(
         default="warning", description="Least level that is logged: debug, info, warning, error."

@@ -16,6 +16,7 @@ from sqlalchemy import Table
 from kernel.belief_record import shown_survivors
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.shards import shards_of
 from kernel.ledger.tables import Row
 from kernel.work.receipts import CLOSED
 from queues.priorities import PRIORITIES
@@ -44,6 +45,7 @@ TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
 LATE_AFTER_MS = 5_000
+NOBODY_SHOWN = "(nobody)"
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
@@ -70,6 +72,7 @@ class _LedgerPart:
     ledger: Ledger
     sessions: Sessions
     counters: Counters
+    gateways: tuple[Count, ...]
     rejections: tuple[Count, ...]
     requests: Requests
     completed: dict[str, int]
@@ -114,6 +117,7 @@ class LiveSource:
             sessions=of(lambda value: value.sessions),
             counters=of(lambda value: value.counters),
             ledger=of(lambda value: value.ledger),
+            gateways=of(lambda value: value.gateways),
             rejections=of(lambda value: value.rejections),
             requests=of(lambda value: value.requests),
         )
@@ -192,6 +196,7 @@ class LiveSource:
             counters=Counters(
                 head.ec_sequence_number, sum(self._events.values()) - len(self._events)
             ),
+            gateways=_gateways(view),
             rejections=tuple(Count(*one) for one in self._rejections.most_common()),
             requests=Requests(
                 requests["open"],
@@ -230,6 +235,12 @@ class LiveSource:
 
 def _after(view: LedgerView, table: Table, column: str, bound: int) -> list[Row]:
     return view.tables.select(table, order_by=column, after=bound, limit=PAGE_ROWS)
+
+
+def _gateways(view: LedgerView) -> tuple[Count, ...]:
+    """How many shards each gateway owns; a ledger without shards has no gateways."""
+    owners = Counter(one.owner or NOBODY_SHOWN for one in shards_of(view))
+    return tuple(Count(owner, shards) for owner, shards in sorted(owners.items()))
 
 
 async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> Part[T]:

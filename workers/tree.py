@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from kernel.canonical import sha256_hex
 from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
 from queues.embedded import EmbeddedRedis, find_server
 from workers.children import ChildSpec, ServiceSpec
@@ -57,6 +58,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
             port=port,
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
+            gateway_id=settings.gateway_id or _gateway_id(folder),
         )
         redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
@@ -98,6 +100,11 @@ def _bring_forward(place: LedgerPlace) -> None:
         if error.code != "ledger_schema_older":
             raise
         migrate_ledger(place)
+
+
+def _gateway_id(folder: DataFolder) -> str:
+    """The same for every tree on a folder, of which there is one at a time."""
+    return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
 
 
 def _free_port(host: str) -> int:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
@@ -83,6 +84,8 @@ def undo(
             confirmations=confirmations,
             user_confirmation_token=asked.user_confirmation_token,
         ).document()
+    # Whatever gateways know of the record is from before; none of them can write it on.
+    take_away_all(transaction)
     return rebuild(
         kernel,
         transaction,

@@ -24,6 +24,7 @@ _GRAPH = "DOC72, graph stores (§4.3.1, §4.3.2)"
 _MATTERS = "Artifact 2, matters and topics (§4.3.8 to §4.3.21)"
 _SHARING = "Artifact 4, sharing (§4.3.9)"
 _DOCUMENTS = "Artifact 5, documents (§4.3.4, §4.3.11, §16)"
+_RUNTIME = "Session actors, which gateway writes for which sessions"
 _BELIEF = "Belief sessions (seed 001)"
 
 
@@ -65,6 +66,8 @@ _ENTRIES = (
     ),
     *_durable(_KERNEL, "blob_store", "blobs", "pre_images"),
     *_durable(_KERNEL, "receipt_store", "receipts"),
+    StorageRegistryEntry("shard_epochs", "current_view", "durable", _RUNTIME, False),
+    StorageRegistryEntry("mailbox_offsets", "current_view", "durable", _RUNTIME, False),
     StorageRegistryEntry("ephemeral_receipts", "receipt_store", "ephemeral", _KERNEL, False),
     *_durable(_GRAPH, "table", "nodes", "edges"),
     *_durable(_GRAPH, "derived_index", "derived_indexes"),

@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -466,6 +466,28 @@ belief_events = Table(
     Column("event_bytes", LargeBinary, nullable=False),
     UniqueConstraint("session_id", "event_hash"),
     info={"append_only": True},
+)
+
+shard_epochs = Table(
+    "shard_epochs",
+    metadata,
+    # One row for each shard from the founding of the first gateway on.
+    Column("shard", Integer, primary_key=True),
+    # Raised whenever the shard changes hands; who holds an older one may not write for it.
+    Column("epoch", Integer, nullable=False),
+    # Empty while nobody holds it.
+    Column("owner", String, nullable=False),
+    Column("acquired_at_us", Integer, nullable=False),
+)
+
+mailbox_offsets = Table(
+    "mailbox_offsets",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    # The mailbox that was read; a lost one has a successor with offsets of its own.
+    Column("mailbox_id", String, nullable=False),
+    # Entries up to this one, as text that sorts like them, have taken effect.
+    Column("consumed_to", String, nullable=False),
 )
 
 STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))

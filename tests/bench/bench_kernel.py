@@ -32,13 +32,16 @@ from sqlalchemy import Table
 from actors.committer import BATCH_MAX_UNITS, Committer
 from actors.messages import Declare, Eliminate
 from actors.orchestrator import Orchestrator
+from actors.ownership import Ownership
 from actors.runtime import SessionRuntime
+from actors.shards import SHARDS_DEFAULT
 from actors.units import IntentUnit
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.host import Host
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
+from kernel.ledger.shards import found_shards, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.verify.links import walk_log
@@ -56,7 +59,7 @@ ONTOLOGY = OntologyBundle("bench", "v1", "graphstore://bench", "v1")
 JUSTIFICATION = {"probe": "check_replication_lag", "outcome": "high", "confidence": 0.93}
 
 # Written anew with each transaction or once for the ledger, not with each unit.
-UNCOUNTED_TABLES = ("chain_head", "policy_snapshots")
+UNCOUNTED_TABLES = ("chain_head", "policy_snapshots", "shard_epochs")
 
 
 class Run:
@@ -67,7 +70,13 @@ class Run:
         self.path = folder / "ledger.db"
         self.ledger = Ledger.create(SqliteStore(self.path), host)
         self.committer = Committer(self.ledger, Kernel(), Orchestrator(host))
-        self.sessions = SessionRuntime(self.ledger, self.committer, host)
+        # As a gateway does it: whatever is written is held against the epoch of its shard.
+        ownership = Ownership(SHARDS_DEFAULT)
+        with self.ledger.transaction() as transaction:
+            found_shards(transaction, SHARDS_DEFAULT)
+            ownership.add(take_shards(transaction, "bench", shards_of(transaction)))
+        self.fence_for = ownership.fence_for
+        self.sessions = SessionRuntime(self.ledger, self.committer, host, ownership=ownership)
         self.seconds = self.cpu_seconds = 0.0
         self.latencies_ms: list[float] = []
 
@@ -100,7 +109,8 @@ async def prepare_nothing(_: Run, __: int) -> None:
 
 
 async def submit_envelope(run: Run, caller: int, number: int) -> None:
-    (result,) = await run.committer.commit([IntentUnit(intent_of(caller, number), "bench")])
+    unit = IntentUnit(intent_of(caller, number), "bench")
+    (result,) = await run.committer.commit([unit], run.fence_for(f"s-{caller}"))
     if not isinstance(result, SubmissionResult):
         raise TypeError(f"refused: {result}")
 

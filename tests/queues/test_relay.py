@@ -154,6 +154,22 @@ async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: Wor
     assert await world.waiting() == ["u-1"]
 
 
+async def test_relays_of_several_gateways_make_one_item_of_a_request(world: World):
+    """Each sends all that is open; the one that finds the mark after a flush sends as well."""
+    other = world.new_relay()
+    for number in range(3):
+        world.ask(f"u{number}")
+    for relay in (world.relay, other):
+        assert await relay.send_new() == 3
+    assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
+    assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
+    await world.redis.flushdb()
+    assert await other.sweep() == 3
+    world.now_s += SWEEP_EVERY_S
+    await world.relay.sweep()
+    assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
+
+
 async def test_what_has_its_outcome_is_never_sent(world: World):
     world.ask("u-1")
     world.ask("u-2")

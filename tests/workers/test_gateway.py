@@ -1,5 +1,6 @@
 """The gateway performs what a caller's envelope asks for outside."""
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -8,11 +9,16 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import found_shards
 from tests.kernel.build import create
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
 from tests.workers.api.door import ONTOLOGY, SESSION
-from workers.gateway import serve_gateway
-from workers.record import verify_file
+from workers.datafolder import DataFolder
+from workers.gateway import _listen, serve_gateway
+from workers.host import system_host
+from workers.record import ledger_place, open_store, verify_file
 from workers.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +103,58 @@ async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path,
     leased = [one["ec_capacity_lease_id"] for one in costs if one["semantic_intent"] == "create"]
     assert len([one for one in leased if one.startswith("kernel:create#gateway-")]) >= 8
     assert len(set(leased)) > 1
+
+
+@pytest.mark.spec("D6")
+async def test_a_gateway_alone_serves_sessions_while_redis_is_away(tmp_path: Path):
+    port = free_port()
+    settings = Settings(data_dir=tmp_path / "data", port=port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            with anyio.fail_after(WAIT_S):
+                while not await answers(client):
+                    await anyio.sleep(0.02)
+            declared = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["h"]}
+            (await client.post("/v1/sessions", json=declared)).raise_for_status()
+            ready = await client.get("/readyz")
+            assert ready.status_code == 503
+            assert list(ready.json()["problems"]) == ["redis"]
+            assert ready.json()["shards"] == {"owned": 64, "of": 64}
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_ledger_keeps_the_number_of_shards_that_it_was_founded_with(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path / "data", port=free_port(), shards=4)
+    await anyio.to_thread.run_sync(found_with_eight_shards, settings)
+    with pytest.raises(LedgerUnavailable) as refused:
+        await serve_gateway(settings, "redis://127.0.0.1:1")
+    assert refused.value.code == "ledger_shards_differ"
+
+
+async def test_small_answers_are_not_held_back_for_an_acknowledgement():
+    """Else each answer in two pieces waits for the asker's delayed one, some 40 ms."""
+    held_back = []
+
+    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        held_back.append(not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with _listen("127.0.0.1", 0) as listening:
+        server = await asyncio.start_server(connected, sock=listening)
+        async with server, await anyio.connect_tcp(*listening.getsockname()) as stream:
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+    assert held_back == [False]
+
+
+def found_with_eight_shards(settings: Settings) -> None:
+    DataFolder(settings.data_dir).path.mkdir()
+    ledger = Ledger.create(open_store(ledger_place(settings)), system_host())
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 8)
+    ledger.close()
 
 
 async def answers(client: httpx.AsyncClient) -> bool:

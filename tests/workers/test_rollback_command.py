@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, adapt, code_of, create, submit
 from tests.kernel.every import HASH, own
@@ -131,6 +132,30 @@ def test_a_damaged_state_is_archived_and_built_again(folder):
     assert archive.stat().st_mode & 0o077 == 0
     [kept] = json.loads(archive.read_bytes())
     assert bytes.fromhex(kept["stored"]["record"]) == b"{}"
+
+
+@pytest.mark.spec("D6")
+def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
+    """One on another machine may hold shards of the ledger, and does not know of this."""
+    ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 2)
+        fences = take_shards(transaction, "elsewhere", shards_of(transaction))
+    ledger.close()
+    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    refused("tier_3_requires_architect", "rebuild", "--checkpoint", "0")
+    assert are_held(folder, fences)
+    printed("rebuild", "--checkpoint", "0", "--token", confirmed("architect", plan))
+    assert not are_held(folder, fences)
+
+
+def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
+    ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
+    with ledger.view() as view:
+        found = {holds(view, one) for one in fences}
+    ledger.close()
+    [held] = found
+    return held
 
 
 def test_building_again_waits_for_nobody_who_holds_the_folder(folder):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors.work_units import EnqueueUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.shards import shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
@@ -28,7 +29,7 @@ from workers.snapshot_source import HASH_CHARS, TAIL_ROWS, LiveSource, _Rate
 
 pytestmark = pytest.mark.anyio
 
-LEDGER_PARTS = ("sessions", "counters", "ledger", "rejections", "requests")
+LEDGER_PARTS = ("sessions", "counters", "ledger", "gateways", "rejections", "requests")
 REDIS_PARTS = ("queues", "leases", "workers")
 
 
@@ -133,6 +134,14 @@ async def test_sessions_come_newest_first_with_what_survives(filled: Door):
     assert newest.survivors == ("b", "c")
     assert other.n_universe == 1
     assert newest.last_activity > other.last_activity
+
+
+async def test_it_says_which_gateway_owns_how_many_shards():
+    async with running_door(host=FakeHost().host, shards=4) as door:
+        with door.ledger.transaction() as transaction:
+            take_shards(transaction, "a", shards_of(transaction)[:3])
+        found = await LiveSource(door.services, 4).read()
+    assert value_of(found.gateways) == (Count("(nobody)", 1), Count("a", 3))
 
 
 async def test_counters_rejections_and_requests_are_counted(filled: Door):

@@ -14,6 +14,7 @@ from workers.api import (
     replay,
     rollbacks,
     sessions,
+    shards,
     simulations,
     synthesis,
 )
@@ -39,6 +40,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         synthesis,
         simulations,
         records,
+        shards,
         audit,
         authority,
         rollbacks,

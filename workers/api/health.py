@@ -12,6 +12,15 @@ from workers.api.services import Given
 router = APIRouter(tags=["health"])
 
 
+class ShardsOwned(BaseModel):
+    """How many of the ledger's shards this gateway owns."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    owned: int
+    of: int
+
+
 class Readiness(BaseModel):
     """Whether work can be taken, and what is missing by component."""
 
@@ -19,6 +28,7 @@ class Readiness(BaseModel):
 
     status: Literal["ready", "not ready"]
     problems: dict[str, str]
+    shards: ShardsOwned | None = None
 
 
 @router.get("/healthz")
@@ -33,7 +43,7 @@ async def healthz() -> dict[str, Any]:
     responses={503: {"model": Readiness, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
-    """Say whether work can be taken: ledger, Redis, and no session that fails to verify."""
+    """Say whether work can be taken: ledger, Redis, a shard, no session that fails to verify."""
     problems = dict(services.problems)
     try:
         await services.read(lambda view: view.head())
@@ -45,5 +55,13 @@ async def readyz(services: Given) -> JSONResponse:
         problems["redis"] = type(error).__name__
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"
-    status = "ready" if not problems else "not ready"
-    return JSONResponse({"status": status, "problems": problems}, 503 if problems else 200)
+    body: dict[str, Any] = {}
+    if services.ownership is not None:
+        owned = len(services.ownership.held)
+        body["shards"] = {"owned": owned, "of": services.ownership.shards}
+        if services.ownership.name_taken:
+            problems["gateway"] = "another process goes by its name"
+        if not owned:
+            problems["shards"] = "this gateway owns none"
+    body |= {"status": "not ready" if problems else "ready", "problems": problems}
+    return JSONResponse(body, 503 if problems else 200)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.intents import RecalculateAuthority
 from actors.messages import Recomputed, Reports
+from actors.shards import NO_SESSION
 from actors.units import DeadLetterUnit
 from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
@@ -18,7 +19,6 @@ from workers.api.errors import ApiError
 from workers.api.services import Given, Services
 
 RESULTS_MAX = 256
-NO_SESSION = "system"
 
 router = APIRouter(prefix="/internal", include_in_schema=False)
 

@@ -8,7 +8,8 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from redis.asyncio import Redis
 
-from actors.runtime import SessionRuntime
+from actors.ownership import Ownership
+from actors.runtime import Sessions
 from actors.synthesis import Synthesis
 from actors.units import Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
@@ -31,7 +32,7 @@ class Services:
     """Everything that lives as long as the gateway."""
 
     ledger: Ledger
-    sessions: SessionRuntime
+    sessions: Sessions
     synthesis: Synthesis
     queues: Mapping[str, WorkQueue]
     """By name; every queue that the relay carries to."""
@@ -50,6 +51,9 @@ class Services:
     worker_token: str | None
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
+
+    ownership: Ownership | None = None
+    """The shards of this gateway; None where it has its ledger to itself by construction."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""

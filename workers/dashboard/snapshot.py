@@ -201,6 +201,8 @@ class Snapshot:
     sessions: Part[Sessions]
     counters: Part[Counters]
     ledger: Part[Ledger]
+    gateways: Part[tuple[Count, ...]]
+    """Shards by the gateway that owns them on the record."""
     rejections: Part[tuple[Count, ...]]
     """Rejection receipts by reason code."""
     requests: Part[Requests]
@@ -226,6 +228,7 @@ PARTS = (
     "sessions",
     "counters",
     "ledger",
+    "gateways",
     "rejections",
     "requests",
 )

@@ -240,6 +240,10 @@ def _ledger_row(row: LedgerRow, now: datetime) -> Row:
     }
 
 
+def _gateways(counts: tuple[Count, ...], _: Snapshot) -> Row:
+    return {"gateways": _counts(counts)}
+
+
 def _rejections(counts: tuple[Count, ...], _: Snapshot) -> Row:
     return {"rejections": _counts(counts)}
 
@@ -266,6 +270,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Any, Snapshot], Row]], ...] = (
     ("workers", _workers),
     ("sessions", _sessions),
     ("ledger", _ledger),
+    ("gateways", _gateways),
     ("rejections", _rejections),
     ("requests", _requests),
 )

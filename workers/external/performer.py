@@ -4,6 +4,9 @@ The ledger is the truth. An open request is performed, and what became of it is 
 operation that closes it. Killed in between, the next process performs it again, which changes
 nothing outside (`handlers.py`), and closes it. Replaying and verifying never come here.
 
+Where gateways share a ledger, the one that owns the shard of `system` performs them. It looks at
+the record once more just before it acts, and what it reports is committed under the shard's fence.
+
 Effects on one record keep their order. What may pass (a full disk) is tried again, ever later, a
 bounded number of times in the life of a process; then the request ends as a dead letter.
 """
@@ -17,13 +20,16 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.errors import ActorError
+from actors.errors import ActorError, ShardUnowned, StaleEpoch
 from actors.intents import ReportExternalEffect
+from actors.ownership import Ownership
+from actors.shards import NO_SESSION
 from actors.units import ExternalReportUnit, Unit
 from kernel.algebra.effects import canonical_kind
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView, Request
+from kernel.ledger.shards import Fence, holds
 from kernel.stores.external import EXTERNAL_QUEUE
 from workers.external.asked import read_asked
 from workers.external.errors import ExternalEffectError
@@ -36,6 +42,9 @@ DELAY_MIN_S = 0.5
 DELAY_MAX_S = 60.0
 PENDING_MAX = 1000
 LOOK_EVERY_S = 30.0
+LOOK_EVERY_SHARED_S = 1.0
+"""Where other gateways commit as well, which do not wake this performer."""
+
 PAUSE_BETWEEN_LOOKS_S = 0.02
 """Collects what is committed meanwhile; an idle performer begins at once."""
 
@@ -45,7 +54,7 @@ _log = structlog.get_logger(__name__)
 class Commits(Protocol):
     """Where reports go: the process's one writer."""
 
-    async def commit(self, units: Sequence[Unit]) -> list[Any]:
+    async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
         """Run units in one transaction and return their results once it is durable."""
 
 
@@ -67,12 +76,15 @@ class ExternalEffects:
         root: Path,
         random_bytes: Callable[[int], bytes],
         clock_s: Callable[[], float],
+        ownership: Ownership | None = None,
     ) -> None:
         self._ledger = ledger
         self._commits = commits
         folder = OutsideFolder(root)
         self._outside = Outside(folder, EventFile(folder, EVENTS), random_bytes)
         self._clock_s = clock_s
+        self._ownership = ownership
+        self._fence: Fence | None = None
         self._pending: dict[str, _Pending] = {}
         self._seen_sequence = 0
         self._next_due_s = float("inf")
@@ -94,6 +106,8 @@ class ExternalEffects:
 
     async def perform_due(self) -> int:
         """Perform what is asked for and due, and return how many requests got their outcome."""
+        if not self._is_ours():
+            return 0
         try:
             await anyio.to_thread.run_sync(self._collect)
         except LedgerUnavailable as error:
@@ -110,6 +124,19 @@ class ExternalEffects:
                 held.add(pending.target_ref)
                 self._next_due_s = min(self._next_due_s, pending.due_s)
         return closed
+
+    def _is_ours(self) -> bool:
+        """Whether this process performs; one that begins to looks at everything open again."""
+        if self._ownership is None:
+            return True
+        try:
+            fence = self._ownership.fence_for(NO_SESSION)
+        except ShardUnowned:
+            return False
+        if fence != self._fence:
+            self._fence, self._started, self._seen_sequence = fence, False, 0
+            self._pending.clear()
+        return True
 
     def _collect(self) -> None:
         room = PENDING_MAX - len(self._pending)
@@ -138,9 +165,11 @@ class ExternalEffects:
             return False
         report = _report(request, pending.attempts, outcome)
         try:
-            [answer] = await self._commits.commit([ExternalReportUnit(report)])
+            [answer] = await self._commits.commit([ExternalReportUnit(report)], self._fence)
         except ActorError as error:
             answer = error
+            if isinstance(error, StaleEpoch) and self._ownership and self._fence:
+                self._ownership.lose(self._fence)
         if isinstance(answer, Exception):
             if final:
                 # It may have happened, and only the record does not know: that is no dead letter.
@@ -158,6 +187,7 @@ class ExternalEffects:
         """Run on a worker thread; nothing that a handler does wrong ends the process."""
         try:
             with self._ledger.view() as view:
+                _expect_held(view, self._fence)
                 asked = read_asked(view, request)
             return HANDLERS[canonical_kind(asked.document["effect_kind"])](asked, self._outside)
         except ExternalEffectError as error:
@@ -194,7 +224,13 @@ class ExternalEffects:
         self._outside.events.forget(request_id)
 
     def _idle_s(self) -> float:
-        return max(0.0, min(LOOK_EVERY_S, self._next_due_s - self._clock_s()))
+        look_every_s = LOOK_EVERY_S if self._ownership is None else LOOK_EVERY_SHARED_S
+        return max(0.0, min(look_every_s, self._next_due_s - self._clock_s()))
+
+
+def _expect_held(view: LedgerView, fence: Fence | None) -> None:
+    if fence is not None and not holds(view, fence):
+        raise ExternalEffectError(StaleEpoch.code, "somebody else performs", transient=True)
 
 
 def _report(

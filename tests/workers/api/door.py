@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 from actors.committer import Committer
 from actors.local_model import LocalModel
 from actors.orchestrator import Orchestrator
+from actors.ownership import Ownership
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
 from actors.units import ReplayUnit
@@ -26,6 +27,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.shards import found_shards
 from kernel.ledger.tables import Store
 from kernel.model_registry import ActiveModels
 from kernel.rollback.confirmation import Confirmations
@@ -124,6 +126,7 @@ async def running_door(
     redis: Redis | None = None,
     token: str | None = TOKEN,
     any_host: bool = False,
+    shards: int | None = None,
     model: Any = None,
     kernel: Kernel | None = None,
     committed: Callable[[Any], None] = lambda _: None,
@@ -133,7 +136,11 @@ async def running_door(
     ledger = Ledger.create(store or MemoryStore(), host)
     redis = redis or FakeAsyncRedis()
     committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=committed)
-    sessions = SessionRuntime(ledger, committer, host, **options)
+    ownership = None if shards is None else Ownership(shards)
+    if shards is not None:
+        with ledger.transaction() as transaction:
+            found_shards(transaction, shards)
+    sessions = SessionRuntime(ledger, committer, host, ownership=ownership, **options)
 
     async def write(unit: Any) -> Any:
         [result] = await committer.commit([unit])
@@ -161,6 +168,7 @@ async def running_door(
         confirmations=CONFIRMATIONS,
         replay=replay,
         worker_token=token,
+        ownership=ownership,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))
     app = build_app(services, router, any_host=any_host, host=host)

@@ -6,6 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from kernel.ledger import schema
+from kernel.ledger.shards import shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
@@ -68,6 +69,49 @@ async def test_a_session_that_does_not_verify_is_named_and_not_served(tmp_path):
         other = "00000000-0000-4000-8000-000000000002"
         assert (await door.declare(other, "a")).status_code == 201
     store.close()
+
+
+async def test_a_gateway_that_owns_no_shard_is_not_ready_and_refuses_for_now():
+    async with running_door(host=FakeHost().host, shards=4) as door:
+        assert await unready(door) == {"shards": "this gateway owns none"}
+        refused = await door.declare(SESSION, "a")
+        error_of(refused, 503, "shard_unowned")
+        door.services.ownership.name_taken = True
+        assert await unready(door) == {
+            "shards": "this gateway owns none",
+            "gateway": "another process goes by its name",
+        }
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert (await door.http.get("/v1/shards")).json() == {
+            "of": 4,
+            "gateways": {},
+            "unowned": [0, 1, 2, 3],
+        }
+
+
+async def test_a_gateway_says_how_many_shards_it_owns():
+    async with running_door(host=FakeHost().host, shards=4) as door:
+        with door.ledger.transaction() as transaction:
+            seen = [one for one in shards_of(transaction) if one.shard < 3]
+            door.services.ownership.add(take_shards(transaction, "a", seen))
+        body = (await door.http.get("/readyz")).json()
+        assert body == {"status": "ready", "problems": {}, "shards": {"owned": 3, "of": 4}}
+        [(name, owned)] = (await door.http.get("/v1/shards")).json()["gateways"].items()
+        assert (name, owned["shards"]) == ("a", [0, 1, 2])
+
+
+async def test_a_gateway_that_was_replaced_unnoticed_says_so_when_it_is_asked():
+    async with running_door(host=FakeHost().host, shards=1) as door:
+        for name in ("a", "b"):
+            with door.ledger.transaction() as transaction:
+                taken = take_shards(transaction, name, shards_of(transaction))
+            if name == "a":
+                door.services.ownership.add(taken)
+                assert (await door.declare(SESSION, "x", "y")).status_code == 201
+        refused = await door.http.get(f"/v1/sessions/{SESSION}")
+        error_of(refused, 503, "stale_epoch")
+        assert "Retry-After" in refused.headers
+        assert await unready(door) == {"shards": "this gateway owns none"}
 
 
 async def test_a_problem_of_the_process_makes_it_unready(door: Door):

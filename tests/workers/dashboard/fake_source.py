@@ -90,6 +90,7 @@ def make_snapshot(
         sessions=Part.of("ledger", now, Sessions(_sessions(sessions, now, rng), sessions + 2_310)),
         counters=Part.of("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
         ledger=Part.of("ledger", now, _ledger(rows, now)),
+        gateways=Part.of("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
         rejections=Part.of(
             "ledger",
             now - timedelta(seconds=2),

@@ -66,6 +66,7 @@ async def test_the_first_answer_holds_every_table_and_what_is_in_it():
         *(session.title for session in snapshot.sessions.value.newest),
         *(name for session in snapshot.sessions.value.newest for name in session.survivors[:3]),
         *(row.operation_id for row in snapshot.ledger.value.tail),
+        *(count.name for count in snapshot.gateways.value),
         *(count.name for count in snapshot.rejections.value),
         *(count.name for count in snapshot.requests.value.by_outcome),
         snapshot.ledger.value.head_hash,

@@ -17,6 +17,7 @@ import anyio
 
 from actors.units import Unit
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence
 from kernel.ledger.sqlite import SqliteStore
 from tests.actors.eliminating_process import real_host
 from workers.external.performer import ExternalEffects
@@ -27,7 +28,7 @@ KILLS = 2
 class Killed:
     """A writer whose process ends at the moment of the report."""
 
-    async def commit(self, units: Sequence[Unit]) -> list[Any]:
+    async def commit(self, units: Sequence[Unit], _: Fence | None = None) -> list[Any]:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError(units)
 

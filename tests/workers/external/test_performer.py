@@ -120,7 +120,7 @@ async def test_an_effect_is_performed_once_however_often_one_looks(world: World)
 async def test_what_was_performed_and_not_recorded_is_recorded_and_not_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    async def fails(_: object) -> list[object]:
+    async def fails(*_: object) -> list[object]:
         raise CommitFailed("as the test says")
 
     with monkeypatch.context() as patched:
@@ -139,7 +139,7 @@ async def test_what_was_performed_and_not_recorded_is_recorded_and_not_repeated(
 async def test_a_record_that_cannot_be_written_for_long_does_not_bury_what_was_performed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    async def fails(_: object) -> list[object]:
+    async def fails(*_: object) -> list[object]:
         raise CommitFailed("as the test says")
 
     world.submit(artifact("art"))

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
+revision = "0008"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -279,6 +279,13 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_table(
+        "mailbox_offsets",
+        sa.Column("session_id", TEXT, nullable=False),
+        sa.Column("mailbox_id", TEXT, nullable=False),
+        sa.Column("consumed_to", TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("session_id"),
+    )
+    op.create_table(
         "materializations",
         sa.Column("materialization_id", TEXT, nullable=False),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
@@ -415,6 +422,14 @@ def upgrade() -> None:
         sa.Column("operation_count", INTEGER, nullable=False),
         sa.Column("alerted", INTEGER, nullable=False),
         sa.PrimaryKeyConstraint("run_id"),
+    )
+    op.create_table(
+        "shard_epochs",
+        sa.Column("shard", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("epoch", INTEGER, nullable=False),
+        sa.Column("owner", TEXT, nullable=False),
+        sa.Column("acquired_at_us", INTEGER, nullable=False),
+        sa.PrimaryKeyConstraint("shard"),
     )
     op.create_table(
         "share_links",

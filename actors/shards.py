@@ -1,0 +1,107 @@
+"""Which shard a session belongs to, and which gateway should own which shard; pure rules.
+
+1. A session has one shard for ever: a hash of its id, the same in every process and version.
+   Work without a session belongs to the shard of a session called `system`.
+2. Every living gateway has a share, as equal as whole shards allow. It gives up what is beyond its
+   share, and tries for what is free until it has it.
+3. What somebody else holds on the record is free once its owner is known to be dead. While the
+   lease table is unknown or new, nobody is known to be dead, so only what nobody holds is free,
+   and what this gateway itself held before it was started again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+from kernel.ledger.shards import NOBODY, Shard
+
+SHARDS_DEFAULT = 64
+SHARDS_MAX = 4096
+NO_SESSION = "system"
+"""The session of work that belongs to none."""
+
+
+class LeaseTable(Protocol):
+    """Who lives and who leases what, as it was at one moment."""
+
+    @property
+    def gateways(self) -> Collection[str]:
+        """The names of the living; the asker too, unless another goes by its name."""
+
+    @property
+    def owners(self) -> Mapping[int, str]:
+        """Who leases a shard; shards of the dead may still be in it."""
+
+    @property
+    def table_id(self) -> str:
+        """Another one after the table, and everything beside it, was lost."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the table is old enough that every living gateway must be in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a gateway should do about its shards now."""
+
+    take: tuple[Shard, ...] = ()
+    hand_over: tuple[int, ...] = ()
+    """Shards that others need; they are given up once what is in hand is finished."""
+
+    give_back: tuple[int, ...] = ()
+    """Leases of shards that are not held and not needed."""
+
+    lost: tuple[int, ...] = ()
+    """Shards that somebody living leases already."""
+
+
+def shard_of(session_id: str, shards: int) -> int:
+    """Return the shard of a session."""
+    content = session_id.encode("utf-8", "surrogatepass")
+    return int.from_bytes(sha256(content).digest()[:8], "big") % shards
+
+
+def share_of(gateway: str, gateways: Iterable[str], shards: int) -> int:
+    """Return how many shards a gateway should own; the shares of all add up to all shards."""
+    names = sorted(gateways)
+    whole, rest = divmod(shards, len(names))
+    return whole + (names.index(gateway) < rest)
+
+
+def owner_in(table: LeaseTable, shard: int) -> str | None:
+    """Return the living gateway that leases a shard."""
+    owner = table.owners.get(shard)
+    return owner if owner in table.gateways else None
+
+
+def plan(
+    gateway: str, table: LeaseTable | None, shards: Sequence[Shard], held: Collection[int]
+) -> Plan:
+    """Return what a gateway should do, given the leases, the record, and what it holds now."""
+    own_before = {NOBODY, gateway}
+    if table is None:
+        return Plan(
+            tuple(one for one in shards if one.shard not in held and one.owner in own_before)
+        )
+    if gateway not in table.gateways:
+        return Plan(lost=tuple(sorted(held)))
+    lost = tuple(n for n in sorted(held) if owner_in(table, n) not in (None, gateway))
+    kept = [n for n in sorted(held) if n not in lost]
+    rest = [one for one in shards if one.shard not in held]
+    leased = [one for one in rest if owner_in(table, one.shard) == gateway]
+    free = [
+        one
+        for one in rest
+        if owner_in(table, one.shard) is None and (one.owner in own_before or table.settled)
+    ]
+    room = share_of(gateway, table.gateways, len(shards)) - len(kept)
+    beyond = max(0, -room)
+    room = max(0, room)
+    return Plan(
+        take=tuple([*leased, *free][:room]),
+        hand_over=tuple(kept[len(kept) - beyond :]),
+        give_back=tuple(one.shard for one in leased[room:]),
+        lost=lost,
+    )

@@ -1,0 +1,119 @@
+"""Who may write for a shard of the sessions, and what of its mailbox has taken effect.
+
+A shard has one row, always there. Its epoch is raised whenever it changes hands, in a transaction
+like every other, so whoever still holds an older epoch learns of it inside its own next
+transaction, before anything of it counts (D6). Nothing here knows a lease: who should try to take
+a shard is decided elsewhere, and being wrong about it costs time alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerTransaction, LedgerView
+
+NOBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right to write for a shard, for as long as its epoch is this one."""
+
+    shard: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard as it stands on the record."""
+
+    shard: int
+    epoch: int
+    owner: str
+    """A gateway's name, `NOBODY` where it was released."""
+
+    acquired_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An entry's place in the mailbox that a session's requests from elsewhere come through."""
+
+    mailbox_id: str
+    offset: str
+    """Sorts as text like the entries of its mailbox."""
+
+
+def found_shards(transaction: LedgerTransaction, count: int) -> None:
+    """Give a ledger its shards, once; their number never changes.
+
+    Raises:
+        LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
+    """
+    known = len(shards_of(transaction))
+    if known == 0:
+        for shard in range(count):
+            row = {"shard": shard, "epoch": 0, "owner": NOBODY, "acquired_at_us": 0}
+            transaction.tables.insert(schema.shard_epochs, row)
+    elif known != count:
+        raise LedgerUnavailable(
+            f"the ledger was founded with {known} shards, not {count}", code="ledger_shards_differ"
+        )
+
+
+def shards_of(view: LedgerView) -> list[Shard]:
+    """Return every shard in order, none before they were founded."""
+    return [Shard(**row) for row in view.tables.select(schema.shard_epochs)]
+
+
+def take_shards(
+    transaction: LedgerTransaction, owner: str, seen: Iterable[Shard]
+) -> frozenset[Fence]:
+    """Take shards that still stand as they were seen; returns those that were had."""
+    taken = set()
+    for shard in seen:
+        row = transaction.tables.get(schema.shard_epochs, shard.shard)
+        if row is not None and row["epoch"] == shard.epoch:
+            _change_hands(transaction, shard, owner)
+            taken.add(Fence(shard.shard, shard.epoch + 1))
+    return frozenset(taken)
+
+
+def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> None:
+    """Give shards up that are still held, so that anybody may take them at once."""
+    for fence in fences:
+        if holds(transaction, fence):
+            _change_hands(transaction, fence, NOBODY)
+
+
+def take_away_all(transaction: LedgerTransaction) -> None:
+    """Let nobody hold any shard: what was read of the record before now cannot be written on."""
+    for shard in shards_of(transaction):
+        _change_hands(transaction, shard, NOBODY)
+
+
+def holds(view: LedgerView, fence: Fence) -> bool:
+    """Tell whether a shard is still held under an epoch."""
+    row = view.tables.get(schema.shard_epochs, fence.shard)
+    return row is not None and bool(row["epoch"] == fence.epoch)
+
+
+def consumed_to(view: LedgerView, session_id: str) -> Position | None:
+    """Return up to where a session's entries have taken effect."""
+    row = view.tables.get(schema.mailbox_offsets, session_id)
+    return None if row is None else Position(row["mailbox_id"], row["consumed_to"])
+
+
+def record_consumed(transaction: LedgerTransaction, session_id: str, to: Position) -> None:
+    """Record with its effects that a session's entries were taken, up to and with this one."""
+    transaction.tables.put(
+        schema.mailbox_offsets,
+        {"session_id": session_id, "mailbox_id": to.mailbox_id, "consumed_to": to.offset},
+    )
+
+
+def _change_hands(transaction: LedgerTransaction, shard: Shard | Fence, owner: str) -> None:
+    now_us = 0 if owner == NOBODY else transaction.host.now_us()
+    values = {"epoch": shard.epoch + 1, "owner": owner, "acquired_at_us": now_us}
+    transaction.tables.update(schema.shard_epochs, (shard.shard,), values)

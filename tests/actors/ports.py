@@ -1,0 +1,168 @@
+"""The ports of gateways that share sessions, in memory: leases, mailboxes, inboxes.
+
+The suites of `tests/queues` hold them against Redis, so what is tested on them holds there as well.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import anyio
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Table:
+    table_id: str
+    gateways: frozenset[str]
+    owners: Mapping[int, str]
+    settled: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    mailbox_id: str
+    offset: str
+    body: bytes
+
+
+@dataclass
+class Heard:
+    replies: list[bytes] = field(default_factory=list)
+    mail_for: set[int] = field(default_factory=set)
+    leases_changed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.replies or self.mail_for or self.leases_changed)
+
+
+class Hub:
+    """What all gateways reach, until it is flushed or cut off."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self.reachable = True
+        self.flush()
+
+    def flush(self) -> None:
+        self.table_id = f"table-{next(_numbers)}"
+        self.born_ms = self.now_ms()
+        self.alive: dict[str, int] = {}
+        self.incarnations: dict[str, object] = {}
+        self.owners: dict[int, str] = {}
+        self.mail: dict[int, list[Entry]] = defaultdict(list)
+        self.mailbox_ids: dict[int, str] = {}
+        self.inboxes: dict[str, Heard] = defaultdict(Heard)
+
+    def living(self) -> set[str]:
+        now = self.now_ms()
+        for name in [name for name, until in self.alive.items() if until <= now]:
+            del self.alive[name]
+            del self.incarnations[name]
+        return set(self.alive)
+
+    def tell(self, names: Collection[str]) -> None:
+        for name in names:
+            self.inboxes[name].leases_changed = True
+
+
+class MemoryLeases:
+    def __init__(self, hub: Hub, gateway: str, ttl_ms: int) -> None:
+        self._hub = hub
+        self._gateway = gateway
+        self._ttl_ms = ttl_ms
+        self._me = object()
+        self._first = True
+
+    async def beat(self, held: Collection[int]) -> Table | None:
+        hub, me = self._hub, self._gateway
+        if not hub.reachable:
+            return None
+        living = hub.living()
+        mine = self._first or hub.incarnations.get(me, self._me) is self._me
+        if mine:
+            hub.alive[me], hub.incarnations[me] = hub.now_ms() + self._ttl_ms, self._me
+            living.add(me)
+            for shard in held:
+                if hub.owners.get(shard) not in living:
+                    hub.owners[shard] = me
+        if self._first:
+            hub.tell(living - {me})
+        self._first = False
+        gateways = frozenset(living if mine else living - {me})
+        age_ms = hub.now_ms() - hub.born_ms
+        return Table(hub.table_id, gateways, dict(hub.owners), age_ms >= self._ttl_ms)
+
+    async def claim(self, shards: Collection[int]) -> Collection[int]:
+        hub, me = self._hub, self._gateway
+        living = hub.living()
+        if not hub.reachable or me not in living or hub.incarnations[me] is not self._me:
+            return set()
+        had = {one for one in shards if hub.owners.get(one, me) not in living - {me}}
+        hub.owners |= dict.fromkeys(had, me)
+        return had
+
+    async def release(self, shards: Collection[int]) -> None:
+        hub, me = self._hub, self._gateway
+        if hub.reachable and hub.incarnations.get(me) is self._me:
+            for shard in shards:
+                if hub.owners.get(shard) == me:
+                    del hub.owners[shard]
+            hub.tell(hub.living() - {me})
+
+    async def leave(self) -> None:
+        hub, me = self._hub, self._gateway
+        if hub.reachable and hub.incarnations.get(me) is self._me:
+            await self.release([shard for shard, owner in hub.owners.items() if owner == me])
+            del hub.alive[me], hub.incarnations[me]
+
+
+class MemoryMail:
+    def __init__(self, hub: Hub, gateway: str, entries_max: int = 1024) -> None:
+        self._hub = hub
+        self._gateway = gateway
+        self._entries_max = entries_max
+
+    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+        hub = self._hub
+        if not hub.reachable:
+            raise ConnectionError
+        if len(hub.mail[shard]) >= self._entries_max:
+            return False
+        mailbox_id = hub.mailbox_ids.setdefault(shard, f"mailbox-{next(_numbers)}")
+        hub.mail[shard].append(Entry(mailbox_id, f"{next(_numbers):09d}", entry))
+        hub.inboxes[owner].mail_for.add(shard)
+        return True
+
+    async def listen(self, timeout_s: float) -> Heard | None:
+        if not self._hub.reachable:
+            return None
+        with anyio.move_on_after(timeout_s):
+            while not self._hub.inboxes[self._gateway]:
+                await anyio.sleep(0.001)
+        return self._hub.inboxes.pop(self._gateway, Heard())
+
+    async def read(
+        self, cursors: Mapping[int, str], limit: int
+    ) -> Mapping[int, Sequence[Entry]] | None:
+        if not self._hub.reachable:
+            return None
+        found = {
+            shard: [one for one in self._hub.mail[shard] if one.offset > after][:limit]
+            for shard, after in cursors.items()
+        }
+        return {shard: entries for shard, entries in found.items() if entries}
+
+    async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        if self._hub.reachable:
+            for shard, some in offsets.items():
+                mail = self._hub.mail[shard]
+                mail[:] = [one for one in mail if one.offset not in some]
+        return self._hub.reachable
+
+    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
+        if self._hub.reachable:
+            for gateway, some in replies.items():
+                self._hub.inboxes[gateway].replies.extend(some)

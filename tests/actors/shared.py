@@ -1,0 +1,107 @@
+"""Several gateways in one process that share a ledger, leases and mailboxes in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from actors.committer import Committer
+from actors.keeper import ShardKeeper
+from actors.ownership import Ownership
+from actors.postroom import Postroom
+from actors.routing import RoutedSessions
+from actors.runtime import SessionRuntime
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import shards_of
+from tests.actors.harness import make_committer
+from tests.actors.ports import Hub, MemoryLeases, MemoryMail
+
+SHARDS = 4
+TTL_MS = 1000
+
+
+class Clock:
+    """Time that moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def pass_a_lease(self) -> None:
+        self.now_ms += TTL_MS
+
+
+class SharedGateway:
+    """One gateway; it looks at the leases and acts on them when a test says so."""
+
+    def __init__(self, ledger: Ledger, hub: Hub, name: str, **options: Any) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.committer: Committer = make_committer(ledger)
+        self.ownership = Ownership(SHARDS)
+        self.runtime = SessionRuntime(
+            ledger, self.committer, ledger.host, ownership=self.ownership, **options
+        )
+        self.leases = MemoryLeases(hub, name, TTL_MS)
+        self.mail = MemoryMail(hub, name, entries_max=8)
+        self.keeper = ShardKeeper(
+            ledger, name, self.ownership, self.leases, self.runtime, lease_s=TTL_MS / 1000
+        )
+        self.sessions = RoutedSessions(
+            self.runtime,
+            self.ownership,
+            self.mail,
+            self.keeper.owner_of,
+            name,
+            ledger.host,
+            reply_s=2.0,
+        )
+        self.postroom = Postroom(
+            self.mail,
+            self.ownership,
+            self.runtime,
+            answered=self.sessions.answered,
+            leases_changed=lambda: None,
+        )
+        self.keeper.flushed = self.sessions.give_up
+        self.keeper.taken = self.postroom.wake
+        self._scope = anyio.CancelScope()
+
+    @property
+    def held(self) -> list[int]:
+        return sorted(self.ownership.held)
+
+    async def turn(self) -> list[int]:
+        """Beat, do what follows from the table, and return what is held now."""
+        await self.keeper.look()
+        await self.keeper.turn()
+        return self.held
+
+    def die(self) -> None:
+        """End everything of this gateway where it stands."""
+        self._scope.cancel()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        await self.keeper.found()
+        async with anyio.create_task_group() as tasks:
+            ready = anyio.Event()
+            tasks.start_soon(self._serve, ready)
+            await ready.wait()
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _serve(self, ready: anyio.Event) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.committer.run)
+                tasks.start_soon(self.runtime.run, ready.set)
+                tasks.start_soon(self.postroom.run)
+
+
+def owners(ledger: Ledger) -> list[str]:
+    with ledger.view() as view:
+        return [one.owner for one in shards_of(view)]

@@ -1,0 +1,120 @@
+"""A shard changes hands on the record, and whoever had it before learns of it there."""
+
+import pytest
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import (
+    NOBODY,
+    Fence,
+    Position,
+    consumed_to,
+    found_shards,
+    holds,
+    record_consumed,
+    release_shards,
+    shards_of,
+    take_away_all,
+    take_shards,
+)
+from tests.kernel.build import FakeHost
+
+
+@pytest.fixture
+def ledger(store):
+    ledger = Ledger.create(store, FakeHost().host)
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 3)
+    return ledger
+
+
+def shards(ledger):
+    with ledger.view() as view:
+        return shards_of(view)
+
+
+def owners(ledger):
+    return [one.owner for one in shards(ledger)]
+
+
+def take(ledger, owner, *numbers, seen=None):
+    with ledger.transaction() as transaction:
+        rows = seen or shards_of(transaction)
+        return take_shards(transaction, owner, [one for one in rows if one.shard in numbers])
+
+
+def is_held(ledger, fence):
+    with ledger.view() as view:
+        return holds(view, fence)
+
+
+def test_shards_are_founded_once_and_keep_their_number(ledger):
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 3)
+    assert [(one.shard, one.epoch, one.owner) for one in shards(ledger)] == [
+        (number, 0, NOBODY) for number in range(3)
+    ]
+    with pytest.raises(LedgerUnavailable) as refused, ledger.transaction() as transaction:
+        found_shards(transaction, 4)
+    assert refused.value.code == "ledger_shards_differ"
+    assert len(shards(ledger)) == 3
+
+
+def test_taking_raises_the_epoch_so_that_the_owner_before_holds_nothing(ledger):
+    [first] = take(ledger, "a", 1)
+    assert is_held(ledger, first)
+    [second] = take(ledger, "b", 1)
+    assert second.epoch > first.epoch
+    assert not is_held(ledger, first)
+    assert is_held(ledger, second)
+    assert owners(ledger) == [NOBODY, "b", NOBODY]
+
+
+def test_what_has_changed_since_it_was_seen_is_not_taken(ledger):
+    seen = shards(ledger)
+    [mine] = take(ledger, "a", 0, seen=seen)
+    assert take(ledger, "b", 0, 1, seen=seen) == {Fence(1, 1)}
+    assert is_held(ledger, mine)
+
+
+def test_only_who_holds_a_shard_can_release_it(ledger):
+    [old] = take(ledger, "a", 0)
+    [new] = take(ledger, "b", 0)
+    with ledger.transaction() as transaction:
+        release_shards(transaction, [old])
+    assert owners(ledger)[0] == "b"
+    with ledger.transaction() as transaction:
+        release_shards(transaction, [new])
+    assert owners(ledger)[0] == NOBODY
+    assert not is_held(ledger, new)
+
+
+def test_everything_can_be_taken_away_at_once(ledger):
+    fences = take(ledger, "a", 0, 1, 2)
+    with ledger.transaction() as transaction:
+        take_away_all(transaction)
+    assert not any(is_held(ledger, one) for one in fences)
+    assert owners(ledger) == [NOBODY] * 3
+
+
+def take_away_all_and_fail(ledger):
+    with ledger.transaction() as transaction:
+        take_away_all(transaction)
+        raise KeyError
+
+
+def test_a_transaction_that_is_undone_changes_no_hands(ledger):
+    [fence] = take(ledger, "a", 0)
+    with pytest.raises(KeyError):
+        take_away_all_and_fail(ledger)
+    assert is_held(ledger, fence)
+
+
+def test_what_was_consumed_is_recorded_by_session(ledger):
+    with ledger.transaction() as transaction:
+        assert consumed_to(transaction, "s") is None
+        record_consumed(transaction, "s", Position("m", "0001"))
+        record_consumed(transaction, "s", Position("m", "0002"))
+    with ledger.view() as view:
+        assert consumed_to(view, "s") == Position("m", "0002")
+        assert consumed_to(view, "t") is None

@@ -1,0 +1,204 @@
+"""Gateways of one ledger, each a process as its operator starts it, and clients that use them."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import anyio
+import httpx
+
+from tests.system.tree_run import wait_for
+from workers.record import LedgerPlace, verify_file
+
+LEASE_S = 2.0
+READY_S = 60.0
+ANSWER_S = 40.0
+ONTOLOGY = {
+    "hypothesis_space_id": "space",
+    "hypothesis_version": "v1",
+    "causal_graph_ref": "none",
+    "causal_graph_version": "0",
+}
+HYPOTHESES = [f"h{number:03d}" for number in range(200)]
+
+
+def session_id(number: int) -> str:
+    return str(UUID(int=number, version=4))
+
+
+class Gateway:
+    """One gateway process."""
+
+    def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.name = name
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / f"{name}.{self.port}.log"
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        given = {
+            "ROTULUS_DATA_DIR": str(folder / "data"),
+            "ROTULUS_PORT": str(self.port),
+            "ROTULUS_GATEWAY_ID": name,
+            "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
+            "ROTULUS_LOG_LEVEL": "info",
+            **environment,
+        }
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "workers", "gateway"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=inherited | given,
+            )
+
+    def readiness(self) -> dict[str, Any]:
+        """What health says, empty while nothing answers."""
+        try:
+            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5).json()
+        except httpx.TransportError:
+            return {}
+        return body
+
+    def owned(self) -> int:
+        return self.readiness().get("shards", {}).get("owned", 0)
+
+    def wait_until_ready(self) -> None:
+        def ready() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self.readiness().get("status") == "ready"
+
+        wait_for(f"{self.name} to be ready", ready, READY_S)
+
+    def wait_until_owning(self, shards: int) -> None:
+        wait_for(f"{self.name} to own {shards}", lambda: self.owned() == shards, READY_S)
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop_for_good(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait(10)
+
+
+class Gateways:
+    """The gateways of one ledger and one Redis."""
+
+    def __init__(self, folder: Path, redis_url: str, database_url: str | None) -> None:
+        self._folder = folder
+        self._environment = {"ROTULUS_REDIS_URL": redis_url}
+        if database_url is not None:
+            self._environment["ROTULUS_DATABASE_URL"] = database_url
+        self.place: LedgerPlace = folder / "data" / "ledger.db"
+        self.started: list[Gateway] = []
+
+    def start(self, name: str) -> Gateway:
+        gateway = Gateway(name, self._folder, self._environment)
+        self.started.append(gateway)
+        return gateway
+
+    def pair(self) -> tuple[Gateway, Gateway]:
+        """Two gateways with half of the shards each; begun with their names as they are."""
+        living = {one.name: one for one in self.started if one.process.poll() is None}
+        first, second = (living.get(name) or self.start(name) for name in ("a", "b"))
+        for gateway in (first, second):
+            gateway.wait_until_owning(32)
+            gateway.wait_until_ready()
+        return first, second
+
+    def verify(self) -> Any:
+        found = verify_file(self.place, lambda _done, _total: None)
+        assert found.findings == ()
+        return found
+
+
+@contextmanager
+def running_gateways(
+    folder: Path, redis_url: str, database_url: str | None = None
+) -> Iterator[Gateways]:
+    """Gateways for the time of a block; nothing of them is left behind."""
+    gateways = Gateways(folder, redis_url, database_url)
+    if database_url is not None:
+        from pydantic import SecretStr  # noqa: PLC0415 - only a database's URL is a secret
+
+        gateways.place = SecretStr(database_url)
+    try:
+        yield gateways
+    finally:
+        for gateway in gateways.started:
+            gateway.stop_for_good()
+
+
+class Client:
+    """Somebody who asks gateways in turn, until one answers."""
+
+    def __init__(self, *gateways: Gateway) -> None:
+        self._https = [
+            httpx.AsyncClient(base_url=one.url, timeout=ANSWER_S, trust_env=False)
+            for one in gateways
+        ]
+        self._turn = count()
+        self.answered = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for http in self._https:
+            await http.aclose()
+
+    async def declare(self, session: str) -> dict[str, Any]:
+        body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
+        return await self.asked("POST", "/v1/sessions", body)
+
+    async def eliminate(self, session: str, number: int) -> dict[str, Any]:
+        return await self.asked("POST", f"/v1/sessions/{session}/eliminate", elimination(number))
+
+    async def trail(self, session: str) -> list[str]:
+        """The observations that are on the record of a session, in order."""
+        events = (await self.asked("GET", f"/v1/sessions/{session}/audit"))["events"]
+        return [one["payload"]["observation_id"] for one in events[1:]]
+
+    async def wait_until_answered(self, times: int) -> None:
+        """Wait until so many more requests were answered."""
+        until = self.answered + times
+        with anyio.fail_after(ANSWER_S):
+            while self.answered < until:
+                await anyio.sleep(0.01)
+
+    async def asked(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Ask until there is an answer; what may be asked again says so."""
+        with anyio.fail_after(ANSWER_S):
+            while True:
+                http = self._https[next(self._turn) % len(self._https)]
+                try:
+                    response = await http.request(method, path, json=body)
+                except httpx.TransportError:
+                    await anyio.sleep(0.02)
+                    continue
+                if response.status_code not in (429, 503):
+                    assert response.is_success, response.text
+                    self.answered += 1
+                    answer: dict[str, Any] = response.json()
+                    return answer
+                assert "Retry-After" in response.headers
+                await anyio.sleep(0.05)
+
+
+def elimination(number: int) -> dict[str, Any]:
+    return {
+        "source_id": "adapter://test",
+        "observation_id": f"o-{number}",
+        "eliminated": [HYPOTHESES[number]],
+    }
