@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
-from kernel.ledger.shards import NOBODY, Shard
+from kernel.ledger.shards import NOBODY, Fence, Shard
 
 SHARDS_DEFAULT = 64
 SHARDS_MAX = 4096
@@ -54,7 +54,7 @@ class Plan:
     """Leases of shards that are not held and not needed."""
 
     lost: tuple[int, ...] = ()
-    """Shards that somebody living leases already."""
+    """Shards that have changed hands on the record, or that somebody living leases."""
 
 
 def shard_of(session_id: str, shards: int) -> int:
@@ -77,19 +77,22 @@ def owner_in(table: LeaseTable, shard: int) -> str | None:
 
 
 def plan(
-    gateway: str, table: LeaseTable | None, shards: Sequence[Shard], held: Collection[int]
+    gateway: str, table: LeaseTable | None, shards: Sequence[Shard], held: Mapping[int, Fence]
 ) -> Plan:
     """Return what a gateway should do, given the leases, the record, and what it holds now."""
     own_before = {NOBODY, gateway}
+    epochs = {one.shard: one.epoch for one in shards}
+    lost = tuple(
+        number
+        for number, fence in sorted(held.items())
+        if fence.epoch != epochs[number] or _is_anothers(gateway, table, number)
+    )
+    kept = [number for number in sorted(held) if number not in lost]
+    rest = [one for one in shards if one.shard not in kept]
     if table is None:
-        return Plan(
-            tuple(one for one in shards if one.shard not in held and one.owner in own_before)
-        )
+        return Plan(tuple(one for one in rest if one.owner in own_before), lost=lost)
     if gateway not in table.gateways:
-        return Plan(lost=tuple(sorted(held)))
-    lost = tuple(n for n in sorted(held) if owner_in(table, n) not in (None, gateway))
-    kept = [n for n in sorted(held) if n not in lost]
-    rest = [one for one in shards if one.shard not in held]
+        return Plan(lost=lost)
     leased = [one for one in rest if owner_in(table, one.shard) == gateway]
     free = [
         one
@@ -105,3 +108,10 @@ def plan(
         give_back=tuple(one.shard for one in leased[room:]),
         lost=lost,
     )
+
+
+def _is_anothers(gateway: str, table: LeaseTable | None, shard: int) -> bool:
+    """Whether somebody living leases a shard, or this gateway is not itself any more."""
+    if table is None:
+        return False
+    return gateway not in table.gateways or owner_in(table, shard) not in (None, gateway)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.shards import plan, shard_of, share_of
-from kernel.ledger.shards import NOBODY, Shard
+from kernel.ledger.shards import NOBODY, Fence, Shard
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -22,6 +22,10 @@ class Table:
 
 def rows(*owners: str) -> list[Shard]:
     return [Shard(number, 1, owner, 0) for number, owner in enumerate(owners)]
+
+
+def holding(*numbers: int, epoch: int = 1) -> dict[int, Fence]:
+    return {number: Fence(number, epoch) for number in numbers}
 
 
 def taken(todo):
@@ -62,7 +66,7 @@ def test_one_that_joins_waits_and_the_other_gives_up_what_is_beyond_its_share():
     owners = dict.fromkeys(range(4), "a")
     table = Table(frozenset("ab"), owners)
     assert plan("b", table, rows(*"aaaa"), {}).take == ()
-    assert plan("a", table, rows(*"aaaa"), range(4)).hand_over == (2, 3)
+    assert plan("a", table, rows(*"aaaa"), holding(*range(4))).hand_over == (2, 3)
 
 
 def test_what_a_dead_gateway_leaves_is_shared_out():
@@ -72,8 +76,16 @@ def test_what_a_dead_gateway_leaves_is_shared_out():
 
 
 def test_what_a_living_gateway_leases_is_lost_and_not_tried_again():
-    todo = plan("a", Table(frozenset("ab"), {0: "b", 1: "a"}), rows("a", "a"), {0, 1})
+    todo = plan("a", Table(frozenset("ab"), {0: "b", 1: "a"}), rows("a", "a"), holding(0, 1))
     assert (todo.lost, todo.take, todo.hand_over) == ((0,), (), ())
+
+
+def test_what_has_changed_hands_on_the_record_is_lost_and_taken_anew():
+    """Somebody had it meanwhile and gave it back, so its lease is here and its epoch is not."""
+    todo = plan("a", Table(frozenset("a"), {0: "a"}), rows(NOBODY), holding(0, epoch=0))
+    assert (todo.lost, taken(todo)) == ((0,), [0])
+    todo = plan("a", None, rows("b"), holding(0, epoch=0))
+    assert (todo.lost, taken(todo)) == ((0,), [])
 
 
 def test_after_a_flush_nothing_is_taken_that_somebody_may_still_hold():
@@ -96,7 +108,7 @@ def test_leases_beyond_the_share_are_given_back():
 
 
 def test_who_lost_its_name_to_another_process_serves_nothing():
-    assert plan("a", Table(frozenset("b")), rows("a", "a"), {0, 1}).lost == (0, 1)
+    assert plan("a", Table(frozenset("b")), rows("a", "a"), holding(0, 1)).lost == (0, 1)
 
 
 @given(
@@ -110,7 +122,7 @@ def test_a_plan_never_takes_from_the_living_and_never_more_than_the_share(
     gateways, owners, recorded, held, settled
 ):
     me = min(gateways)
-    todo = plan(me, Table(gateways, owners, settled), rows(*recorded), held)
+    todo = plan(me, Table(gateways, owners, settled), rows(*recorded), holding(*held))
     living = {shard for shard, owner in owners.items() if owner in gateways - {me}}
     kept = held - set(todo.lost) - set(todo.hand_over)
     assert not living & set(taken(todo))
@@ -130,7 +142,7 @@ def test_gateways_that_follow_their_plans_come_to_equal_shares(count, data):
     record = rows(*[NOBODY] * 12)
     held = {one: set() for one in gateways}
     for me in data.draw(st.permutations(sorted(gateways))) + sorted(gateways) * 3:
-        todo = plan(me, Table(gateways, owners), record, held[me])
+        todo = plan(me, Table(gateways, owners), record, holding(*held[me]))
         held[me] -= {*todo.lost, *todo.hand_over}
         for shard in (*todo.hand_over, *todo.give_back):
             if owners.get(shard) == me:
