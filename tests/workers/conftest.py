@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from kernel.ledger.sqlite import SqliteStore
 from queues.embedded import EmbeddedRedis, find_server
@@ -26,8 +27,16 @@ async def door_on_file(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Door
     store.close()
 
 
+@pytest.fixture
+def valkey_url(valkey_server: str) -> str:
+    """A server with nothing in it: what another test's gateway has left is somebody else's."""
+    with Redis.from_url(valkey_server) as redis:
+        redis.flushall()
+    return valkey_server
+
+
 @pytest.fixture(scope="session")
-def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = EmbeddedRedis(tmp_path_factory.mktemp("valkey"), find_server())
     server.start()
     yield server.url
