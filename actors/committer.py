@@ -8,8 +8,9 @@ undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledg
 written (§2.3); their authors may send them again.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +21,8 @@ import structlog
 
 from actors.errors import ActorError, ActorFailed, CommitFailed
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, Unit
+from actors.units import Bench, Unit, records_read
+from kernel.authority.read_ahead import read_ahead
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, Ledger
@@ -136,8 +138,10 @@ class Committer:
         """Run on a worker thread; fills in results or errors, and returns the head if durable."""
         head: Head | None = None
         try:
-            with self._ledger.transaction() as transaction:
+            with _no_collection(), self._ledger.transaction() as transaction:
                 bench = Bench(transaction, self._kernel, self._orchestrator)
+                units = (unit for waiting in batch for unit in waiting.units)
+                read_ahead(transaction, (key for unit in units for key in records_read(unit)))
                 for waiting in batch:
                     waiting.results = [_run(unit, bench) for unit in waiting.units]
                 head = transaction.head_now
@@ -178,6 +182,21 @@ class Committer:
             found = view.head()
         # This process is the only writer, so the head is either the one it wrote or the old one.
         return found.row_hash == head.row_hash and found.receipt_hash == head.receipt_hash
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Put the collection of garbage off: of what a batch makes nearly all goes with its end.
+
+    Collecting in between walks over it again and again: 5 to 12 % of the CPU time of a batch.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _run(unit: Unit, bench: Bench) -> Any:

@@ -4,7 +4,7 @@ A unit runs on the committer's thread, inside the transaction, under a savepoint
 it returns is told to nobody before the batch is durable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -12,6 +12,8 @@ from actors.capture import outputs_of
 from actors.intents import Intent, RecalculateAuthority, RecordBelief, ReportExternalEffect
 from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
+from actors.read_ahead import records_named, records_of
+from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
 from kernel.checks.check import Submitter
@@ -44,6 +46,16 @@ class Unit(Protocol):
 
     def run(self, bench: Bench) -> Any:
         """Do the work and return what the asker will be told once it is durable."""
+
+
+def records_read(unit: Unit) -> Iterator[RecordKey]:
+    """Yield what is known of the records that a unit will read, without having run it."""
+    if isinstance(unit, IntentUnit | RecomputeUnit):
+        yield from records_of(unit.intent)
+    elif isinstance(unit, BeliefUnit):
+        yield schema.nodes, session_node_id(unit.batch.session_id)
+    elif isinstance(unit, EnvelopeUnit):
+        yield from records_named(unit.document)
 
 
 @dataclass(frozen=True, slots=True)
