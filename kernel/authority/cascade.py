@@ -35,6 +35,10 @@ def plan_cascade(
     rank_of: Callable[[str], int],
 ) -> CascadePlan:
     """Plan the recomputation of `first` and of everything that depends on it."""
+    first = list(first)
+    if len(first) == 1 and not list(dependents(first[0])):
+        # Most changes reach one understanding that feeds no other.
+        return CascadePlan((Step(first[0], 1, rank_of(first[0])),), (), ())
     depths, children, beyond = _reach(first, dependents)
     order, cyclic = _parents_first(depths, children)
     ranks: dict[str, int] = {}

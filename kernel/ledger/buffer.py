@@ -23,7 +23,7 @@ from kernel.ledger.keys import (
     unique_columns,
     values_getter,
 )
-from kernel.ledger.tables import DuplicateKey, Row, StoredTables, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, Tables, is_beyond
 
 Key = tuple[str | int, ...]
 
@@ -115,7 +115,7 @@ class _Held:
 class BufferedTables:
     """The port over another one's tables, for the duration of its transaction; see `flush`."""
 
-    def __init__(self, store: StoredTables) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
         self._held: dict[Table, _Held] = {}
         self._undo: list[tuple[_Held, Key, Row | _Unread | None, bool | None]] = []

@@ -47,6 +47,14 @@ class TablesView(Protocol):
         in the direction of the order.
         """
 
+    def select_any(
+        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column.
+
+        In no order; many values cost little more than one.
+        """
+
     def columns(
         self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
     ) -> list[tuple[Any, ...]]:
@@ -105,22 +113,10 @@ class Tables(TablesView, Protocol):
         """Undo what is written inside when an exception leaves the block; the rest stays."""
 
 
-class StoredTables(Tables, Protocol):
-    """The tables of a store inside its one writing transaction."""
-
-    def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column.
-
-        In no order; many values cost little more than one.
-        """
-
-
 class Store(Protocol):
     """A place where a ledger lives."""
 
-    def transaction(self) -> AbstractContextManager[StoredTables]:
+    def transaction(self) -> AbstractContextManager[Tables]:
         """Open the one writing transaction; it is durable when the block has ended.
 
         An exception inside rolls back. Writers of every process wait for each other here.
