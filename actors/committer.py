@@ -141,7 +141,9 @@ class Committer:
             with _no_collection(), self._ledger.transaction() as transaction:
                 bench = Bench(transaction, self._kernel, self._orchestrator)
                 units = (unit for waiting in batch for unit in waiting.units)
-                read_ahead(transaction, (key for unit in units for key in records_read(unit)))
+                policy = transaction.policy_generation_id()
+                keys = (key for unit in units for key in records_read(unit, policy))
+                read_ahead(transaction, keys)
                 for waiting in batch:
                     waiting.results = [_run(unit, bench) for unit in waiting.units]
                 head = transaction.head_now

@@ -18,6 +18,7 @@ from actors.intents import (
     RecordBelief,
     SynthesizeUnderstanding,
 )
+from actors.orchestrator import idempotency_key
 from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, SESSION_CORPUS, authority_view, edge_id
 from kernel.authority.read_ahead import RecordKey
 from kernel.ledger import schema
@@ -30,6 +31,16 @@ def records_of(intent: Intent) -> Iterator[RecordKey]:
     """Yield the records that an intent's operation will read."""
     found = _RECORDS.get(type(intent))
     return iter(()) if found is None else found(intent)
+
+
+def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
+    """Yield the key under which the same asking may have been answered before."""
+    asked = _ASKED.get(type(intent))
+    if asked is not None:
+        verb, target_field = asked
+        targets = (getattr(intent, target_field),)
+        key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
+        yield schema.idempotency_records, key
 
 
 def records_named(document: object) -> Iterator[RecordKey]:
@@ -92,6 +103,18 @@ def _linked(source: str, target: str) -> Iterator[RecordKey]:
     yield schema.edges, edge
     yield schema.materialized_views, authority_view(target)
 
+
+_ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
+    {
+        CreateSource: ("create", "node_id"),
+        SynthesizeUnderstanding: ("create", "node_id"),
+        CreateClaim: ("create", "node_id"),
+        LinkInput: ("document_relationship_create", "target_node_id"),
+        AdaptFields: ("field_adapt", "node_id"),
+        RecalculateAuthority: ("recalculate_authority", "target_cu_id"),
+    }
+)
+"""The verb that an intent is resolved to, and the field that names its one target."""
 
 _RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingProxyType(
     {

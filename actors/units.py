@@ -12,7 +12,7 @@ from actors.capture import outputs_of
 from actors.intents import Intent, RecalculateAuthority, RecordBelief, ReportExternalEffect
 from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
-from actors.read_ahead import records_named, records_of
+from actors.read_ahead import earlier_answer_to, records_named, records_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import AUTHORITY_QUEUE, Readiness, close_requests, readiness
 from kernel.belief_record import BeliefBatch, record_belief, session_node_id
@@ -48,9 +48,12 @@ class Unit(Protocol):
         """Do the work and return what the asker will be told once it is durable."""
 
 
-def records_read(unit: Unit) -> Iterator[RecordKey]:
+def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
     """Yield what is known of the records that a unit will read, without having run it."""
-    if isinstance(unit, IntentUnit | RecomputeUnit):
+    if isinstance(unit, IntentUnit):
+        yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+    elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
     elif isinstance(unit, BeliefUnit):
         yield schema.nodes, session_node_id(unit.batch.session_id)
@@ -80,7 +83,7 @@ class IntentUnit:
             session_id=self.session_id,
             answer_refs=answer_refs,
         )
-        result = bench.kernel.submit(transaction, document, "orchestrator")
+        result = bench.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
         if isinstance(result, RejectedResult) or result.duplicate:
             for answer_ref in answer_refs:
                 transaction.tables.delete(schema.blobs, answer_ref)

@@ -84,9 +84,17 @@ class Kernel:
         self._conflict_window_us = conflict_window_ms * _US_PER_MS
 
     def submit(
-        self, transaction: LedgerTransaction, document: object, submitter: Submitter
+        self,
+        transaction: LedgerTransaction,
+        document: object,
+        submitter: Submitter,
+        *,
+        id_is_drawn: bool = False,
     ) -> SubmissionResult | RejectedResult:
         """Put one envelope on the record, or a receipt of why not.
+
+        `id_is_drawn` says that the caller has just drawn the operation's id at random
+        (`Host.new_id`), so that it need not be looked for on the record.
 
         Durable when the caller's transaction has been committed. A duplicate inside the
         idempotency window gets the first answer and changes nothing. What the kernel has to add
@@ -97,6 +105,7 @@ class Kernel:
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed)
         submission = self._submission(transaction, parsed, submitter)
+        submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
         for name, check in CHECKS:
             try:
@@ -207,7 +216,7 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
 
 def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
     transaction, envelope = submission.transaction, submission.envelope
-    if transaction.log_row_of(envelope.operation_id) is not None:
+    if not submission.id_is_drawn and transaction.log_row_of(envelope.operation_id) is not None:
         raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
     effects = [canonicalize_plain(document) for document in outcome.applied_effects]

@@ -27,8 +27,8 @@ def read_ahead(transaction: LedgerTransaction, keys: Iterable[RecordKey]) -> Non
     if not isinstance(tables, BufferedTables):
         return
     for table, names in by_table.items():
-        (key_column,) = key_names(table)
-        tables.read_ahead(table, key_column, names)
+        # An answer is asked for by its key alone, without the sequence that belongs to it.
+        tables.read_ahead(table, key_names(table)[0], names)
     named = by_table[schema.nodes]
     leaving = tables.read_ahead(schema.edges, "source_node_id", named)
     beyond = {row["target_node_id"] for row in leaving} - named.keys()
