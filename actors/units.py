@@ -55,6 +55,7 @@ def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
     elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
     elif isinstance(unit, BeliefUnit):
         yield schema.nodes, session_node_id(unit.batch.session_id)
     elif isinstance(unit, EnvelopeUnit):

@@ -208,7 +208,9 @@ class BufferedTables:
         the columns of `where` and, after them, `column`.
         """
         held = self._of(table)
-        wanted = [one for one in dict.fromkeys(values) if _is_askable(one)]
+        wanted = list(dict.fromkeys(values))
+        if not _is_askable("".join(map(str, wanted))):
+            wanted = [one for one in wanted if _is_askable(str(one))]
         given = where or {}
         rows = self._store.select_any(table, column, wanted, given)
         if key_names(table) == (column,):
@@ -221,6 +223,7 @@ class BufferedTables:
             known[(*given.values(), value)] = []
         for row in rows:
             known[(*given.values(), row[column])].append(row)
+            held.rows.setdefault(held.key(row), row)
         return rows
 
     def insert(self, table: Table, row: Row) -> None:
@@ -381,12 +384,10 @@ class BufferedTables:
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 
-def _is_askable(value: str | int) -> bool:
-    """Tell whether every store can be asked for a value; the others are in no stored name."""
-    if isinstance(value, int):
-        return True
+def _is_askable(text: str) -> bool:
+    """Tell whether every store can be asked for a text; what it cannot is in no stored name."""
     try:
-        return b"\x00" not in value.encode()
+        return b"\x00" not in text.encode()
     except UnicodeEncodeError:
         return False
 
