@@ -6,6 +6,7 @@ kernel checks against: taint, causal parents and policy cannot go stale in betwe
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from actors.capture import recorded_outputs
@@ -146,10 +147,14 @@ def _stamp_recompute(document: Document) -> None:
             effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
 
 
-def idempotency_key(actor: str, verb: str, targets: Sequence[str], policy: str, bucket: str) -> str:
+@lru_cache(maxsize=1024)
+def idempotency_key(
+    actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
+) -> str:
     """Return the key under which an asking takes effect once (§2.5, K6).
 
-    The caller's key is the logical clock bucket: taken once, kept over retries.
+    The caller's key is the logical clock bucket: taken once, kept over retries. A batch asks
+    twice: to read ahead, and when the envelope is built.
     """
     parts: list[Any] = [actor, verb, sorted(targets)]
     return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()

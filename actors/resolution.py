@@ -43,6 +43,7 @@ from kernel.stores.external_report import FAILED, PERFORMED
 SOURCE = "SourceArtifact"
 SESSION_CORPUS = "corpus:belief-sessions"
 AUTHORITY_INDEX = "authority_index"
+KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
 
 FRAMING_KINDS = frozenset({"RecentActivityRollup"})
@@ -421,7 +422,7 @@ def _create(
     if node_id.startswith(session_node_id("")) and payload["node_kind"] != SESSION:
         raise IntentInvalid("this id belongs to a session's anchor", "node_id")
     membership = {"corpus_id": corpus_id, "to_state": "candidate"}
-    index = {"index_name": "nodes_by_kind", "entry": {"node_kind": payload["node_kind"]}}
+    index = {"index_name": KIND_INDEX, "entry": {"node_kind": payload["node_kind"]}}
     effects = (
         make_effect("node_write", node_id, payload),
         make_effect("membership_write", node_id, membership),

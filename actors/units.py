@@ -4,7 +4,7 @@ A unit runs on the committer's thread, inside the transaction, under a savepoint
 it returns is told to nobody before the batch is durable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,7 +19,9 @@ from actors.intents import (
 )
 from actors.messages import Simulate
 from actors.orchestrator import Orchestrator
+from actors.read_ahead import earlier_answer_to, records_named, records_of
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
+from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     Readiness,
@@ -62,6 +64,20 @@ class Unit(Protocol):
         """Do the work and return what the asker will be told once it is durable."""
 
 
+def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
+    """Yield what is known of the records that a unit will read, without having run it."""
+    if isinstance(unit, IntentUnit):
+        yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+    elif isinstance(unit, RecomputeUnit):
+        yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
+    elif isinstance(unit, BeliefUnit):
+        yield schema.nodes, session_node_id(unit.batch.session_id)
+    elif isinstance(unit, EnvelopeUnit):
+        yield from records_named(unit.document)
+
+
 @dataclass(frozen=True, slots=True)
 class IntentUnit:
     """Resolve an intent and submit its envelope."""
@@ -84,7 +100,7 @@ class IntentUnit:
             session_id=self.session_id,
             answer_refs=answer_refs,
         )
-        result = bench.kernel.submit(transaction, document, "orchestrator")
+        result = bench.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
         if isinstance(result, RejectedResult) or result.duplicate:
             for answer_ref in answer_refs:
                 transaction.tables.delete(schema.blobs, answer_ref)

@@ -34,8 +34,12 @@ def uuid7(time_us: int, random: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+@lru_cache(maxsize=64)
 def iso_time(time_us: int) -> str:
-    """Return ISO 8601 in UTC with microseconds, the precision that is stored."""
+    """Return ISO 8601 in UTC with microseconds, the precision that is stored.
+
+    One operation writes its times down again and again, so the newest are kept.
+    """
     second, rest_us = divmod(time_us, _US_PER_S)
     return f"{_iso_second(second)}.{rest_us:06d}Z"
 

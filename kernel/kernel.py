@@ -91,8 +91,12 @@ class Kernel:
         submitter: Submitter,
         *,
         draws: bool = True,
+        id_is_drawn: bool = False,
     ) -> SubmissionResult | RejectedResult:
         """Put one envelope on the record, or a receipt of why not.
+
+        `id_is_drawn` says that the caller has just drawn the operation's id at random
+        (`Host.new_id`), so that it need not be looked for on the record.
 
         Durable when the caller's transaction has been committed. A duplicate inside the
         idempotency window gets the first answer and changes nothing. What the kernel has to add
@@ -104,6 +108,7 @@ class Kernel:
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed)
         submission = self._submission(transaction, parsed, submitter)
+        submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
         for name, check in CHECKS:
             try:
@@ -222,7 +227,8 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
 def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
     transaction, envelope = submission.transaction, submission.envelope
     superseded = envelope.supersedes
-    if superseded is None and transaction.log_row_of(envelope.operation_id) is not None:
+    known_new = submission.id_is_drawn or superseded is not None
+    if not known_new and transaction.log_row_of(envelope.operation_id) is not None:
         raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
     effects = [canonicalize_plain(document) for document in outcome.applied_effects]

@@ -13,6 +13,7 @@ from sqlalchemy import Table
 from kernel.capacity import governance_of
 from kernel.host import iso_time
 from kernel.ledger import schema
+from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
@@ -72,7 +73,7 @@ def _count(
     about: Document,
     emit: Callable[[Receipt], str],
 ) -> None:
-    key_column = table.primary_key.columns[0].name
+    (key_column,) = key_names(table)
     row = transaction.tables.get(table, key)
     count, alerted = (0, 0) if row is None else (row["operation_count"], row["alerted"])
     if count >= limit and not alerted:

@@ -12,6 +12,9 @@ from typing import Any, TypeGuard
 
 _NAMED = re.compile(r"(?s)(?P<source>.+)#(?P<one>[0-9]{1,15})-(?P<other>[0-9]{1,15})\Z")
 
+_NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
+"""The fields by which a payload says what it was drawn from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -74,6 +77,8 @@ def span_of(document: object) -> Span | None:
 
 def sources_in(payload: Mapping[str, Any]) -> list[str]:
     """Return everything that a payload says it was drawn from, each once (INV-PROV-TAINT-1)."""
+    if _NAMING.isdisjoint(payload):
+        return []
     sources = [*_source_refs(payload), *(span.source_ref for span in spans_in(payload))]
     named = (span_named_by(ref) for ref in sources)
     return list(dict.fromkeys([*sources, *(span.source_ref for span in named if span)]))

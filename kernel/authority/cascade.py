@@ -44,6 +44,10 @@ def plan_cascade(
     Raises:
         CascadeTooWide: when it reaches more than `limit` understandings.
     """
+    first = list(first)
+    if len(first) == 1 and not list(dependents(first[0])):
+        # Most changes reach one understanding that feeds no other.
+        return CascadePlan((Step(first[0], 1, rank_of(first[0])),), (), ())
     depths, children, beyond = _reach(first, dependents, limit)
     order, cyclic = _parents_first(depths, children)
     ranks: dict[str, int] = {}

@@ -49,7 +49,7 @@ class Passage:
 
 @dataclass(slots=True)  # not frozen: one is made for every envelope, and freezing triples its cost
 class Submission:
-    """An envelope under examination; for reading only."""
+    """An envelope under examination; for the checks to read only."""
 
     document: Document
     content: bytes
@@ -63,6 +63,9 @@ class Submission:
     capacity: CapacityLeases = dataclass_field(default_factory=UnlimitedCapacity)
     conflict_window_us: int = 0
     """How long after a commit a write that had not seen it is concurrent (K10)."""
+
+    id_is_drawn: bool = False
+    """Whether the operation's id was drawn at random for this very submission."""
 
 
 Verdict = Refusal | SubmissionResult | Passage | None

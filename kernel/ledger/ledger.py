@@ -174,7 +174,7 @@ class LedgerView:
 
     def input_sources(self, node_id: str, source_kind: str) -> list[str]:
         """Return the nodes of one kind that feed a node's authority."""
-        where = {"target_node_id": node_id, "input_from": source_kind}
+        where = {"input_from": source_kind, "target_node_id": node_id}
         return [row["source_node_id"] for row in self.tables.select(schema.edges, where)]
 
     def blob(self, blob_ref: str) -> bytes | None:
@@ -232,7 +232,7 @@ class LedgerView:
 
     def open_requests_of(self, queue: str, item_key: str) -> list[Request]:
         """Return the requests for one item that have no outcome yet."""
-        where = {"queue": queue, "item_key": item_key, "open": 1}
+        where = {"queue": queue, "open": 1, "item_key": item_key}
         rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
         return [Request.of_row(row) for row in rows]
 

@@ -71,6 +71,21 @@ class SqlTables(ABC):
         columns = column_names(table)
         return [dict(zip(columns, row, strict=True)) for row in self._rows(sql, values)]
 
+    def select_any(
+        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column."""
+        found_by, names = statements.Where(where), column_names(table)
+        rows: list[Row] = []
+        for part in statements.parts_of(values):
+            shape = ("any", table.name, column, len(part), found_by.names, found_by.nulls)
+            sql = self._texts.get(shape)
+            if sql is None:
+                sql = self._build(shape, statements.any_sql(table, column, len(part), found_by))
+            found = self._rows(sql, [*found_by.values, *part])
+            rows += [dict(zip(names, row, strict=True)) for row in found]
+        return rows
+
     def columns(
         self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
     ) -> list[tuple[Any, ...]]:

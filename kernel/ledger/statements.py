@@ -9,12 +9,15 @@ quoted, values are always bound. Null is asked for with ``IS NULL`` and every ot
 # ruff: noqa: S608
 # Every name that is put into a text here is one of the schema's.
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Table
 
 from kernel.ledger.keys import column_names, key_names
+
+ANY_MIN, ANY_MAX = 8, 512
+"""Fewest and most values that one statement is asked for."""
 
 
 class Where:
@@ -64,6 +67,27 @@ def select_sql(
         sql += f" {joined} {column} {'<' if descending else '>'} ?"
     sql += f" ORDER BY {column}{' DESC' if descending else ''}"
     return sql if unlimited else f"{sql} LIMIT ?"
+
+
+def any_sql(table: Table, column: str, places: int, where: Where) -> str:
+    """Return the text that reads rows with one of so many values in a column."""
+    marks = ", ".join("?" * places)
+    joined = f"{where.sql()} AND" if where.names or where.nulls else " WHERE"
+    return f"SELECT {_columns(table)} FROM {table.name}{joined} {column} IN ({marks})"
+
+
+def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
+    """Part values, each once, into few sizes of lists, so that few shapes of statements are kept.
+
+    The last value of a list fills it up.
+    """
+    wanted = list(dict.fromkeys(values))
+    for start in range(0, len(wanted), ANY_MAX):
+        part = wanted[start : start + ANY_MAX]
+        size = ANY_MIN
+        while size < len(part):
+            size *= 2
+        yield part + part[-1:] * (size - len(part))
 
 
 def columns_sql(

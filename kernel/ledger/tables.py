@@ -47,6 +47,14 @@ class TablesView(Protocol):
         in the direction of the order.
         """
 
+    def select_any(
+        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column.
+
+        In no order; many values cost little more than one.
+        """
+
     def columns(
         self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
     ) -> list[tuple[Any, ...]]:

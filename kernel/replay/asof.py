@@ -19,6 +19,7 @@ from sqlalchemy import Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row, TablesView
 from kernel.stores.columns import columns_of
@@ -51,16 +52,15 @@ class StateAsOf:
         self._tables = tables
         self._view = LedgerView(self)
         self._sequence = 0
-        self._own: dict[tuple[str, str], str] = {}
+        self._recorded: Iterable[bytes] = ()
+        self._own: dict[tuple[str, str], str] | None = None
         self._known: dict[tuple[str, str], Row | None] = {}
         self._gone: dict[str, frozenset[str]] = {}
 
-    def begin(self, sequence: int, recorded: Iterable[Document]) -> None:
+    def begin(self, sequence: int, recorded: Iterable[bytes]) -> None:
         """Stand just before an operation, whose recorded effects say what they found."""
         self._sequence = sequence
-        self._own = {}
-        for one in recorded:
-            self._own.setdefault((one["store"], one["record_key"]), one["pre_image_hash"])
+        self._recorded, self._own = recorded, None
         if len(self._known) > RECORDS_KNOWN_MAX:
             self._known.clear()
 
@@ -92,7 +92,7 @@ class StateAsOf:
     ) -> list[Row]:
         """Return the rows that equalled `where`, in the order of one column."""
         wanted = dict(where or {})
-        key_column = table.primary_key.columns[0].name
+        key_column = key_names(table)[0]
         column = order_by or key_column
         rows = (self.get(table, key) for key in self._candidates(table, key_column, wanted))
         found = [
@@ -106,6 +106,13 @@ class StateAsOf:
             ]
         found.sort(key=lambda row: row[column], reverse=descending)
         return found[:limit]
+
+    def select_any(
+        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+    ) -> list[Row]:
+        """No effect asks for it."""
+        del column, values, where
+        _refuse(table.name)
 
     def columns(
         self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
@@ -143,7 +150,7 @@ class StateAsOf:
     def put(self, table: Table, row: Row) -> None:
         """Keep a row of state for the operations to come; any other goes nowhere."""
         if table.name in _STATE:
-            self._known[(table.name, row[table.primary_key.columns[0].name])] = row
+            self._known[(table.name, row[key_names(table)[0]])] = row
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Change a row of state for the operations to come; any other stays as it is."""
@@ -169,13 +176,25 @@ class StateAsOf:
         if name in _WRITTEN_ONCE:
             row = self._tables.get(table, key)
             return row if row is not None and self._was_written(row) else None
-        pre_image_hash = self._own.get((name, key))
+        pre_image_hash = self._found_by_own(name, key)
         if pre_image_hash is None:
             effect = self._next_effect(name, key)
             if effect is None:
                 return self._tables.get(table, key)
             pre_image_hash = str(effect["pre_image_hash"])
         return self._restored(table, key, pre_image_hash) if pre_image_hash else None
+
+    def _found_by_own(self, name: str, key: str) -> str | None:
+        """Return what the operation itself found under a key, by its first effect on it.
+
+        Most records are known from the operations before, so effects are read when one is not.
+        """
+        if self._own is None:
+            self._own = {}
+            for content in self._recorded:
+                one = orjson.loads(content)
+                self._own.setdefault((one["store"], one["record_key"]), one["pre_image_hash"])
+        return self._own.get((name, key))
 
     def _was_written(self, row: Row) -> bool:
         writer = LedgerView(self._tables).log_row_of(row["updated_by_operation_id"])
@@ -204,7 +223,7 @@ class StateAsOf:
             raise LedgerCorrupt(f"the pre-image {pre_image_hash} of {key} is missing")
         content = bytes(kept["content"])
         columns = columns_of(table, orjson.loads(content), self._view)
-        return {table.primary_key.columns[0].name: key, "record": content, **columns}
+        return {key_names(table)[0]: key, "record": content, **columns}
 
     def _candidates(self, table: Table, key_column: str, where: Mapping[str, Any]) -> list[str]:
         """Return the keys of every record that may have equalled `where`, and of others."""

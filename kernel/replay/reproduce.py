@@ -14,7 +14,7 @@ from typing import cast
 import orjson
 
 from kernel.algebra.effects import canonical_kind
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
@@ -28,7 +28,7 @@ from kernel.replay.effects import RecordedEffects
 from kernel.stores.appliers import apply_effect
 from kernel.stores.record import Operation
 
-PAGE_ROWS = 500
+PAGE_ROWS = 100
 
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
 
@@ -103,6 +103,7 @@ def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reprodu
     last = min(last, view.head().ec_sequence_number)
     while after < last:
         rows = view.log_rows(after=after, limit=min(PAGE_ROWS, last - after))
+        run.read_envelopes(rows)
         for row in rows:
             after += 1
             if row["ec_sequence_number"] != after:
@@ -135,6 +136,13 @@ class _Run:
         self._state = StateAsOf(view.tables)
         self._transaction = LedgerTransaction(self._state, Host(_no_time, _no_randomness))
         self._effects = RecordedEffects(view.tables, first)
+        self._envelopes: dict[str, Row] = {}
+
+    def read_envelopes(self, rows: list[Row]) -> None:
+        """Read the stored envelopes of the rows that are reproduced next."""
+        refs = [row["envelope_payload_blob_ref"] for row in rows]
+        blobs = self._view.tables.select_any(schema.blobs, "blob_ref", refs, {})
+        self._envelopes = {blob["blob_ref"]: blob for blob in blobs}
 
     def reproduce(self, row: Row) -> Reproduction:
         sequence = row["ec_sequence_number"]
@@ -165,7 +173,7 @@ class _Run:
         self._state.forget()
 
     def _envelope(self, row: Row) -> Document | None:
-        blob = self._view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])
+        blob = self._envelopes.pop(row["envelope_payload_blob_ref"], None)
         if blob is None:
             return None
         if blob_commitment(blob["salt"], blob["content"]) != blob["blob_ref"]:
@@ -174,8 +182,7 @@ class _Run:
         return envelope
 
     def _compare(self, recorded: _Recorded, envelope: Document) -> None:
-        found = [orjson.loads(content) for content in recorded.effects]
-        self._state.begin(recorded.sequence, found)
+        self._state.begin(recorded.sequence, recorded.effects)
         computed = self._apply(recorded, envelope)
         for ordinal, content in enumerate(computed):
             if ordinal >= len(recorded.effects) or recorded.effects[ordinal] != content:
@@ -217,7 +224,7 @@ class _Run:
                 transaction.head_now.committed_at_us = parse_time_us(committed_at)
             applied = apply_effect(effect, operation)
             document = applied.document(effect, canonical_kind(effect.effect_kind), committed_at)
-            computed.append(canonicalize(document))
+            computed.append(canonicalize_plain(document))
         return computed
 
     def _compare_receipt(
@@ -240,9 +247,9 @@ class _Run:
             raise _Differs(f"{receipt_id} is recorded otherwise")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
 class _RecordedEffect:
-    """The fields of an effect that was validated when it was recorded."""
+    """The fields of an effect that was validated when it was recorded; for reading only."""
 
     effect_id: str
     effect_kind: str

@@ -61,11 +61,11 @@ class RefusingKernel(Kernel):
 
     refusing = True
 
-    def submit(self, transaction, document, submitter):
+    def submit(self, transaction, document, submitter, **options):
         if self.refusing and "belief-session:" in str(document.get("target_refs")):
             rejection = Rejection("V9", "refused", "", "no")
             return RejectedResult(document["operation_id"], rejection, "receipt:none")
-        return super().submit(transaction, document, submitter)
+        return super().submit(transaction, document, submitter, **options)
 
 
 # --- batches --------------------------------------------------------------------------------------

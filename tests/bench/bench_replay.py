@@ -9,6 +9,7 @@ effects of the same range through the driver and takes a SHA-256 of each; it com
 With two processes each takes half of the range: a range stands on its own.
 """
 
+import gc
 import hashlib
 import os
 import sqlite3
@@ -104,6 +105,7 @@ def replay_in_parts(path: Path, total: int, pool: ProcessPoolExecutor) -> int:
 
 
 def main() -> None:
+    gc.freeze()  # as every command does
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
         started_s = time.perf_counter()

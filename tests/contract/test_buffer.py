@@ -52,6 +52,7 @@ SELECTED = {
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["insert", "put", "update", "delete"]), ROWS),
     st.tuples(st.just("delete_before"), SMALL),
+    st.tuples(st.just("read_ahead"), st.lists(SMALL, max_size=3)),
 )
 PLANS = st.recursive(
     st.lists(STEPS, min_size=2, max_size=8),
@@ -97,7 +98,19 @@ def write(tables, name, table, row):
         tables.update(table, key, {one: row[one] for one in row if one not in fixed})
 
 
+def read_ahead(tables, numbers):
+    """Read what the steps to come will ask for, where that can be done at all."""
+    if not isinstance(tables, BufferedTables):
+        return
+    keys = [f"r{number}" for number in numbers]
+    tables.read_ahead(schema.outbox, "request_id", [*keys, "\x00", "\ud800"])
+    tables.read_ahead(schema.outbox, "queue", [f"q{number}" for number in numbers])
+    tables.read_ahead(schema.idempotency_records, "idempotency_key", ["k0"])
+
+
 def step(tables, name, what):
+    if name == "read_ahead":
+        return read_ahead(tables, what)
     if name == "delete_before":
         return tables.delete_before(schema.outbox, "request_sequence", what)
     duplicate = False
@@ -187,6 +200,29 @@ def test_nothing_reaches_the_store_before_the_flush(behind):
         assert buffer.select(schema.nodes) == [row]
         buffer.flush()
         assert tables.select(schema.nodes) == [row]
+
+
+class Deaf:
+    """Tables that answer no question about a single key or value."""
+
+    def __init__(self, tables):
+        self.select_any = tables.select_any
+
+
+def test_what_was_read_ahead_is_not_asked_of_the_store_again(behind):
+    node = row_of(schema.nodes, node_id="a")
+    edge = row_of(schema.edges, edge_id="e", source_node_id="a", input_from="x")
+    fill(behind, schema.nodes, node)
+    fill(behind, schema.edges, edge)
+    with behind.transaction() as tables:
+        buffer = BufferedTables(Deaf(tables))
+        buffer.read_ahead(schema.nodes, "node_id", ["a", "b"])
+        buffer.read_ahead(schema.edges, "source_node_id", ["a", "b"], {"input_from": "x"})
+        assert buffer.get(schema.nodes, "a") == node
+        assert buffer.get(schema.nodes, "b") is None
+        for node_id, expected in (("a", [edge]), ("b", [])):
+            where = {"input_from": "x", "source_node_id": node_id}
+            assert buffer.select(schema.edges, where) == expected
 
 
 def test_rows_may_exchange_their_unique_values(behind):

@@ -218,6 +218,26 @@ def test_select_orders_by_the_column_asked_for_and_continues_in_it(store):
         assert [row["request_id"] for row in tables.select(schema.outbox)] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("times", [1, 7, 8, 9, 600])
+def test_rows_with_any_of_many_values_are_found_once_each(store, times):
+    named = [("a", "x"), ("b", "x"), ("c", "y"), ("d", None)]
+    rows = [row_of(schema.edges, edge_id=one, input_from=kind) for one, kind in named]
+    fill(store, schema.edges, *rows)
+    with store.transaction() as tables:
+
+        def found(names, where):
+            rows = tables.select_any(schema.edges, "edge_id", names, where)
+            return sorted(row["edge_id"] for row in rows)
+
+        names = [*"acd", *(f"no-{n}" for n in range(times)), "a"]
+        assert found(names, {}) == ["a", "c", "d"]
+        assert found(names, {"input_from": "x"}) == ["a"]
+        assert found(names, {"input_from": None}) == ["d"]
+        assert found([], {}) == []
+        of_kinds = tables.select_any(schema.edges, "input_from", ["x", "z"], {})
+        assert sorted(row["edge_id"] for row in of_kinds) == ["a", "b"]
+
+
 def test_text_is_ordered_by_code_point(store):
     names = ["\U0001f600", "é", "z", "Z", "a", "\uffff"]
     fill(store, schema.nodes, *(row_of(schema.nodes, node_id=name) for name in names))

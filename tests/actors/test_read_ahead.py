@@ -1,0 +1,133 @@
+"""What a batch will read is read in one go, and nothing changes by it."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from actors.read_ahead import records_named
+from actors.units import EnvelopeUnit, IntentUnit, RecomputeUnit
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.model.result import SubmissionResult
+from tests.actors.harness import dump, running_committer
+from tests.actors.world import adapt, claim, link, put, recalculation, source, understanding
+from tests.kernel.build import FakeHost, create
+
+pytestmark = pytest.mark.anyio
+
+ONCE_A_BATCH = {"chain_head", "policy_snapshots", "daily_operation_counts"}
+"""Tables that a transaction asks for a row of, whatever its units are."""
+
+
+class Listening:
+    """Tables that note what they are asked for one by one."""
+
+    def __init__(self, tables, asked):
+        self._tables, self._asked = tables, asked
+
+    def __getattr__(self, name):
+        return getattr(self._tables, name)
+
+    def get(self, table, *key):
+        self._asked.append((table.name, key))
+        return self._tables.get(table, *key)
+
+    def select(self, table, where=None, **options):
+        # Whether there are overlays at all is asked once a batch.
+        if where != {"overlay_in_force": 1}:
+            self._asked.append((table.name, where))
+        return self._tables.select(table, where, **options)
+
+
+class ListeningStore:
+    def __init__(self):
+        self._inner = MemoryStore()
+        self.view = self._inner.view
+        self.asked = []
+
+    @contextmanager
+    def transaction(self):
+        with self._inner.transaction() as tables:
+            yield Listening(tables, self.asked)
+
+
+@pytest.fixture
+def store():
+    return ListeningStore()
+
+
+@pytest.fixture
+def ledger(store):
+    ledger = Ledger.create(store, FakeHost().host)
+    put(ledger, source("s-1"), understanding("u-1", "s-1"), understanding("u-2", "s-1"))
+    put(ledger, claim("c-1", "s-1", understanding_id="u-1"), claim("c-2", "s-1"))
+    store.asked.clear()
+    return ledger
+
+
+async def write(ledger, *units):
+    async with running_committer(ledger) as committer:
+        return await committer.commit(units)
+
+
+def unit(intent):
+    return IntentUnit(intent, "s-9")
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        source("s-2"),
+        understanding("u-3", "s-1"),
+        claim("c-3", "s-1"),
+        claim("c-3", "s-1", understanding_id="u-1"),
+        link("c-2", "u-1"),
+        link("u-2", "u-1"),
+        adapt("s-1", note="x"),
+        adapt("c-1", authority=0.5),
+        adapt("u-1", note="x"),
+    ],
+    ids=lambda intent: f"{intent.intent_kind}:{intent.intent_key}",
+)
+async def test_the_operation_of_an_intent_asks_the_store_for_nothing_one_by_one(
+    store, ledger, intent
+):
+    [result] = await write(ledger, unit(intent))
+    assert isinstance(result, SubmissionResult)
+    assert {name for name, _ in store.asked} - ONCE_A_BATCH == set()
+
+
+async def test_an_authority_is_recorded_from_what_was_read_ahead(store, ledger):
+    intent = recalculation(ledger, "u-1")
+    [(outcome, _)] = await write(ledger, RecomputeUnit(intent, None))
+    assert outcome == "completed"
+    assert {name for name, _ in store.asked} - ONCE_A_BATCH == set()
+
+
+async def test_a_batch_leaves_what_its_units_leave_one_by_one():
+    intents = [source("s-2"), understanding("u-3", "s-2"), claim("c-3", "s-2", intent_key="k")]
+    intents += [link("c-3", "u-3"), adapt("c-3", authority=0.5), adapt("c-3", authority=0.5)]
+    together, apart = (Ledger.create(MemoryStore(), FakeHost().host) for _ in range(2))
+    await write(together, *map(unit, intents))
+    for intent in intents:
+        await write(apart, unit(intent))
+    assert dump(together) == dump(apart)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"read_set_refs": "x"}, {"read_set_refs": [1, None, {}]}],
+    ids=repr,
+)
+def test_of_an_envelope_without_its_shape_nothing_is_read_ahead(document):
+    assert list(records_named(document)) == []
+
+
+async def test_names_that_no_store_can_be_asked_for_harm_nobody_else_in_the_batch(ledger):
+    document = create("n-1", "Note") | {"read_set_refs": ["a\x00b", "\ud800", "n-1"]}
+    refused, accepted = await write(ledger, EnvelopeUnit(document, "s-9"), unit(source("s-2")))
+    assert refused.rejection.check == "V1"
+    assert isinstance(accepted, SubmissionResult)
+    with ledger.view() as view:
+        assert view.tables.get(schema.nodes, "s-2") is not None
