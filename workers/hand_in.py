@@ -60,12 +60,10 @@ class HandIn:
             GatewayError: with the gateway's own code, or `gateway_unreachable`.
         """
         try:
-            answer = await self._gateway.post(path, body)
+            return await self._gateway.post(path, body)
         except GatewayError as error:
             self._note(error.code)
             raise
-        self._busy_s = BUSY_FIRST_S
-        return answer
 
     async def batch(
         self, path: str, name: str, items: Sequence[Any], more: dict[str, Any] | None = None
@@ -82,8 +80,11 @@ class HandIn:
                 ]
             return [{"outcome": "failed", "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]
-        for code in {str(one.get("code")) for one in outcomes} & ABSENCES:
-            self._note(code)
+        absent = {str(one.get("code")) for one in outcomes} & ABSENCES
+        if absent:
+            self._note(min(absent))
+        else:
+            self._busy_s = BUSY_FIRST_S
         return outcomes
 
     def _note(self, code: str) -> None:

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kernel.rollback.confirmation import KEY_BYTES_MIN
-from queues.relay import ROUTES
+from queues.names import QUEUES
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
@@ -82,7 +82,7 @@ def _versions(value: str) -> str:
 
 
 def _queue_names(value: str) -> str:
-    unknown = set(value.split(",")) - ROUTES.keys()
+    unknown = set(value.split(",")) - set(QUEUES)
     if unknown:
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
@@ -176,7 +176,7 @@ class Settings(BaseSettings):
         default=2, ge=1, le=64, description="Batches that one worker process drains at once."
     )
     worker_queues: QueueNames = Field(
-        default=",".join(ROUTES),
+        default=",".join(QUEUES),
         description="Queues that a worker drains, separated by commas.",
     )
     binding_slots: int = Field(
