@@ -26,7 +26,10 @@ ABSENCES = frozenset(
         "unauthorized",
     }
 )
-"""Codes that speak of the gateway, or of this worker, and of no item."""
+"""Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
+
+NO_ROOM = frozenset({"mailbox_full", "runtime_full", "commit_failed"})
+"""The same of one item's outcome. That its session's actor failed may be the item's fault."""
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
@@ -78,12 +81,14 @@ class HandIn:
                 return [
                     found for one in items for found in await self.batch(path, name, [one], more)
                 ]
-            return [{"outcome": "failed", "code": error.code}] * len(items)
+            found = "absent" if error.code in ABSENCES else "failed"
+            return [{"outcome": found, "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]
-        absent = {str(one.get("code")) for one in outcomes} & ABSENCES
-        if absent:
-            self._note(min(absent))
+        codes = {str(one.get("code")) for one in outcomes}
+        if codes <= NO_ROOM:
+            self._note(min(codes))
         else:
+            # One session that is full holds up nobody else's.
             self._busy_s = BUSY_FIRST_S
         return outcomes
 
