@@ -9,8 +9,6 @@ the order of suspension, a user's is throttled, a critical one runs through.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Literal, Protocol
 
 import anyio
 import anyio.to_thread
@@ -24,16 +22,21 @@ from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
     CapacityRejected,
-    CapacitySignal,
-    OutcomeState,
 )
 from kernel.work.requests import read_content
 from queues.errors import QueueError
 from queues.items import Claim
-from queues.leases import CapacityLeases, Lease
-from queues.queue import WorkQueue
+from queues.leases import Lease
 from queues.suspensions import Suspensions
 from workers.drainer import Settlement, settlement_of
+from workers.evaluation import (
+    EVALUATION_S_MAX,
+    UNDER_PRESSURE,
+    BindingCapacity,
+    BindingEvaluator,
+    Evaluated,
+    MidEvaluationRejection,
+)
 from workers.extraction import REPORTS_PATH, report_given_up
 from workers.hand_in import HandIn
 
@@ -42,47 +45,14 @@ SUSPENDED = "binding_suspended_capacity_pressure"
 REJECTED = "capacity_rejected_mid_evaluation"
 DEFERRED = "binding_deferred_fan_out_limit"
 
-EVALUATION_S_MAX = 30.0
-LEASE_TTL_MS = 60_000
-"""Longer than an evaluation may take."""
-
 LOOK_AGAIN_MS = 1000
 """After which a suspended binding looks whether there is capacity."""
 
 THROTTLE_S = 0.2
-CAPACITY_RESOURCE = "binding_evaluation"
-
-Pressure = Literal["suspend", "throttle", "run"]
-
-UNDER_PRESSURE: Mapping[str, Pressure] = MappingProxyType(
-    {"background": "suspend", "user_initiated": "throttle", "critical": "run"}
-)
-"""What a binding does without capacity, by its capacity priority (§14.2)."""
 
 _URGENCY = {name: rank for rank, name in enumerate(reversed(list(UNDER_PRESSURE)))}
 
 _log = structlog.get_logger(__name__)
-
-
-class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
-    """Raised by an evaluator to which capacity was refused; it has stopped and changed nothing."""
-
-    def __init__(
-        self, binding_evaluation_id: str | None = None, *, retry_eligible: bool = True
-    ) -> None:
-        super().__init__(REJECTED)
-        self.binding_evaluation_id = binding_evaluation_id
-        self.retry_eligible = retry_eligible
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What an evaluation came to; an evaluator's is not pending."""
-
-    outcome_state: OutcomeState
-    outcome_reason_code: str
-    outcome_target_ref: str | None = None
-
 
 _PENDING_SUSPENDED = Evaluated("pending", SUSPENDED)
 _PENDING_REJECTED = Evaluated("pending", REJECTED)
@@ -104,49 +74,6 @@ def _outcome_of(request: Request, found: Evaluated) -> BindingOutcomeRecord:
         outcome_target_ref=found.outcome_target_ref,
         outcome_reason_code=found.outcome_reason_code,
     )
-
-
-class BindingEvaluator(Protocol):
-    """Whatever evaluates a binding against its event (§13.4)."""
-
-    async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
-        """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
-
-        Raises:
-            MidEvaluationRejection: when capacity was refused under way (§14.3).
-        """
-
-
-class BindingCapacity:
-    """The slots in which a fleet evaluates bindings, and what is known of them."""
-
-    def __init__(
-        self, leases: CapacityLeases, queue: WorkQueue, slots: int, worker_id: str
-    ) -> None:
-        self._leases = leases
-        self._queue = queue
-        self._slots = slots
-        self._worker_id = worker_id
-        self._turn = 0
-
-    async def acquire(self) -> Lease | None:
-        """Take a slot, None where none is free."""
-        self._turn += 1
-        holder = f"{self._worker_id}/{self._turn}"
-        return await self._leases.acquire(CAPACITY_RESOURCE, self._slots, holder, LEASE_TTL_MS)
-
-    async def release(self, lease: Lease) -> None:
-        """Give a slot back."""
-        await self._leases.release(lease)
-
-    async def signal(self, *, granted: bool) -> CapacitySignal:
-        """Return what is known of the capacity now."""
-        depth = await self._queue.depth()
-        return CapacitySignal(
-            ec_capacity_lease_state="granted" if granted else "not_granted",
-            queue_depth=sum(depth.ready.values()) + depth.delayed,
-            inflight_operations=depth.in_flight,
-        )
 
 
 @dataclass(frozen=True, slots=True)

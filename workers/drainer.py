@@ -18,7 +18,7 @@ from queues.errors import QueueError
 from queues.items import Claim
 from queues.queue import WorkQueue
 from workers.gateway_client import GatewayError
-from workers.hand_in import ABSENCES, HandIn, Outcome
+from workers.hand_in import NO_ROOM, HandIn, Outcome
 
 ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
@@ -145,7 +145,7 @@ class Drainer:
 
     def _spread(self, one: Settlement) -> int:
         """Half to one and a half of an absence, so that a fleet does not come back as one."""
-        if one.code not in ABSENCES:
+        if one.delay_ms != ABSENCE_DELAY_MS:
             return one.delay_ms
         return int(one.delay_ms * (0.5 + self._random_unit()))
 
@@ -176,7 +176,7 @@ def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -
     code = str(outcome.get("code", "internal" if found == "failed" else found))
     if found == "input_pending":
         return Settlement(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
-    if code in ABSENCES:
+    if found == "absent" or code in NO_ROOM:
         return Settlement(claim, "put_off", code)
     if outcome.get("retry_after_s") is not None:
         return Settlement(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))

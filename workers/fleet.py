@@ -13,13 +13,11 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
-import anyio.lowlevel
 import orjson
 import structlog
 from arq import cron
@@ -35,6 +33,7 @@ from queues.leases import CapacityLeases, Lease
 from queues.queue import WorkQueue
 from workers.crons import CronRunner
 from workers.drainer import Drainer
+from workers.idling import Idling
 from workers.turns import turn_order
 
 CLAIM_ITEMS = 64
@@ -98,9 +97,7 @@ class WorkerProcess:
     _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
     """By holder: the batch that its slot has begun."""
 
-    _idle: int = 0
-    _somebody_idle: anyio.Event = field(default_factory=anyio.Event)
-    _work: anyio.Event = field(default_factory=anyio.Event)
+    _idling: Idling = field(default_factory=Idling)
 
     def stop(self) -> None:
         """Ask every slot to finish what it holds and end."""
@@ -145,7 +142,7 @@ class WorkerProcess:
                 tasks.start_soon(self._beat)
                 tasks.start_soon(self._keep_slots, worker)
                 for drainer in self.drainers.values():
-                    tasks.start_soon(self._listen, drainer.queue)
+                    tasks.start_soon(self._idling.listen, drainer.queue, IDLE_WAIT_S)
                 tasks.start_soon(worker.async_run)
                 await self._stopping.wait()
                 if self._running:
@@ -187,16 +184,6 @@ class WorkerProcess:
             )
             await self.heartbeats.beat(beat, BEAT_TTL_MS)
             await anyio.sleep(BEAT_EVERY_S)
-
-    async def _listen(self, queue: WorkQueue) -> None:
-        """Wait on a queue while a slot has nothing to do; one connection, whatever the slots."""
-        while True:
-            await self._somebody_idle.wait()
-            if await queue.wait(IDLE_WAIT_S):
-                self._work.set()
-                self._work = anyio.Event()
-                # The slots that were woken look before this one waits again.
-                await anyio.lowlevel.checkpoint()
 
     async def _tick(self, _: dict[str, Any]) -> None:
         """Run the crons that are due; every worker asks, and one of them runs each."""
@@ -247,7 +234,7 @@ class WorkerProcess:
         elif kept_from:
             await self._rest(LEASE_RETRY_S)
         else:
-            async with self._being_idle() as work:
+            async with self._idling.being_idle() as work:
                 with anyio.move_on_after(IDLE_WAIT_S):
                     await self._until_stopped(work.wait())
 
@@ -261,18 +248,6 @@ class WorkerProcess:
             deadlines[name] = heads[0].deadline_ms if heads else None
         order = turn_order(deadlines, self._served, self._serving)
         return [self.drainers[name] for name in order]
-
-    @asynccontextmanager
-    async def _being_idle(self) -> AsyncIterator[anyio.Event]:
-        """Let the queues be listened to; gives the event of the next sign of work."""
-        self._idle += 1
-        self._somebody_idle.set()
-        try:
-            yield self._work
-        finally:
-            self._idle -= 1
-            if not self._idle:
-                self._somebody_idle = anyio.Event()
 
     async def _hold(self, held: _Held, queue: str, holder: str) -> bool:
         """Have the slot's lease be one of this queue; False when there is none to have."""

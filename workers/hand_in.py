@@ -26,7 +26,10 @@ ABSENCES = frozenset(
         "unauthorized",
     }
 )
-"""Codes that speak of the gateway, or of this worker, and of no item."""
+"""Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
+
+NO_ROOM = frozenset({"mailbox_full", "runtime_full", "commit_failed"})
+"""The same of one item's outcome. That its session's actor failed may be the item's fault."""
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
@@ -60,12 +63,10 @@ class HandIn:
             GatewayError: with the gateway's own code, or `gateway_unreachable`.
         """
         try:
-            answer = await self._gateway.post(path, body)
+            return await self._gateway.post(path, body)
         except GatewayError as error:
             self._note(error.code)
             raise
-        self._busy_s = BUSY_FIRST_S
-        return answer
 
     async def batch(
         self, path: str, name: str, items: Sequence[Any], more: dict[str, Any] | None = None
@@ -80,10 +81,15 @@ class HandIn:
                 return [
                     found for one in items for found in await self.batch(path, name, [one], more)
                 ]
-            return [{"outcome": "failed", "code": error.code}] * len(items)
+            found = "absent" if error.code in ABSENCES else "failed"
+            return [{"outcome": found, "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]
-        for code in {str(one.get("code")) for one in outcomes} & ABSENCES:
-            self._note(code)
+        codes = {str(one.get("code")) for one in outcomes}
+        if codes <= NO_ROOM:
+            self._note(min(codes))
+        else:
+            # One session that is full holds up nobody else's.
+            self._busy_s = BUSY_FIRST_S
         return outcomes
 
     def _note(self, code: str) -> None:

@@ -27,7 +27,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from actors.shards import SHARDS_DEFAULT, SHARDS_MAX
 from kernel.pressure import Capacity
 from kernel.rollback.confirmation import KEY_BYTES_MIN
-from queues.relay import ROUTES
+from queues.names import QUEUES
 from workers.capacity_settings import capacities_of, check_capacities, check_reserves
 
 ENV_PREFIX = "ROTULUS_"
@@ -90,7 +90,7 @@ Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)
 
 
 def _queue_names(value: str) -> str:
-    unknown = set(value.split(",")) - ROUTES.keys()
+    unknown = set(value.split(",")) - set(QUEUES)
     if unknown:
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
@@ -184,7 +184,7 @@ class Settings(BaseSettings):
         default=2, ge=1, le=64, description="Batches that one worker process drains at once."
     )
     worker_queues: QueueNames = Field(
-        default=",".join(ROUTES),
+        default=",".join(QUEUES),
         description="Queues that a worker drains, separated by commas.",
     )
     binding_slots: int = Field(

@@ -25,9 +25,10 @@ from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES
 from queues.suspensions import Suspensions
-from workers.bindings import BindingCapacity, BindingEvaluator, BindingHandler
+from workers.bindings import BindingHandler
 from workers.crons import CronRunner, CronTools
 from workers.drainer import Drainer, Handler
+from workers.evaluation import BindingCapacity, BindingEvaluator
 from workers.extraction import TransitionHandler
 from workers.fleet import WorkerProcess, new_worker_id
 from workers.gateway_client import GatewayClient

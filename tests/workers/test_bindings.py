@@ -25,15 +25,14 @@ from queues.suspensions import Suspensions
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
 from workers import bindings
-from workers.bindings import (
+from workers.bindings import LOOK_AGAIN_MS, BindingHandler
+from workers.drainer import Drainer
+from workers.evaluation import (
     CAPACITY_RESOURCE,
-    LOOK_AGAIN_MS,
     BindingCapacity,
-    BindingHandler,
     Evaluated,
     MidEvaluationRejection,
 )
-from workers.drainer import Drainer
 from workers.hand_in import HandIn
 
 pytestmark = pytest.mark.anyio

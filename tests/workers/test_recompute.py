@@ -162,7 +162,21 @@ async def test_what_came_too_early_is_delivered_again_shortly(world: World):
     assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 0)
 
 
-@pytest.mark.parametrize("code", ["mailbox_full", "actor_failed", "commit_failed", "runtime_full"])
+async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_is_given_up(
+    world: World,
+):
+    await world.ask("u-1", "u-2")
+    full = {"outcome": "failed", "code": "mailbox_full"}
+    world.gateway.outcomes = [full, {"outcome": "completed"}]
+    await world.deliver()
+    assert await world.drainer.ready()
+    assert await world.depth() == (0, 1, 0, 0)
+    # Whatever it is that makes an actor fail, it is not tried for ever.
+    await wear_out(world, {"outcome": "failed", "code": "actor_failed"})
+    assert [one["error_signature"] for one in world.gateway.dead_letters()] == ["actor_failed"]
+
+
+@pytest.mark.parametrize("code", ["mailbox_full", "commit_failed", "runtime_full"])
 async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming(
     world: World, code: str
 ):

@@ -1,0 +1,92 @@
+"""Handing in: what the gateway's absence means for claiming, and that it is never an error."""
+
+from typing import Any
+
+import pytest
+
+from queues.names import QUEUES
+from queues.relay import ROUTES
+from workers.gateway_client import GatewayError
+from workers.hand_in import BUSY_FIRST_S, BUSY_MAX_S, HandIn
+from workers.worker import HANDLERS
+
+pytestmark = pytest.mark.anyio
+
+DONE = {"outcome": "completed"}
+
+
+class Gateway:
+    def __init__(self) -> None:
+        self.answer: Any = DONE
+        self.alive = True
+
+    async def post(self, _: str, body: Any) -> Any:
+        if isinstance(self.answer, GatewayError):
+            raise self.answer
+        return {"outcomes": [self.answer] * len(body["items"])}
+
+    async def answers(self, _: str) -> bool:
+        return self.alive
+
+
+class World:
+    def __init__(self) -> None:
+        self.gateway = Gateway()
+        self.now_s = 0.0
+        self.hand_in = HandIn(self.gateway, lambda: self.now_s)  # type: ignore[arg-type]
+
+    async def give(self, count: int = 1) -> list[Any]:
+        return await self.hand_in.batch("/path", "items", ["x"] * count)
+
+    async def pause_s(self) -> float:
+        """How long it is not ready."""
+        began_s = self.now_s
+        while not await self.hand_in.ready():
+            self.now_s += BUSY_FIRST_S / 2
+        return self.now_s - began_s
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GatewayError("mailbox_full", "full", 429),
+        GatewayError("unauthorized", "no", 401),
+        {"outcome": "failed", "code": "mailbox_full"},
+    ],
+)
+async def test_each_time_that_there_is_no_room_the_pause_is_longer_up_to_a_limit(answer):
+    world = World()
+    world.gateway.answer = answer
+    pauses = []
+    for _ in range(10):
+        [outcome] = await world.give()
+        assert outcome["outcome"] in ("absent", "failed")
+        pauses.append(await world.pause_s())
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[3] < pauses[-1] <= BUSY_MAX_S + BUSY_FIRST_S
+    world.gateway.answer = DONE
+    assert await world.give() == [DONE]
+    world.gateway.answer = answer
+    await world.give()
+    assert await world.pause_s() <= 2 * BUSY_FIRST_S
+
+
+async def test_one_that_is_away_is_asked_whether_it_is_back():
+    world = World()
+    world.gateway.answer = GatewayError("gateway_unreachable", "away")
+    assert await world.give(2) == [{"outcome": "absent", "code": "gateway_unreachable"}] * 2
+    world.gateway.alive = False
+    assert not await world.hand_in.ready()
+    world.gateway.alive = True
+    assert await world.hand_in.ready()
+
+
+async def test_a_refusal_of_an_item_does_not_slow_anything():
+    world = World()
+    world.gateway.answer = {"outcome": "rejected", "code": "broken"}
+    await world.give()
+    assert await world.hand_in.ready()
+
+
+def test_every_queue_is_carried_and_has_its_handler():
+    assert set(QUEUES) == ROUTES.keys() == HANDLERS.keys()
