@@ -116,7 +116,8 @@ class MemoryLeases:
         hub, me = self._hub, self._gateway
         if hub.reachable and hub.incarnations.get(me) is self._me:
             await self.release([shard for shard, owner in hub.owners.items() if owner == me])
-            del hub.alive[me], hub.incarnations[me]
+            hub.alive.pop(me, None)
+            hub.incarnations.pop(me, None)
 
 
 class MemoryMail:
