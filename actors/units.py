@@ -69,6 +69,9 @@ def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
     if isinstance(unit, IntentUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+        if unit.session_id is not None:
+            # Whether the session is active decides how urgent it is.
+            yield schema.nodes, session_node_id(unit.session_id)
     elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, "system", policy_generation_id)

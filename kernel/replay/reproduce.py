@@ -124,7 +124,9 @@ def _reproduce_alone(view: LedgerView, row: Row) -> Reproduction:
         parents = tuple(orjson.loads(row["row_bytes"])["causal_parent_operation_ids"])
         sequence, operation_id = row["ec_sequence_number"], row["operation_id"]
         return Reproduction(sequence, operation_id, parents, applied=False)
-    found = _Run(view, row["ec_sequence_number"]).reproduce(row)
+    run = _Run(view, row["ec_sequence_number"])
+    run.read_envelopes([row])
+    found = run.reproduce(row)
     return replace(found, ec_sequence_number=position_of(row))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from actors.read_ahead import records_named
 from actors.units import EnvelopeUnit, IntentUnit, RecomputeUnit
+from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
@@ -34,8 +35,9 @@ class Listening:
         return self._tables.get(table, *key)
 
     def select(self, table, where=None, **options):
-        # Whether there are overlays at all is asked once a batch.
-        if where != {"overlay_in_force": 1}:
+        # Whether there are overlays at all, or deferred cascades, is asked once a batch.
+        once = where == {"overlay_in_force": 1} or (where or {}).get("queue") == CASCADE_QUEUE
+        if not once:
             self._asked.append((table.name, where))
         return self._tables.select(table, where, **options)
 
