@@ -31,7 +31,7 @@ class RecomputeBody(BaseModel):
 class TickBody(BaseModel):
     """The tick of today (UTC)."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     threshold_hours: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_DECAY_THRESHOLD_HOURS
     """How old a decay event has to be."""
