@@ -24,6 +24,7 @@ from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from workers.cli import COMMANDS, main
 from workers.commands import ingest as ingest_module
+from workers.commands import play as play_module
 from workers.commands import simulate as simulate_module
 from workers.datafolder import DataFolder
 from workers.dockets.sample import sample_path
@@ -581,6 +582,15 @@ def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
     assert "  nodes s-1" in told.stdout
     answer = printed("simulate", SESSION, str(asked), "--json")
     assert answer["preview"]["preview_state"]["affected_node_refs"] == ["s-1", "corpus:test"]
+
+
+def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
+    monkeypatch.setattr(play_module, "GatewayClient", InProcess)
+    there = printed("play", "20q_8", "--secret", "snake", "--gateway", "--json")
+    here = printed("play", "20q_8", "--secret", "snake", "--json")
+    assert there.pop("session_id") != here.pop("session_id")
+    assert there == here
+    assert there["survivors"] == ["snake"]
 
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])

@@ -12,7 +12,7 @@ SCHEDULES = "awaiting_schedules"
 _BEFORE_NOTICE = (
     r"(?:(?:amended|first|second|initial|corrected|notice of|notice|chapter \d+|indiv/joint"
     r"|commencement of(?: bankruptcy)? case|bankruptcy case|section 341|341(?:\(a\))?|asset"
-    r"|no asset|continued|rescheduled|and|/)\W+){0,8}"
+    r"|no asset|continued|rescheduled|and)\W+){0,8}"
 )
 
 RULES = (
@@ -57,6 +57,25 @@ RULES = (
         "The committee of creditors is appointed after the order for relief.",
     ),
     Rule(
+        "interim_compensation_sought",
+        KIND,
+        opens_with(
+            r"(?:\w+ ){0,3}(?:interim|monthly) (?:fee )?application (?:for|of)\b[^.]{0,60}?"
+            r"(?:compensation|fees)"
+        ),
+        says(r"motion|order|objection|response|hearing|no objection|notice of"),
+        (ORDER_FOR_RELIEF,),
+        "Compensation in the interim is for professionals whom the estate employs after the order.",
+    ),
+    Rule(
+        "exclusivity_extended",
+        KIND,
+        opens_with(r"order granting [^.]{0,60}\bexclusiv(?:ity|e) period"),
+        says(r"denying"),
+        (ORDER_FOR_RELIEF,),
+        "The debtor's exclusive period for a plan runs from the order for relief.",
+    ),
+    Rule(
         "chapter_13_plan_filed",
         KIND,
         opens_with(r"(?:(?:first|second|third|amended|modified) )*chapter 13 plan\b"),
@@ -75,6 +94,10 @@ RULES = (
             r"|amended schedule(?:s|\(s\))?(?= )(?! [/-])"
             r"|amended schedules/statements filed: sch [a-j]\b"
             r"|amendment to schedule(?:s|\(s\))"
+            r"|cover sheet for amendments to schedules and or statements filed re: schedule"
+            r"|schedule\(s\) [a-j]\b"
+            r"|(?:chapter \d+ |individual debtor )?(?:statement of current monthly"
+            r"|declaration re: electronic filing)[^.]{0,250}?, schedule [a-j]\b"
         ),
         says(
             r"except for|extend|missing|deficien|incomplete|statements\W{0,2} due"
@@ -90,7 +113,7 @@ RULES = (
             r"(?:chapter \d+ )?voluntary petition"
             r"(?:\s*, (?:certificate of (?:credit )?counseling, )?"
             r"schedules (?:and statements|a-j)\b"
-            r"| complete schedules\b"
+            r"| complete schedules\b| \(individual\) with [^:;]{0,60}?, schedule\(s\) a\b"
             r"| under chapter \d+\.[^:;]{0,60}? schedules a-[hj] and summary of schedules)"
         ),
         says(r"schedules?\b[^.]{0,80} due\b|due \S+ schedule|missing|incomplete"),

@@ -74,7 +74,7 @@ READ: tuple[tuple[str, str, frozenset[str]], ...] = (
             "Chapter 13 Voluntary Petition (Individual) with Statement of Financial Affairs, "
             "Schedule(s) A/B, C, D, E/F, G, H, I and J"
         ),
-        frozenset({"voluntary_petition_filed"}),
+        frozenset({"schedules_filed_with_petition", "voluntary_petition_filed"}),
     ),
     (
         "bankruptcy",
@@ -197,5 +197,18 @@ READ: tuple[tuple[str, str, frozenset[str]], ...] = (
             " Magistrate Judge."
         ),
         frozenset({"guilty_plea_accepted"}),
+    ),
+    (
+        "bankruptcy",
+        (
+            "Declaration Re: Electronic Filing, Summary of Schedules, Schedule A, Schedule B, "
+            "Schedule D"
+        ),
+        frozenset({"schedules_filed"}),
+    ),
+    (
+        "bankruptcy",
+        "Order Granting 502 Second Motion to Extend Debtors' Exclusivity Period to 6/30/10",
+        frozenset({"exclusivity_extended"}),
     ),
 )

@@ -7,11 +7,16 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "Chapter 7 Voluntary Petition. All Schedules and Statements filed. (xx)",
             "Schedules/Statements filed: Sch A, Sch B, Sum of Schs.",
             "Schedule A Filed by Debtor Widgets, Inc.",
+            "Amended Schedule(s) : F. Fee Amount $ 26.",
+            "Amendment to Schedules (D,E,F/26.00 Fee) F filed by A. B.",
+            "Chapter 13 Statement of Current Monthly and Disposable Income, Schedule A, Schedule B",
         ),
         (
             "Schedules/Statements due by 1/30/2018.",
             "Motion to Extend Time to File Schedules and Statements",
             "Notice of Deficiency: Schedules A-J missing",
+            "Amended Schedules - Creditor Matrix",
+            "Statement of Current Monthly Income, Schedule A due 1/2/2019",
             "Schedules and Statements (except for those listed below)",
         ),
     ),
@@ -504,5 +509,22 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "permission_petitioned": (
         ("MISCELLANEOUS CASE DOCKETED. Petition for permission to appeal pursuant to 23(f)",),
         ("Petition for permission to appeal GRANTED.",),
+    ),
+    "interim_compensation_sought": (
+        (
+            "Interim Application for Compensation for A. B., Debtor's Attorney, Fee: $13.",
+            "First Interim Fee Application for Allowance of Compensation by A & B, LLP",
+        ),
+        (
+            "Objection to Monthly Fee Statement of A & B",
+            "Order Granting Interim Application for Compensation",
+        ),
+    ),
+    "exclusivity_extended": (
+        ("Order Granting Motion to Extend Exclusivity Period for Filing a Chapter 11 Plan",),
+        (
+            "Motion to Extend Exclusivity Period for Filing a Chapter 11 Plan",
+            "Order Denying Motion to Extend Exclusivity Period",
+        ),
     ),
 }

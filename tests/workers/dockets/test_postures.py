@@ -156,7 +156,12 @@ def test_eliminations_stay_within_the_universe_and_point_at_the_words_they_read(
 
 
 @pytest.mark.parametrize(
-    "piece", ["&", "*", "and & ", "order ", "a ", "(", "Count(s) 1 dismissed ", "first amended "]
+    "piece",
+    [
+        *("&", "*", "/", "(", "- ", "and & ", "order ", "a ", "Count(s) 1 dismissed "),
+        *("first amended ", "amended  ", "chapter 7 - ", "notice of ", "schedule a, "),
+        *("declaration re: electronic filing ", "debtor-in-possession ", "monthly "),
+    ],
 )
 def test_a_long_text_of_one_word_is_read_without_going_astray(piece):
     text = (piece * 70_000)[:60_000]
