@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import structlog
 
+from workers.dockets.adapter import message_of
 from workers.dockets.plan import (
     CreateClaim,
     CreateSource,
@@ -164,20 +165,7 @@ class Ingest:
         self._progress(self.summary)
 
     async def _strike(self, session: str, step: Strike) -> None:
-        justification = step.justification
-        body = {
-            "source_id": step.source_id,
-            "observation_id": step.observation_id,
-            "eliminated": list(step.eliminated),
-            "justification": {
-                "rule": justification.rule,
-                "reason": justification.reason,
-                "source_node_id": justification.source_node_id,
-                "offset": justification.span.offset,
-                "length": justification.span.length,
-            },
-        }
-        answer = await self._gateway.post(f"{session}/eliminate", body)
+        answer = await self._gateway.post(f"{session}/eliminate", message_of(step).body())
         applied, ignored = answer["applied_eliminated"], answer["ignored_eliminated"]
         self.summary.eliminated += 0 if answer["duplicate"] else len(applied)
         self.summary.already_struck += len(ignored) + (len(applied) if answer["duplicate"] else 0)

@@ -30,6 +30,28 @@ class BeliefError(Exception):
         self.details: dict[str, Any] = {} if details is None else details
 
 
+InputCode = Literal[
+    "action_unknown",
+    "kit_invalid",
+    "kit_unknown",
+    "outcome_not_text",
+    "probe_unknown",
+    "provider_answer_invalid",
+    "provider_hypothesis_unknown",
+    "response_unknown",
+    "scenario_invalid",
+    "secret_unknown",
+]
+
+
+class BeliefInputError(ValueError):
+    """What a provider, an adapter, an oracle or a kit was given is not what it takes."""
+
+    def __init__(self, code: InputCode, message: str) -> None:
+        super().__init__(message)
+        self.code: InputCode = code
+
+
 class CorruptBeliefEvent(Exception):  # noqa: N818 - it names what was found, not what was asked
     """A stored event does not say what its hash, its chain or its replay says."""
 

@@ -24,6 +24,7 @@ from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from workers.cli import COMMANDS, main
 from workers.commands import ingest as ingest_module
+from workers.commands import play as play_module
 from workers.commands import simulate as simulate_module
 from workers.datafolder import DataFolder
 from workers.dockets.sample import sample_path
@@ -39,6 +40,7 @@ COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
     *(["audit", name] for name in AUDITS),
+    ["dockets", "report"],
     *(["rollback", name] for name in ("operation", "epoch", "rebuild", "confirm")),
 ]
 
@@ -151,6 +153,63 @@ def test_settings_lists_each_with_its_default_and_meaning():
     assert printed("settings", "--json") == [
         {"name": name, "default": default, "meaning": meaning} for name, default, meaning in table
     ]
+
+
+def test_play_tells_each_turn_and_what_is_left():
+    text = rotulus("play", "20q_4", "--secret", "eagle").stdout
+    assert "Is it a mammal? no: removes cat, dog; 2 left" in text
+    assert "1 left: eagle" in text
+    game = printed("play", "itb_min_4", "--json", *_scenario("high", "ok", "expected", "high"))
+    assert game["survivors"] == ["replication_lag"]
+    assert [turn["outcome"] for turn in game["turns"]] == ["high", "ok"]
+    assert game["audit_entries"] == 3
+
+
+def _scenario(*outcomes: str) -> list[str]:
+    probes = ("replication_lag", "disk_usage", "deploy_version", "db_connections")
+    pairs = zip(probes, outcomes, strict=True)
+    return [word for probe, found in pairs for word in ("--outcome", f"check_{probe}={found}")]
+
+
+def test_play_asks_a_person_when_nobody_else_knows():
+    result = CliRunner().invoke(main, ["play", "20q_4"], input="maybe\nno\nyes\n")
+    assert result.exit_code == 0, result.output
+    assert "1 left: shark" in result.stdout
+    assert "'maybe' is not one of 'yes', 'no'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["chess"], "kit_unknown"),
+        (["none.toml"], "kit_invalid"),
+        (["20q_4", "--secret", "unicorn"], "secret_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage=melted"], "response_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage"], "response_unknown"),
+        (["itb_min_4", "--outcome", "check_all=ok"], "probe_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage=ok"], "scenario_invalid"),
+    ],
+)
+def test_play_names_what_it_cannot_play(arguments, code):
+    one_line_error(rotulus("play", *arguments), code)
+
+
+@pytest.mark.parametrize("kit", ["itb_min_4", "20q_4"])
+def test_a_secret_goes_with_twenty_questions_alone(kit):
+    result = rotulus("play", kit, "--secret", "dog", "--outcome", "is_mammal=yes")
+    assert result.exit_code == 2
+    assert "--secret" in result.stderr
+
+
+def test_the_docket_report_counts_the_sample():
+    with sample_path().open("rb") as file:
+        content = file.read()
+    found = CliRunner().invoke(main, ["dockets", "report", "-", "--json"], input=content)
+    counts = json.loads(found.stdout)
+    assert (counts["one"], counts["several"], counts["unnarrowed"]) == (2, 2, 0)
+    text = CliRunner().invoke(main, ["dockets", "report", "-"], input=content).stdout
+    assert re.search(r"^all +2 +2 +0 +0$", text, re.MULTILINE)
+    assert re.search(r"^mandate_issued +1 +1 +\d+$", text, re.MULTILINE)
 
 
 def test_verify_says_that_a_sound_record_verifies(folder: DataFolder):
@@ -541,6 +600,15 @@ def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
     assert "  nodes s-1" in told.stdout
     answer = printed("simulate", SESSION, str(asked), "--json")
     assert answer["preview"]["preview_state"]["affected_node_refs"] == ["s-1", "corpus:test"]
+
+
+def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
+    monkeypatch.setattr(play_module, "GatewayClient", InProcess)
+    there = printed("play", "20q_8", "--secret", "snake", "--gateway", "--json")
+    here = printed("play", "20q_8", "--secret", "snake", "--json")
+    assert there.pop("session_id") != here.pop("session_id")
+    assert there == here
+    assert there["survivors"] == ["snake"]
 
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])

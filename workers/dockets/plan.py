@@ -7,12 +7,12 @@ entry: a repeated step is recognised, and one whose entry was changed is not tak
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid5
 
 from workers.dockets.claims import claim_of, visibility_class
 from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kind, universe
 from workers.dockets.reader import Docket, Entry
-from workers.dockets.rule import Elimination
 from workers.dockets.span import Span
 
 SESSION_NAMESPACE = UUID("0b1f6a52-5f0e-5c1d-9a3e-6d6f636b6574")
@@ -36,6 +36,21 @@ class Justification:
     reason: str
     span: Span
     source_node_id: str
+    words: str | None
+    """What the rule matched, word for word; None where the entry is sealed, whose span says it."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the justification as the verb ELIMINATE carries it."""
+        document: dict[str, Any] = {
+            "rule": self.rule,
+            "reason": self.reason,
+            "source_node_id": self.source_node_id,
+            "offset": self.span.offset,
+            "length": self.span.length,
+        }
+        if self.words is not None:
+            document["words"] = self.words
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +181,7 @@ def _plan_entry(source_id: str, kind: str, entry: Entry, *, is_first: bool) -> E
         key = _key("understanding", source_id, entry)
         steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
     steps.append(claim)
-    steps += [_strike(source_id, place, entry, found) for found in eliminations(entry, kind)]
+    steps += strikes_of(source_id, kind, entry)
     return EntryPlan(entry.position, source.node_id, tuple(steps))
 
 
@@ -200,14 +215,26 @@ def _create_claim(source_id: str, place: str, entry: Entry) -> CreateClaim:
     )
 
 
-def _strike(source_id: str, place: str, entry: Entry, found: Elimination) -> Strike:
-    return Strike(
-        intent_key=_key(f"strike:{found.rule}", place, entry),
-        source_id=source_id,
-        observation_id=f"{place}:{found.rule}",
-        eliminated=found.strikes,
-        justification=Justification(found.rule, found.reason, found.span, f"docket-entry:{place}"),
-    )
+def strikes_of(source_id: str, kind: str, entry: Entry) -> list[Strike]:
+    """Return what an entry strikes among the postures of a kind, one strike for each rule."""
+    place = f"{source_id}#{entry.position}"
+    sealed = visibility_class(entry.description) == "sealed"
+    return [
+        Strike(
+            intent_key=_key(f"strike:{found.rule}", place, entry),
+            source_id=source_id,
+            observation_id=f"{place}:{found.rule}",
+            eliminated=found.strikes,
+            justification=Justification(
+                found.rule,
+                found.reason,
+                found.span,
+                f"docket-entry:{place}",
+                None if sealed else found.span.of(entry.description),
+            ),
+        )
+        for found in eliminations(entry, kind)
+    ]
 
 
 def _key(kind: str, place: str, entry: Entry) -> str:

@@ -15,12 +15,12 @@ every posture: no hypothesis survives, which says that this universe did not hol
 
 import re
 
-from workers.dockets import rules_appeal, rules_bankruptcy, rules_trial
+from workers.dockets import rules_appeal, rules_bankruptcy, rules_civil, rules_criminal
 from workers.dockets.reader import Docket, Entry
 from workers.dockets.rule import Elimination, Rule, opens_with, says
 from workers.dockets.span import Span
 
-UNIVERSE_VERSION = "1"
+UNIVERSE_VERSION = "2"
 
 GENERIC_KIND = "generic"
 GENERIC_POSTURES = ("open", "ended_by_decision", "ended_by_dismissal", "ended_elsewhere")
@@ -45,9 +45,9 @@ GENERIC_RULES = (
 
 UNIVERSES: dict[str, tuple[str, ...]] = {
     "bankruptcy": rules_bankruptcy.POSTURES,
-    "bankruptcy-adversary": rules_trial.CIVIL_POSTURES,
-    "district": rules_trial.CIVIL_POSTURES,
-    "district-criminal": rules_trial.CRIMINAL_POSTURES,
+    "bankruptcy-adversary": rules_civil.POSTURES,
+    "district": rules_civil.POSTURES,
+    "district-criminal": rules_criminal.POSTURES,
     "appellate": rules_appeal.POSTURES,
     "acms": rules_appeal.POSTURES,
     GENERIC_KIND: GENERIC_POSTURES,
@@ -55,8 +55,8 @@ UNIVERSES: dict[str, tuple[str, ...]] = {
 
 RULES: tuple[Rule, ...] = (
     *rules_bankruptcy.RULES,
-    *rules_trial.CIVIL_RULES,
-    *rules_trial.CRIMINAL_RULES,
+    *rules_civil.RULES,
+    *rules_criminal.RULES,
     *rules_appeal.RULES,
     *GENERIC_RULES,
 )

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from workers.dockets.span import Span
 
+MINUTES = r"(?:minute entry for [^.:]{0,120}[.:]\s*)?"
+"""How a courtroom clerk may open the minutes of a hearing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:

@@ -57,6 +57,14 @@ RULES = (
         "The case is a petition for review, which is granted, denied or dismissed.",
     ),
     Rule(
+        "permission_petitioned",
+        _KINDS,
+        opens_with(r"miscellaneous case docketed\. petition for permission to appeal"),
+        says(r"granted"),
+        ("ended_by_affirmance",),
+        "The case is a petition for permission to appeal; the appeal is a case of its own.",
+    ),
+    Rule(
         "record_filed",
         _KINDS,
         opens_with(r"(?:certified administrative record|record on appeal)[^.,]{0,20}? filed"),
@@ -79,12 +87,13 @@ RULES = (
         "answering_brief_filed",
         _KINDS,
         opens_with(
-            r"(?:appellees?['\u2019]?s?|respondents?['\u2019]?s?|answering) (?:answering )?brief "
+            r"reply brief filed"
+            r"|(?:appellees?['\u2019]?s?|respondents?['\u2019]?s?|answering) (?:answering )?brief "
             r"filed|order filed\.? answering brief submitted [^.]{0,120} is filed"
         ),
         says(r"submitted for filing|tendered|deficient|motion to"),
         ("awaiting_record", "awaiting_opening_brief", "awaiting_answering_brief"),
-        "The answering brief is on file, which presupposes the opening brief.",
+        "The answering brief, or the reply to it, is on file, which presupposes the opening brief.",
     ),
     Rule(
         "case_submitted",

@@ -5,10 +5,14 @@ chapter 11 and a chapter 7 case of a person share the universe: postures that ne
 case stay until its ending strikes them.
 """
 
+from workers.dockets import rules_petition
 from workers.dockets.rule import Rule, opens_with, says
+from workers.dockets.rules_petition import KIND as _KIND
+from workers.dockets.rules_petition import ORDER_FOR_RELIEF, SCHEDULES
 
 PHASES = (
-    "awaiting_schedules",
+    ORDER_FOR_RELIEF,
+    SCHEDULES,
     "awaiting_meeting_of_creditors",
     "awaiting_plan_confirmation",
     "awaiting_discharge",
@@ -21,31 +25,11 @@ POSTURES = (
     "ended_by_transfer",
     "closed_without_discharge",
 )
-_KIND = ("bankruptcy",)
+_BEFORE_CONFIRMATION = PHASES[: PHASES.index("awaiting_discharge")]
 _ALL_BUT_DISCHARGE = ("ended_by_dismissal", "ended_by_transfer", "closed_without_discharge")
 
 RULES = (
-    Rule(
-        "schedules_filed",
-        _KIND,
-        opens_with(
-            r"summary of schedules|schedules and statements|schedules? [a-j]\b"
-            r"|schedules filed: \[schedules"
-            r"|schedules\s*/\s*statements? filed:[^.]{0,40}\bsch [a-j]\b"
-            r"|(?:chapter \d+ )?voluntary petition\W{1,3}all schedules (?:and|&) statements"
-        ),
-        says(r"except for|extend|missing|deficien|incomplete|statements\W{0,2} due"),
-        ("awaiting_schedules",),
-        "The debtor's schedules, or some of them, are on file.",
-    ),
-    Rule(
-        "schedules_filed_with_petition",
-        _KIND,
-        opens_with(r"(?:chapter \d+ )?voluntary petition\s*, schedules and statements\b"),
-        says(r"schedules?\b[^.]{0,80} due\b|due \S+ schedule|missing|incomplete"),
-        ("awaiting_schedules",),
-        "The schedules came with the petition, and none is noted as due.",
-    ),
+    *rules_petition.RULES,
     Rule(
         "meeting_of_creditors_held",
         _KIND,
@@ -59,7 +43,7 @@ RULES = (
             r"held (?:and )?(?:continued|adjourned|open|disposition pending|and disposition)"
             r"|continued to|adjourned to|not appear"
         ),
-        ("awaiting_meeting_of_creditors",),
+        (ORDER_FOR_RELIEF, "awaiting_meeting_of_creditors"),
         "The meeting of creditors was held and was not adjourned.",
     ),
     Rule(
@@ -68,9 +52,10 @@ RULES = (
         opens_with(
             r"(?:chapter 7 )?trustee'?s report of no (?:distribution|assets?)"
             r"|first meeting held and concluded[^:]{0,60}report of no distribution"
+            r"|(?:\d+ pgs?\W+)?order approving chapter 7 no asset trustee report"
         ),
         says(r"withdraw|amended|vacat"),
-        ("awaiting_schedules", "awaiting_meeting_of_creditors", "awaiting_plan_confirmation"),
+        _BEFORE_CONFIRMATION,
         "The trustee reports an estate fully administered without assets, so that schedules, "
         "meeting and plan lie behind.",
     ),
@@ -78,13 +63,29 @@ RULES = (
         "final_account_filed",
         _KIND,
         opens_with(
-            r"(?:chapter 7 )?(?:trustee'?s )?final account(?:,| of estate,| and) "
+            r"(?:amended )?(?:chapter 7 )?(?:trustee'?s )?final account(?:,| of estate,| and) "
             r"(?:certification|application)"
+            r"|(?:the united states trustee has reviewed the |notice of )?(?:chapter (?:7|13) )?"
+            r"trustee'?s? (?:chapter (?:7|13) )?final report\b"
+            r"|(?:\d+ pgs?\W+)?order approving chapter 13 trustee report and discharging trustee"
             r"|final report and account filed by trustee|distribution report filed by trustee"
         ),
-        says(r"withdraw|objection to|vacat"),
-        ("awaiting_schedules", "awaiting_meeting_of_creditors", "awaiting_plan_confirmation"),
+        says(r"withdraw|objection to|vacat|converted|dismissed"),
+        _BEFORE_CONFIRMATION,
         "The trustee renders a final account of an administration that is complete.",
+    ),
+    Rule(
+        "unclaimed_funds_deposited",
+        _KIND,
+        opens_with(
+            r"(?:trustee'?s )?(?:notice|report) of (?:the )?(?:deposit of )?"
+            r"unclaimed (?:funds|dividends?)\b"
+            r"|order (?:granting (?:motion|application) to (?:pay|remit)"
+            r"|to pay|approving application to remit) unclaimed (?:funds|dividends?)\b"
+        ),
+        says(r"denying|convert"),
+        _BEFORE_CONFIRMATION,
+        "What creditors did not claim is what a distribution left over.",
     ),
     Rule(
         "plan_confirmed",
@@ -92,9 +93,12 @@ RULES = (
         opens_with(
             r"(?:agreed |amended |endorsed )*order[^.]{0,40}?\bconfirming "
             r"(?:\S+ ){0,5}?plan\b"
+            r"|minutes? of confirmation hearing held, outcome: plan confirmed"
+            r"|notice of (?:\(a\) )?occurrence of (?:the )?effective date"
+            r"|post[ -]confirmation notice of distribution"
         ),
         says(r"denying|vacating|stay is|motion for|procedures"),
-        ("awaiting_schedules", "awaiting_meeting_of_creditors", "awaiting_plan_confirmation"),
+        _BEFORE_CONFIRMATION,
         "The court confirmed a plan, which it does only after schedules and meeting.",
     ),
     Rule(
@@ -103,9 +107,11 @@ RULES = (
         opens_with(
             r"order[^.]{0,40}(?:converting|to convert) (?:the )?case[^.]{0,40}?to (?:chapter )?7\b"
             r"|case converted[^.]{0,30}? to (?:a )?chapter 7\b"
+            r"|(?:initial )?(?:notice of )?(?:voluntary )?conversion (?:by debtor )?"
+            r"(?:from chapter 1[123] )?to chapter 7\b"
         ),
         says(r"denying|vacat|set aside"),
-        ("awaiting_plan_confirmation",),
+        (ORDER_FOR_RELIEF, "awaiting_plan_confirmation"),
         "Under chapter 7 there is no plan to confirm.",
     ),
     Rule(
@@ -173,8 +179,11 @@ RULES = (
     Rule(
         "closed_after_dismissal",
         _KIND,
-        opens_with(r"the case having been dismissed"),
-        says(r"vacat"),
+        opens_with(
+            r"the case having been dismissed|trustee final account and report in a dismissed case"
+            r"|(?:trustee chapter 13 )?final report(?: of trustee)?[^.]{0,40} - (?:case )?dismissed"
+        ),
+        says(r"vacat|converted"),
         tuple(p for p in POSTURES if p != "ended_by_dismissal"),
         "The closing itself names the dismissal as the ground.",
     ),

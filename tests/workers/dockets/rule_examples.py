@@ -7,11 +7,16 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "Chapter 7 Voluntary Petition. All Schedules and Statements filed. (xx)",
             "Schedules/Statements filed: Sch A, Sch B, Sum of Schs.",
             "Schedule A Filed by Debtor Widgets, Inc.",
+            "Amended Schedule(s) : F. Fee Amount $ 26.",
+            "Amendment to Schedules (D,E,F/26.00 Fee) F filed by A. B.",
+            "Chapter 13 Statement of Current Monthly and Disposable Income, Schedule A, Schedule B",
         ),
         (
             "Schedules/Statements due by 1/30/2018.",
             "Motion to Extend Time to File Schedules and Statements",
             "Notice of Deficiency: Schedules A-J missing",
+            "Amended Schedules - Creditor Matrix",
+            "Statement of Current Monthly Income, Schedule A due 1/2/2019",
             "Schedules and Statements (except for those listed below)",
         ),
     ),
@@ -380,5 +385,146 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "generic_case_closed": (
         ("Case closed.",),
         ("ORDER administratively closing the case", "Notice: case closed in error"),
+    ),
+    "voluntary_petition_filed": (
+        (
+            "Chapter 7 Voluntary Petition. Fee Amount $299. Filed by A. B.",
+            "Voluntary Petition (Chapter 11). Order for Relief Entered.",
+            "Amended Chapter 13 Voluntary Petition",
+            "Order for Relief under Chapter 7",
+        ),
+        (
+            "Involuntary Petition against Widgets, Inc.",
+            "Receipt of Voluntary Petition (Chapter 11)(19-10001) Filing Fee.",
+            "Order For Relief From the Automatic Stay",
+            "Motion for an Order for Relief",
+        ),
+    ),
+    "meeting_of_creditors_called": (
+        (
+            "Meeting of Creditors with 341(a) meeting to be held on 3/2/2019",
+            "Chapter 7 Indiv/Joint--Notice of Meeting of Creditors.",
+            "Notice of Chapter 7 Bankruptcy Case, Meeting of Creditors, & Deadlines",
+            "Notice of Commencement of Case, Section 341 Meeting of Creditors, and Fixing",
+        ),
+        (
+            "BNC Certificate of Mailing - Meeting of Creditors",
+            "Motion to Continue Meeting of Creditors",
+        ),
+    ),
+    "operating_report_filed": (
+        (
+            "Debtor-In-Possession Monthly Operating Report for the Period of 04/01/2019",
+            "Amended Operating Report for November 2019",
+        ),
+        ("Motion to Compel Monthly Operating Reports", "Deficiency Memo re Operating Report"),
+    ),
+    "committee_appointed": (
+        (
+            "Notice of Appointment of Creditors' Committee Filed by United States Trustee.",
+            "Appointment of Official Committee of Unsecured Creditors",
+        ),
+        ("Motion for Appointment of Creditors' Committee", "Objection of Creditors' Committee"),
+    ),
+    "chapter_13_plan_filed": (
+        ("Chapter 13 Plan Filed by Debtor", "First Amended Chapter 13 Plan"),
+        ("Objection to Chapter 13 Plan", "Chapter 11 Plan of Reorganization"),
+    ),
+    "filing_requirements_met": (
+        (
+            (
+                "Order Determining Debtor's Compliance with Filing Requirements of 11 U.S.C. "
+                "Section 521(a)(1)"
+            ),
+            (
+                "The Debtor(s) is/are certified as having complied with all filing requirements "
+                "of 11 U.S.C. sec. 521(a)(1)"
+            ),
+        ),
+        (
+            "Order: Possible Future Dismissal of Case. 11 U.S.C. Section 521(i)",
+            "Motion to Determine Compliance with Filing Requirements of Section 521(a)(1)",
+        ),
+    ),
+    "unclaimed_funds_deposited": (
+        (
+            "Trustee's Report of Unclaimed Funds, or Payments of Less than 5 dollars.",
+            "Order Granting Motion To Pay Unclaimed Funds re POC#1",
+            "Notice of Deposit of Unclaimed Dividends in the Amount of $4",
+        ),
+        (
+            "Motion to Pay Unclaimed Dividends, regarding POC #1",
+            "ORDER denying request for release of unclaimed funds",
+            "Receipt of Unclaimed Funds - $4 by X.",
+        ),
+    ),
+    "defendant_appeared": (
+        (
+            "NOTICE of Appearance by A. B. on behalf of All Defendants",
+            "MOTION to Dismiss for lack of personal jurisdiction filed by defendant Widgets",
+            "Memorandum of Law in Support of Defendant Widgets' Motion to Dismiss the Complaint",
+        ),
+        (
+            "NOTICE of Appearance by A. B. on behalf of All Plaintiffs",
+            "Motion to Dismiss Adversary Proceeding filed by Plaintiff",
+            "MOTION to Dismiss for insufficient service of process filed by defendant Widgets",
+        ),
+    ),
+    "parties_conferred": (
+        (
+            "JOINT REPORT Rule 26(f) Discovery Plan filed; estimated length of trial 5 days.",
+            "MINUTES: Scheduling Conference held before Judge A. B.",
+            "CIVIL CASE MANAGEMENT PLAN AND SCHEDULING ORDER",
+        ),
+        (
+            "ORDER SETTING SCHEDULING CONFERENCE",
+            "MINUTES: Scheduling Conference held. Defendant did not appear.",
+        ),
+    ),
+    "plea_hearing_held": (
+        (
+            "Plea and Rule 11 hearing as to A B held Judge: C.",
+            (
+                "Minute Entry for proceedings held before Judge C: Change of Plea Hearing as to "
+                "A B held on 6/8/2019."
+            ),
+        ),
+        (
+            "NOTICE OF HEARING: Change of Plea Hearing set for 6/8/2019",
+            "Plea and Rule 11 hearing as to A B (2) held",
+        ),
+    ),
+    "sentencing_prepared": (
+        (
+            "PRE-SENTENCE REPORT as to A. B. Report prepared by: C.",
+            "ORDER ON SENTENCING SCHEDULE as to defendant A. B.",
+            "SCHEDULING ORDER as to A B Sentencing set for 6/6/2019",
+        ),
+        (
+            "PRE-SENTENCE REPORT as to C. D. (2).",
+            "SCHEDULING ORDER as to A B Jury Trial and Sentencing set for 6/6/2019",
+            "SENTENCING MEMORANDUM by USA as to A. B.",
+        ),
+    ),
+    "permission_petitioned": (
+        ("MISCELLANEOUS CASE DOCKETED. Petition for permission to appeal pursuant to 23(f)",),
+        ("Petition for permission to appeal GRANTED.",),
+    ),
+    "interim_compensation_sought": (
+        (
+            "Interim Application for Compensation for A. B., Debtor's Attorney, Fee: $13.",
+            "First Interim Fee Application for Allowance of Compensation by A & B, LLP",
+        ),
+        (
+            "Objection to Monthly Fee Statement of A & B",
+            "Order Granting Interim Application for Compensation",
+        ),
+    ),
+    "exclusivity_extended": (
+        ("Order Granting Motion to Extend Exclusivity Period for Filing a Chapter 11 Plan",),
+        (
+            "Motion to Extend Exclusivity Period for Filing a Chapter 11 Plan",
+            "Order Denying Motion to Extend Exclusivity Period",
+        ),
     ),
 }

@@ -82,7 +82,7 @@ def test_an_entry_becomes_source_then_understanding_then_claim_then_strikes():
     plan = plan_docket(read_one(raw_docket([DISMISSAL, PETITION])))
     assert [entry.position for entry in plan.entries] == [1, 0]
     assert [[type(step) for step in entry.steps] for entry in plan.entries] == [
-        [CreateSource, CreateUnderstanding, CreateClaim],
+        [CreateSource, CreateUnderstanding, CreateClaim, Strike],
         [CreateSource, CreateClaim, Strike],
     ]
 

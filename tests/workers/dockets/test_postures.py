@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.dockets.dockets_for_tests import entry_saying, raw_docket, read_one
+from tests.workers.dockets.read_entries import READ
 from tests.workers.dockets.rule_examples import EXAMPLES
 from workers.dockets.postures import (
     GENERIC_KIND,
@@ -57,6 +58,11 @@ def test_a_rule_is_silent_in_courts_that_are_not_its_own(name):
     for kind in set(UNIVERSES) - set(BY_NAME[name].court_kinds):
         for text in EXAMPLES[name][0]:
             assert name not in rules_that_read(text, kind), text
+
+
+@pytest.mark.parametrize(("kind", "text", "rules"), READ, ids=range(len(READ)))
+def test_what_a_reader_found_in_a_real_entry_is_what_the_rules_find(kind, text, rules):
+    assert rules_that_read(text, kind) == rules
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -150,7 +156,12 @@ def test_eliminations_stay_within_the_universe_and_point_at_the_words_they_read(
 
 
 @pytest.mark.parametrize(
-    "piece", ["&", "*", "and & ", "order ", "a ", "(", "Count(s) 1 dismissed ", "first amended "]
+    "piece",
+    [
+        *("&", "*", "/", "(", "- ", "and & ", "order ", "a ", "Count(s) 1 dismissed "),
+        *("first amended ", "amended  ", "chapter 7 - ", "notice of ", "schedule a, "),
+        *("declaration re: electronic filing ", "debtor-in-possession ", "monthly "),
+    ],
 )
 def test_a_long_text_of_one_word_is_read_without_going_astray(piece):
     text = (piece * 70_000)[:60_000]

@@ -1,0 +1,116 @@
+"""Where hypotheses come from: the provider's interface, and what is left of one's hypotheses."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Protocol, runtime_checkable
+
+from kernel.belief.errors import BeliefInputError
+
+MAX_REPORTED_IDS = 100
+"""How many unknown ids an error names."""
+
+
+class HypothesisSpace(Protocol):
+    """A closed set of hypotheses; it answers the same for the life of the object."""
+
+    def id(self) -> str:
+        """Return the name of the hypothesis space."""
+        ...
+
+    def version(self) -> str:
+        """Return the version of the hypothesis space."""
+        ...
+
+    def hypothesis_ids(self) -> Iterable[str]:
+        """Return every hypothesis."""
+        ...
+
+
+@runtime_checkable
+class HypothesisProvider(HypothesisSpace, Protocol):
+    """A hypothesis space with the probes that eliminate in it (seed 000, section 1)."""
+
+    def probe_ids(self) -> Iterable[str]:
+        """Return every probe, in the order in which they are best tried."""
+        ...
+
+    def apply_probe(self, probe_id: str, response: str) -> Mapping[str, bool]:
+        """Say of each hypothesis whether the response eliminates it; one that is left out is not.
+
+        Raises:
+            BeliefInputError: when there is no such probe, or it has no such response.
+        """
+        ...
+
+
+def eliminated_by(
+    provider: HypothesisProvider, universe: frozenset[str], probe_id: str, response: str
+) -> list[str]:
+    """Return what a response eliminates, sorted, once the whole answer was found sound.
+
+    Raises:
+        BeliefInputError: `probe_unknown`, `response_unknown`, or whatever the provider refuses;
+            `provider_answer_invalid` for an answer that is no mapping of ids to true or false;
+            `provider_hypothesis_unknown` for an id outside the universe.
+    """
+    # Whoever wrote the provider may not have read its interface.
+    answer: object = provider.apply_probe(probe_id, response)
+    if not isinstance(answer, Mapping) or not all(
+        isinstance(name, str) and isinstance(struck, bool) for name, struck in answer.items()
+    ):
+        raise BeliefInputError(
+            "provider_answer_invalid",
+            f"provider {provider.id()}: the answer to {probe_id} maps no ids to true or false",
+        )
+    unknown = sorted(set(answer) - universe)
+    if unknown:
+        raise BeliefInputError(
+            "provider_hypothesis_unknown",
+            f"provider {provider.id()}: {probe_id} names {unknown[:MAX_REPORTED_IDS]}",
+        )
+    return sorted(name for name, struck in answer.items() if struck)
+
+
+class BeliefState:
+    """What survives of a provider's hypotheses; a probe takes effect whole or not at all."""
+
+    def __init__(self, provider: HypothesisProvider) -> None:
+        self._provider = provider
+        self._universe = frozenset(provider.hypothesis_ids())
+        self._survivors = set(self._universe)
+
+    @property
+    def survivors(self) -> set[str]:
+        """A copy of what is left."""
+        return set(self._survivors)
+
+    def apply_probe(self, probe_id: str, response: str) -> set[str]:
+        """Eliminate what the response excludes and return what of it had survived.
+
+        Raises:
+            BeliefInputError: as `eliminated_by` does; nothing has changed.
+        """
+        struck = eliminated_by(self._provider, self._universe, probe_id, response)
+        applied = self._survivors.intersection(struck)
+        self._survivors -= applied
+        return applied
+
+    def remaining_mass(self) -> float:
+        """Return the share of hypotheses that survive, 0.0 of none at all."""
+        return len(self._survivors) / len(self._universe) if self._universe else 0.0
+
+    def remaining_entropy(self) -> float:
+        """Return log2 of the number of survivors, 0.0 for one or none (INV-5a)."""
+        return math.log2(len(self._survivors)) if len(self._survivors) > 1 else 0.0
+
+    def is_singleton(self) -> bool:
+        """Tell whether one hypothesis is left."""
+        return len(self._survivors) == 1
+
+    def is_empty(self) -> bool:
+        """Tell whether none is left: the universe did not hold the truth."""
+        return not self._survivors
+
+    def active_map(self) -> dict[str, bool]:
+        """Return each hypothesis, sorted, with whether it survives; a copy."""
+        return {name: name in self._survivors for name in sorted(self._universe)}

@@ -1,0 +1,62 @@
+"""The report counts dockets by what is left of them, and rules by what they did."""
+
+import orjson
+
+from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry
+from workers.dockets.postures import RULES
+from workers.dockets.report import report_on
+from workers.dockets.sample import sample_path
+
+PETITION = "Chapter 7 Voluntary Petition. Fee Amount $299."
+DISMISSED = "ORDER Dismissing Case Debtor."
+REINSTATED = "Order Reinstating Case"
+
+
+def lines(*dockets: list[str]) -> list[bytes]:
+    return [
+        orjson.dumps(raw_docket([raw_entry(text) for text in texts], source_id=f"test/{number}"))
+        for number, texts in enumerate(dockets)
+    ]
+
+
+def test_a_docket_is_counted_by_what_is_left_of_it():
+    found = report_on(
+        [
+            *lines(
+                [],
+                ["Notice of Hearing"],
+                [PETITION],
+                [PETITION, "Final Decree"],
+                [PETITION, DISMISSED],
+                [DISMISSED, REINSTATED],
+            ),
+            b"not json",
+        ]
+    ).document()
+    assert {name: found[name] for name in ("dockets", "one", "several", "none", "unnarrowed")} == {
+        "dockets": 6,
+        "one": 1,
+        "several": 2,
+        "none": 1,
+        "unnarrowed": 2,
+    }
+    assert found["several_by_order_for_relief_alone"] == 1
+    assert found["emptied"] == ["test/5"]
+    assert found["input_problems"] == {"docket_line_not_json": 1}
+    assert found["by_kind"] == {
+        "bankruptcy": {"one": 1, "several": 2, "none": 1, "unnarrowed": 2},
+    }
+    assert found["rules"]["voluntary_petition_filed"] == {"entries": 3, "dockets": 3, "struck": 3}
+    assert found["rules"]["case_dismissed"]["entries"] == 2
+    assert found["rules"]["dismissal_undone"] == {"entries": 1, "dockets": 1, "struck": 1}
+    silent = found["rules_that_read_nothing"]
+    assert set(silent) | set(found["rules"]) == {rule.name for rule in RULES}
+    assert not set(silent) & set(found["rules"])
+
+
+def test_the_sample_narrows():
+    with sample_path().open("rb") as file:
+        found = report_on(file).document()
+    assert (found["one"], found["several"], found["none"], found["unnarrowed"]) == (2, 2, 0, 0)
+    assert found["several_by_order_for_relief_alone"] == 0
+    assert found["input_problems"] == {}

@@ -1,0 +1,62 @@
+"""Providers of installed packages are found by entry point, and a broken one hides no other."""
+
+import sys
+
+import pytest
+from structlog.testing import capture_logs
+
+from workers.kits.discovery import GROUP, discover_providers
+
+MODULE = """
+class Provider:
+    def id(self): return "packaged"
+    def version(self): return "3"
+    def hypothesis_ids(self): return ["a", "b"]
+    def probe_ids(self): return ["p"]
+    def apply_probe(self, probe_id, response): return {"a": response == "x"}
+
+made = Provider()
+def broken(): raise RuntimeError("no data")
+nothing = 3
+"""
+POINTS = """
+[rotulus.hypotheses]
+a_class = packaged_hypotheses:Provider
+an_object = packaged_hypotheses:made
+fails = packaged_hypotheses:broken
+is_none = packaged_hypotheses:nothing
+missing = packaged_hypotheses:absent
+[cmbs.hypotheses]
+another_group = packaged_hypotheses:made
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package that is installed for the length of a test."""
+    (tmp_path / "packaged_hypotheses.py").write_text(MODULE)
+    info = tmp_path / "packaged_hypotheses-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged-hypotheses\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("packaged_hypotheses", None)
+
+
+def test_the_group_is_our_own():
+    assert GROUP == "rotulus.hypotheses"
+
+
+def test_classes_and_objects_are_found_and_the_rest_is_told(package):
+    with capture_logs() as logs:
+        found = discover_providers()
+    assert {"a_class", "an_object"} <= set(found)
+    assert not {"fails", "is_none", "missing", "another_group"} & set(found)
+    assert found["a_class"].apply_probe("p", "x") == {"a": True}
+    told = {line["name"] for line in logs if line["event"] == "provider_left_out"}
+    assert told == {"fails", "is_none", "missing"}
+
+
+def test_without_such_a_package_there_is_none():
+    assert "a_class" not in discover_providers()

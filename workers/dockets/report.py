@@ -1,0 +1,93 @@
+"""What the rules come to over many dockets: how far each narrows, and which rules did it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.dockets.postures import RULES, eliminations, posture_kind, universe
+from workers.dockets.reader import BadLine, Docket, read_dockets
+from workers.dockets.rules_petition import ORDER_FOR_RELIEF
+
+OUTCOMES = ("one", "several", "none", "unnarrowed")
+"""Postures left of a docket: a single one, several but not all, none at all, every one."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The counts over the dockets that were read."""
+
+    by_kind: dict[str, Counter[str]] = field(default_factory=dict)
+    """For each kind of case, how many dockets have which outcome."""
+
+    only_order_for_relief: int = 0
+    """Those among `several` in which nothing else was struck."""
+
+    rules: dict[str, Counter[str]] = field(default_factory=dict)
+    """For each rule that read something: the entries it read, its dockets, what it struck first."""
+
+    emptied: list[str] = field(default_factory=list)
+    """The dockets with outcome `none`."""
+
+    problems: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many dockets have which outcome, over all kinds."""
+        return sum(self.by_kind.values(), Counter[str]())
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        outcomes = self.outcomes
+        return {
+            "dockets": outcomes.total(),
+            **{name: outcomes[name] for name in OUTCOMES},
+            "several_by_order_for_relief_alone": self.only_order_for_relief,
+            "by_kind": {
+                kind: {name: counts[name] for name in OUTCOMES}
+                for kind, counts in sorted(self.by_kind.items())
+            },
+            "rules": {
+                rule: {name: counts[name] for name in ("entries", "dockets", "struck")}
+                for rule, counts in sorted(self.rules.items())
+            },
+            "rules_that_read_nothing": [one.name for one in RULES if one.name not in self.rules],
+            "emptied": self.emptied,
+            "input_problems": dict(self.problems),
+        }
+
+
+def report_on(lines: Iterable[bytes]) -> Report:
+    """Read the dockets of a JSON Lines file and apply the rules; bad input is counted."""
+    report = Report()
+    for one in read_dockets(lines):
+        problems = (one.problem,) if isinstance(one, BadLine) else one.problems
+        report.problems.update(problem.code for problem in problems)
+        if isinstance(one, Docket):
+            _count(report, one)
+    return report
+
+
+def _count(report: Report, docket: Docket) -> None:
+    kind = posture_kind(docket)
+    postures = set(universe(kind))
+    left = set(postures)
+    seen: set[str] = set()
+    for entry in docket.entries:
+        for found in eliminations(entry, kind):
+            counts = report.rules.setdefault(found.rule, Counter())
+            applied = left.intersection(found.strikes)
+            counts.update(entries=1, dockets=found.rule not in seen, struck=len(applied))
+            seen.add(found.rule)
+            left -= applied
+    outcome = _outcome(len(left), len(postures))
+    report.by_kind.setdefault(kind, Counter())[outcome] += 1
+    report.only_order_for_relief += postures - left == {ORDER_FOR_RELIEF}
+    if outcome == "none":
+        report.emptied.append(docket.source_id)
+
+
+def _outcome(n_left: int, n_postures: int) -> str:
+    if n_left == n_postures:
+        return "unnarrowed"
+    return {0: "none", 1: "one"}.get(n_left, "several")
