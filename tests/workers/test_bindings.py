@@ -238,9 +238,9 @@ async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: Wor
 @pytest.mark.parametrize(
     ("capacity", "retry", "priority"),
     [
-        ("background", "background", "background_normal"),
-        ("user_initiated", "user_initiated", "user_active_session"),
-        ("critical", "background", "background_normal"),
+        ("background", "background", "background"),
+        ("user_initiated", "user_initiated", "user_initiated"),
+        ("critical", "background", "background"),
     ],
 )
 async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_again(
