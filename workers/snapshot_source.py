@@ -42,7 +42,7 @@ from workers.dashboard.snapshot import (
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
-LATE_AFTER_MS = 8_000
+LATE_AFTER_MS = 10_000
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
