@@ -8,6 +8,7 @@ import gc
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -34,6 +35,7 @@ from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
+from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Replayed, Services
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
@@ -61,15 +63,16 @@ class GatewayStartError(Exception):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams end when it is told to stop, not when their readers go away."""
+    """A server whose streams and waits end when it is told to stop, not when somebody goes away."""
 
-    def __init__(self, config: uvicorn.Config, hub: SnapshotHub) -> None:
+    def __init__(self, config: uvicorn.Config, *stops: Callable[[], None]) -> None:
         super().__init__(config)
-        self._hub = hub
+        self._stops = stops
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
-        self._hub.stop()
+        for stop in self._stops:
+            stop()
         super().handle_exit(sig, frame)
 
 
@@ -100,7 +103,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         for relay in relays:
             relay.notify()
         external.notify()
+        outcomes.notify()
 
+    outcomes = OutcomeWatch(ledger)
     capacity = _capacity(settings, leases)
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
@@ -152,6 +157,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ),
         replay=replay,
         models=models,
+        outcomes=outcomes,
         worker_token=None if token is None else token.get_secret_value(),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
@@ -164,13 +170,16 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
-    server = GatewayServer(config, hub)
+    server = GatewayServer(config, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
         async with anyio.create_task_group() as tasks:
-            for run in (committer.run, sessions.run, external.run, hub.run, capacity.run):
+            for run in (
+                *(committer.run, sessions.run, external.run, hub.run, capacity.run),
+                outcomes.run,
+            ):
                 tasks.start_soon(run)
             for relay in relays:
                 tasks.start_soon(relay.run)

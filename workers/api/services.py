@@ -19,6 +19,7 @@ from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Services:
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     models: ModelRegistry
+    outcomes: OutcomeWatch
     worker_token: str | None
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""
