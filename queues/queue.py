@@ -146,8 +146,8 @@ class WorkQueue(QueueView):
     async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
         """Put back what found no capacity, uncounted as an attempt; False where not held any more.
 
-        It waits ahead of its priority, in the order of suspension, for the next claim that takes
-        the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
+        It waits ahead of its priority, in the order of first suspension, for the next claim that
+        takes the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
         """
         rows = [(claim.key, claim.token) for claim in claims]
         return await self._settle("suspend", (self._scripts.now(),), rows)

@@ -18,7 +18,6 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.work.receipts import CLOSED
-from queues.priorities import PRIORITIES
 from queues.queue import WorkQueue
 from workers.api.records import count_requests
 from workers.api.services import Services
@@ -43,7 +42,7 @@ from workers.dashboard.snapshot import (
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
-LATE_AFTER_MS = 5_000
+LATE_AFTER_MS = 8_000
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
@@ -135,7 +134,7 @@ class LiveSource:
                 ready=depth.ready[row.name],
                 oldest_ms=depth.oldest_eligible_age_ms[row.name] if depth.ready[row.name] else None,
             )
-            for row in PRIORITIES
+            for row in queue.priorities
         )
         return Queue(
             queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s

@@ -24,17 +24,12 @@ from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.model.receipt import Receipt
+from kernel.priorities import PRIORITIES_OF
 from kernel.stores.record import Applied, Operation
 
 AUTHORITY_QUEUE = "authority-recompute"
 
-PRIORITIES = (
-    "user_initiated_critical",
-    "user_active_session",
-    "high_access_frequency",
-    "background_normal",
-    "background_low_priority",
-)
+PRIORITIES = tuple(PRIORITIES_OF[AUTHORITY_QUEUE])
 """Most urgent first (§8.3)."""
 
 DEFAULT_PRIORITY = "background_normal"

@@ -13,8 +13,7 @@ local function join_waiting(key, live, dead)
   local old_rank, state = live.rank, live.state
   merge(live, dead)
   if live.order then
-    redis.call('ZREM', PREFIX .. 'queued', key)
-    enter(key, live)
+    enter(key, live) -- to the earlier turn
   else
     write(item_key(key), live)
     set_urgency(key, state, old_rank, live.rank, live.deadline)

@@ -90,6 +90,20 @@ class Bench:
             await rate(self.count, self._raw_pop(batch)),
         )
 
+    async def drain_cpu_us(self, batch: int) -> tuple[float, float]:
+        """CPU of client and server for an item: what other work on the machine changes least."""
+        await self.redis.flushdb()
+        await self._enqueue()
+        before = time.process_time(), await self._server_cpu_s()
+        await self._drain(batch)
+        after = time.process_time(), await self._server_cpu_s()
+        client_s, server_s = (then - now for now, then in zip(before, after, strict=True))
+        return client_s / self.count * 1e6, server_s / self.count * 1e6
+
+    async def _server_cpu_s(self) -> float:
+        used = await self.redis.info("cpu")
+        return float(used["used_cpu_user"] + used["used_cpu_sys"])
+
     async def pick_up_ms(self) -> list[float]:
         """From the call of enqueue to the claim in the hands of a consumer that slept."""
         await self.redis.flushdb()
@@ -139,6 +153,11 @@ async def measure(url: str, items: int, rounds: int) -> None:
         own, raw = await median_of(rounds, lambda batch=batch: bench.drain_rate(batch))
         name = f"queue: claim to acknowledged, {batch} a batch"
         figure(name, own, "items/s", ratio=own / raw, of="pipelined RPOP")
+        client_us, server_us = await median_of(
+            rounds, lambda batch=batch: bench.drain_cpu_us(batch)
+        )
+        figure(f"{name}: CPU of the client", client_us, "us/item")
+        figure(f"{name}: CPU of the server", server_us, "us/item")
     pings_ms, times_ms = await bench.ping_ms(), await bench.pick_up_ms()
     for name, at in (("median", 49), ("p99", 98)):
         own, raw = (statistics.quantiles(sample, n=100)[at] for sample in (times_ms, pings_ms))

@@ -46,7 +46,7 @@ class Item:
     until_ms: int = 0
     """When a claim expires or a retry is due."""
     stamp: int = 0
-    """Of its suspension."""
+    """Of its first suspension; 0 before."""
     cancelled: bool = False
     successor: Work | None = None
 
@@ -210,7 +210,7 @@ class Model:
         if item.cancelled:
             return self.finish(key)
         item.absorb()
-        item.state, item.stamp = "suspended", self.next_number()
+        item.state, item.stamp = "suspended", item.stamp or self.next_number()
         item.attempt -= 1
         return None
 

@@ -139,6 +139,14 @@ async def test_what_is_suspended_or_paused_keeps_nobody_awake_who_may_not_take_i
     assert not await queue.wait(0.02)
 
 
+async def test_nobody_is_woken_for_what_is_paused(queue, redis) -> None:
+    await queue.wait(0.01)
+    await queue.pause("background_normal")
+    await queue.enqueue_many([item("a")])
+    assert await redis.exists(f"{queue.prefix}sleeping") == 1
+    assert await redis.exists(f"{queue.prefix}wake:3") == 0
+
+
 async def test_the_end_of_a_pause_wakes_a_sleeper(queue, redis) -> None:
     await queue.pause()
     await queue.enqueue_many([item("a")])

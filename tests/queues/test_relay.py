@@ -423,7 +423,7 @@ async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
     assert await world.relay.sweep() == 1
     await world.queue.acknowledge([claim])
     [item] = await world.queue.peek(10)
-    assert (item.key, item.priority) == (request_id, "background_normal")
+    assert (item.key, item.priority) == (request_id, "background")
 
 
 async def test_each_queue_is_sent_its_own_requests_alone():

@@ -14,6 +14,7 @@ from actors.work_units import EnqueueUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
+from kernel.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
@@ -79,6 +80,8 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
         "binding-evaluation",
         "extraction-transition",
     ]
+    for one in queues:
+        assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
     queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
     ready = {one.name: one.ready for one in queue.priorities}
