@@ -13,6 +13,8 @@ COMMANDS = {
     "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
     "worker": "Run one worker: drain slots that compute authorities.",
     "ingest": "Post the dockets of a file to a running gateway.",
+    "enqueue": "Ask a queue for the work in a file of JSON lines.",
+    "queues": "Show the queues; pause, resume, requeue and cancel.",
     "simulate": "Ask a running gateway what an operation would come to.",
     "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",

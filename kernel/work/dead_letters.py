@@ -23,7 +23,7 @@ from kernel.work.requests import (
 )
 
 SCANNED_MAX = 10_000
-"""Dead letters that are looked at for one list."""
+"""Dead letters of all queues, requeued ones included, that are looked at for one list."""
 
 PAGE_ROWS = 1000
 
@@ -44,16 +44,16 @@ class DeadLetters:
     """A page of a queue's dead letters."""
 
     by_signature: Mapping[str, int]
-    """Of all that was looked at, not of the page."""
+    """Of all that was looked at, which begins where the page does and may go on beyond it."""
 
     dead_letters: tuple[DeadLetter, ...]
     """In the order of their ids."""
 
     next_after: str | None
-    """Where the next page begins; None after the last."""
+    """Where the next page begins; None after the last. A page may be empty and not the last."""
 
     complete: bool
-    """Whether everything was looked at, and not only the first `SCANNED_MAX`."""
+    """Whether everything from there on was looked at, and not only `SCANNED_MAX`."""
 
 
 def dead_letters(
@@ -62,18 +62,19 @@ def dead_letters(
     """List what was given up of a queue, of one signature or of all."""
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
-    scanned, more = 0, False
-    for request_id, closed_at_us in _dead(view):
-        scanned += 1
+    scanned, more, last = 0, False, after
+    for request_id, closed_at_us in _dead(view, after):
+        scanned, last = scanned + 1, request_id
         found = _standing(view, queue, request_id, closed_at_us)
         if found is None:
             continue
         counts[found.error_signature] += 1
-        if error_signature in (None, found.error_signature) and request_id > after:
+        if error_signature in (None, found.error_signature):
             more = len(page) == limit
             page += [] if more else [found]
-    next_after = page[-1].request_id if more else None
-    return DeadLetters(dict(counts.most_common()), tuple(page), next_after, scanned < SCANNED_MAX)
+    complete = scanned < SCANNED_MAX
+    next_after = page[-1].request_id if more else None if complete else last
+    return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
 
 
 def requeue(transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]) -> list[Asked]:
@@ -117,9 +118,8 @@ def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
     )
 
 
-def _dead(view: LedgerView) -> Iterator[tuple[str, int]]:
-    """The first dead letters of all queues, by id."""
-    after: str | None = None
+def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
+    """Dead letters of all queues, by id."""
     for _ in range(SCANNED_MAX // PAGE_ROWS):
         rows = view.tables.select(
             schema.outbox_outcomes, {"outcome": "dead_letter"}, after=after, limit=PAGE_ROWS

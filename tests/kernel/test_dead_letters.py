@@ -62,6 +62,11 @@ def test_a_list_says_when_it_has_not_looked_at_everything(ledger, monkeypatch):
         given_up(ledger, f"k-{number}", "broken")
     found = listed(ledger)
     assert (found.by_signature, found.complete) == ({"broken": 4}, False)
+    again(ledger, *(one.request_id for one in found.dead_letters))
+    empty = listed(ledger)
+    assert (empty.dead_letters, empty.complete) == ((), False), "requeued ones are looked at too"
+    rest = listed(ledger, after=empty.next_after)
+    assert (len(rest.dead_letters), rest.next_after, rest.complete) == (1, None, True)
 
 
 def test_what_is_requeued_is_one_new_request_that_names_the_dead_one(ledger):

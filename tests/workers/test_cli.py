@@ -39,6 +39,7 @@ COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
     *(["audit", name] for name in AUDITS),
+    *(["queues", name] for name in ("pause", "resume", "dead", "requeue", "cancel", "request")),
     *(["rollback", name] for name in ("operation", "epoch", "rebuild", "confirm")),
 ]
 
