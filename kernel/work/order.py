@@ -28,10 +28,14 @@ class FanOut:
 
 
 def due_at_us(request: Request) -> int:
-    """Return when a request's delay ends: from then on somebody may begin with it."""
+    """Return when a request's delay ends and somebody may begin with it; 0 where it has none.
+
+    What has none is due whatever a clock says: one that was set back must not hold it up.
+    """
     if b'"delay_s"' not in request.request_bytes:  # nearly all of them, and reading is slower
-        return request.enqueued_at_us
-    return request.enqueued_at_us + int(request.document.get("delay_s", 0)) * 1_000_000
+        return 0
+    delay_s = int(request.document.get("delay_s", 0))
+    return request.enqueued_at_us + delay_s * 1_000_000 if delay_s else 0
 
 
 def due(requests: Iterable[Request], now_us: int) -> list[Request]:

@@ -237,6 +237,13 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
     sound(ledger)
 
 
+def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):
+    ask(ledger, binding(delay_s=5), step("r", 1))
+    with ledger.view() as view:
+        waiting = view.open_requests()
+    assert order.due(waiting, 0) == waiting
+
+
 @pytest.mark.spec("§16.4")
 def test_a_delayed_attempt_holds_the_later_ones_of_its_run_back(ledger):
     first = step("r", 1)
