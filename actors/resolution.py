@@ -28,7 +28,7 @@ from actors.intents import (
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import REPORT_VERB
-from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.authority.requests import AUTHORITY_QUEUE, PRIORITIES
 from kernel.belief_record import session_node_id
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView
@@ -264,11 +264,9 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
             {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
         ),
     ]
-    asked_since = any(
-        request.cause_sequence > intent.as_of_sequence
-        for request in view.open_requests_of(AUTHORITY_QUEUE, target)
-    )
-    if not asked_since:
+    waiting = view.open_requests_of(AUTHORITY_QUEUE, target)
+    most_urgent = min((one.priority for one in waiting), key=PRIORITIES.index, default=None)
+    if all(request.cause_sequence <= intent.as_of_sequence for request in waiting):
         effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
     return ResolvedOperation(
         "recalculate_authority",
@@ -278,7 +276,13 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         source_refs=context,
         read_set=context,
         write_set=(target,),
-        extra=MappingProxyType({"recompute_as_of_sequence": intent.as_of_sequence}),
+        extra=MappingProxyType(
+            {
+                "recompute_as_of_sequence": intent.as_of_sequence,
+                # It draws on capacity as what it serves, not as whoever computed it (§8.3).
+                **_priority(most_urgent),
+            }
+        ),
     )
 
 

@@ -24,6 +24,9 @@ from workers.hand_in import ABSENCES, HandIn, Outcome
 ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
 
+CAPACITY_SHORT = "envelope_capacity_unavailable"
+"""A refusal that another attempt may not meet, though the kernel names no time (§18)."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -191,7 +194,8 @@ def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -
         return Settlement(claim, "put_off", code)
     if outcome.get("retry_after_s") is not None:
         return Settlement(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
-    return Settlement(claim, "failed", code, final=rejection_is_final and found == "rejected")
+    final = rejection_is_final and found == "rejected" and code != CAPACITY_SHORT
+    return Settlement(claim, "failed", code, final=final)
 
 
 def _by_code(settled: Sequence[Settlement], verdict: str) -> dict[str, list[Settlement]]:

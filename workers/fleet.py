@@ -32,8 +32,8 @@ from workers.crons import CronRunner
 from workers.drainer import Drainer
 from workers.slots import Slots
 
-BEAT_EVERY_S = 3.0
-BEAT_TTL_MS = 10_000
+BEAT_EVERY_S = 4.0
+BEAT_TTL_MS = 12_000
 SLOT_TURN_S = 600.0
 ARQ_POLL_S = 0.2
 """Sends nothing while every slot runs."""

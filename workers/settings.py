@@ -179,7 +179,11 @@ class Settings(BaseSettings):
         f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
     )
     worker_slots: int = Field(
-        default=2, ge=1, le=64, description="Batches that one worker process drains at once."
+        default=2,
+        ge=1,
+        le=64,
+        description="Batches that one worker process drains at once, "
+        "and one more of critical work.",
     )
     worker_queues: QueueNames = Field(
         default=",".join(ROUTES),
@@ -189,8 +193,8 @@ class Settings(BaseSettings):
         default=2,
         ge=1,
         le=1024,
-        description="Bindings that the whole fleet evaluates at once; beyond that background ones "
-        "are suspended.",
+        description="Bindings that the whole fleet evaluates at once, and one more that is "
+        "critical; beyond that background ones are suspended.",
     )
     batch_max: int = Field(default=256, ge=1, le=4096, description="Most units in one commit.")
     mailbox_max: int = Field(
@@ -203,7 +207,11 @@ class Settings(BaseSettings):
         description="Seconds without a message after which an actor leaves memory.",
     )
     lease_slots: int = Field(
-        default=4, ge=1, le=1024, description="Capacity leases that may be held at once."
+        default=4,
+        ge=1,
+        le=1024,
+        description="Batches of each queue that the whole fleet drains at once, "
+        "and one more of critical work.",
     )
     log_level: LogLevel = Field(
         default="warning", description="Least level that is logged: debug, info, warning, error."

@@ -38,11 +38,12 @@ from workers.dashboard.snapshot import (
     Snapshot,
     Worker,
 )
+from workers.leasing import capacity_of
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
-LATE_AFTER_MS = 8_000
+LATE_AFTER_MS = 10_000
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
@@ -150,7 +151,8 @@ class LiveSource:
             Hold(one.holder, str(one.token), one.expires_at_ms - now_ms)
             for one in sorted(held, key=lambda one: one.token)
         )
-        return Lease(resource, self.lease_slots, len(holds), holds)
+        slots = int(capacity_of(self.lease_slots).total.slots)
+        return Lease(resource, slots, len(holds), holds)
 
     async def _workers(self) -> Fleet:
         now_ms = _now_ms()

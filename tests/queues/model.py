@@ -197,12 +197,13 @@ class Model:
             self.enter(key, item.successor, item.order)
         self.advance(item.order)
 
-    def retry(self, key: str, delay_ms: int) -> None:
+    def retry(self, key: str, delay_ms: int, attempts: int = 1) -> None:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
         item.absorb()
         item.state, item.until_ms = "delayed", self.now_ms + delay_ms
+        item.attempt -= 1 - attempts
         return None
 
     def suspend(self, key: str) -> None:

@@ -109,6 +109,8 @@ async def test_an_item_carries_its_request_priority_and_target(world: World):
     with world.ledger.view() as view:
         [request] = view.open_requests()
     assert item.causes == (f"{request.request_id}!user_initiated_critical",)
+    [lineage] = item.lineage
+    assert lineage.operation_id == request.document["trigger_source_id"]
 
 
 async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: World):

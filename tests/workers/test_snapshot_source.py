@@ -98,7 +98,7 @@ async def test_leases_and_workers_are_those_that_live(filled: Door):
     found = await LiveSource(filled.services, 4).read()
     lease, *others = value_of(found.leases)
     assert [one.used for one in others] == [0, 0]
-    assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 4, 2)
+    assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
     fleet = value_of(found.workers)
