@@ -444,6 +444,7 @@ async def test_what_is_delayed_is_sent_after_its_time_and_holds_nothing_else_up(
     later, now = world.ask_for(delayed, binding(2))
     assert await world.relay.send_new() == 1
     assert await world.claim() == [now]
+    world.end(now)
     assert await world.relay.sweep() == 0
     with world.ledger.view() as view:
         [request] = [one for one in view.open_requests() if one.request_id == later]
