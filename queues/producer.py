@@ -6,6 +6,7 @@ sending again after a failure is safe, and this does so until the gateway answer
 `give_up_after_s` is over.
 """
 
+import json
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,10 @@ PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
 
+BODY_BYTES_MAX: Final = 4 << 20
+"""Of the requests of one call; half of what a gateway takes."""
+
+_JSON: Final = {"Content-Type": "application/json"}
 _TRY_AGAIN: Final = frozenset({429, 503})
 
 T = TypeVar("T")
@@ -111,23 +116,22 @@ class Producer:
         *,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[Asked]:
-        """Ask for work in chunks of 256, in order, each of them all or none.
+        """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
         `progress` is told how many are on the record. An error's `index` counts over all of the
         requests, and its `asked` holds those that are on the record already.
         """
         asked: list[Asked] = []
-        for chunk in _chunks(requests, REQUESTS_MAX):
-            body = {"requests": [self._document(one) for one in chunk]}
-            try:
-                answer = await self._patiently("POST", "requests", json=body)
-            except ProducerError as error:
-                error.asked = tuple(asked)
-                if error.index is not None:
-                    error.index += len(asked)
-                raise
-            asked += [_read(Asked, one) for one in answer["requests"]]
-            progress(len(asked))
+        try:
+            for chunk in _bodies(self._written(one) for one in requests):
+                answer = await self._patiently("POST", "requests", content=chunk, headers=_JSON)
+                asked += [_read(Asked, one) for one in answer["requests"]]
+                progress(len(asked))
+        except ProducerError as error:
+            error.asked = tuple(asked)
+            if error.index is not None:
+                error.index += len(asked)
+            raise
         return asked
 
     async def status(self, request_id: str) -> WorkStatus:
@@ -179,7 +183,7 @@ class Producer:
             if _ended(found) == len(found) or anyio.current_time() >= deadline_s:
                 return found
 
-    def _document(self, request: NewRequest) -> dict[str, Any]:
+    def _written(self, request: NewRequest) -> bytes:
         document: dict[str, Any] = {
             "request_key": self._new_key() if request.request_key is None else request.request_key,
             "content": dict(request.content),
@@ -188,7 +192,12 @@ class Producer:
             document["priority"] = request.priority
         if request.delay_s:
             document["delay_s"] = request.delay_s
-        return document
+        try:
+            return json.dumps(document, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProducerError(
+                "work_request_invalid", f"the request is no JSON: {error}"
+            ) from None
 
     async def _patiently(self, method: str, path: str, **options: Any) -> Any:
         """Send until there is an answer that stands; the same bytes each time."""
@@ -223,6 +232,24 @@ def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
     remaining = iter(items)
     while chunk := tuple(islice(remaining, size)):
         yield chunk
+
+
+def _bodies(written: Iterable[bytes]) -> Iterator[bytes]:
+    """Requests as the bodies of calls, each as full as a gateway takes it."""
+    chunk: list[bytes] = []
+    size = 0
+    for one in written:
+        if chunk and (len(chunk) == REQUESTS_MAX or size + len(one) > BODY_BYTES_MAX):
+            yield _body(chunk)
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(one)
+    if chunk:
+        yield _body(chunk)
+
+
+def _body(chunk: Sequence[bytes]) -> bytes:
+    return b'{"requests":[' + b",".join(chunk) + b"]}"
 
 
 def _quoted(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from queues import NewRequest, Producer, ProducerError
 from queues.producer import PAUSE_FIRST_S
+from workers.api.guard import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -135,6 +136,25 @@ async def test_many_are_sent_in_chunks_and_only_what_was_stated():
         "delay_s": 5,
     }
     assert set(gateway.bodies[0]["requests"][1]) == {"request_key", "content"}
+
+
+async def test_a_call_is_never_larger_than_a_gateway_takes():
+    gateway = Gateway(taken)
+    async with gateway.producer() as producer:
+        asked = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
+    assert len(asked) == 300
+    assert sum(len(body["requests"]) for body in gateway.bodies) == 300
+    assert max(len(one.content) for one in gateway.requests) < MAX_BODY_BYTES
+
+
+@pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": object()}])
+async def test_what_is_no_json_is_refused_and_what_came_before_is_known(content):
+    gateway = Gateway(taken)
+    async with gateway.producer() as producer:
+        with pytest.raises(ProducerError) as caught:
+            await producer.enqueue_many([*[WORK] * 257, NewRequest(content)])
+    assert caught.value.code == "work_request_invalid"
+    assert len(caught.value.asked) == 256
 
 
 async def test_an_outcome_is_asked_for_until_it_is_there():
