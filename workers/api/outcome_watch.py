@@ -42,7 +42,8 @@ class OutcomeWatch:
 
     def notify(self) -> None:
         """Say that something was committed; cheap, and may be said too often."""
-        self._changed.set()
+        if self._waits:
+            self._changed.set()
 
     def stop(self) -> None:
         """End every wait, and let none begin: the process is to end."""
