@@ -22,6 +22,7 @@ from kernel.stores.extraction import last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTransition
+from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request, reject_for_capacity
 from kernel.work.reports import (
@@ -68,6 +69,18 @@ class CancelRequestUnit:
         status = status_of(bench.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
         return cancelled, status
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueUnit:
+    """Ask anew for what was given up: all of it, or nothing."""
+
+    queue: str
+    request_ids: tuple[str, ...]
+
+    def run(self, bench: Bench) -> list[Asked]:
+        """Record them; raises `WorkRefused`."""
+        return requeue(bench.transaction, self.queue, self.request_ids)
 
 
 @dataclass(frozen=True, slots=True)

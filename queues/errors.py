@@ -1,5 +1,7 @@
 """What can go wrong here, named for what the caller does next."""
 
+from kernel.work.requests import Asked
+
 
 class QueueError(Exception):
     """A queue refused a request or could not be reached.
@@ -32,3 +34,23 @@ class EmbeddedServerError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class ProducerError(Exception):
+    """The gateway refused, or could not be reached for too long.
+
+    `code` is the gateway's own, or one of these:
+        gateway_unreachable: nobody answered; it is not known whether the request took effect.
+        gateway_failed: an answer that is no gateway's.
+    """
+
+    def __init__(self, code: str, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.field = ""
+        """What is wrong, where a field is."""
+        self.index: int | None = None
+        """Of the request that is to blame, where one is."""
+        self.asked: tuple[Asked, ...] = ()
+        """What of the call is on the record all the same."""

@@ -23,7 +23,7 @@ from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.order import first_of_each_run
+from kernel.work.order import due, first_of_each_run
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue import WorkQueue
@@ -116,8 +116,10 @@ class OutboxRelay:
     def _read(self, after: int) -> list[Request]:
         with self._ledger.view() as view:
             requests = list(_open_requests(view, self._queue.name, after))
-            ready = self._route.ready(view, requests)
-        self._held = len(ready) < len(requests)
+            due_now = due(requests, self._ledger.host.now_us())
+            ready = self._route.ready(view, due_now)
+        # What is delayed is found by the sweeps; what waits for others is looked for at once.
+        self._held = len(ready) < len(due_now)
         if after == 0:
             still_open = {request.request_id for request in requests}
             for request_id in self._sent.keys() - still_open:

@@ -15,6 +15,8 @@ COMMANDS = {
     "ingest": "Post the dockets of a file to a running gateway.",
     "dockets": "Say what the rules find in the dockets of a file.",
     "play": "Play a kit of hypotheses through a belief session.",
+    "enqueue": "Ask a queue for the work in a file of JSON lines.",
+    "queues": "Show the queues; pause, resume, requeue and cancel.",
     "simulate": "Ask a running gateway what an operation would come to.",
     "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",

@@ -34,6 +34,7 @@ from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
+from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Replayed, Services
 from workers.authority_sweeps import DeferredCascades
 from workers.dashboard.hub import SnapshotHub
@@ -63,22 +64,26 @@ class GatewayStartError(Exception):
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams end when it is told to stop, not when their readers go away.
+    """A server whose streams and waits end when it is told to stop, not when somebody goes away.
 
     What is to be left behind is left once its requests are finished: after that the signal that
     stopped it may end the process.
     """
 
     def __init__(
-        self, config: uvicorn.Config, hub: SnapshotHub, leave: Callable[[], Awaitable[None]]
+        self,
+        config: uvicorn.Config,
+        leave: Callable[[], Awaitable[None]],
+        *stops: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        self._hub = hub
         self._leave = leave
+        self._stops = stops
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
-        self._hub.stop()
+        for stop in self._stops:
+            stop()
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -115,7 +120,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             relay.notify()
         external.notify()
         cascades.notify()
+        outcomes.notify()
 
+    outcomes = OutcomeWatch(ledger)
     capacity = _capacity(settings, leases)
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
@@ -169,6 +176,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ),
         replay=replay,
         models=models,
+        outcomes=outcomes,
         worker_token=None if token is None else token.get_secret_value(),
         ownership=sharing.ownership,
     )
@@ -182,15 +190,15 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
-    server = GatewayServer(config, hub, sharing.leave)
+    server = GatewayServer(config, sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
         await sharing.begin()
         async with anyio.create_task_group() as tasks:
-            parts = [committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run]
-            for run in (*parts, *(relay.run for relay in relays)):
+            runs = [committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run]
+            for run in (*runs, outcomes.run, *(relay.run for relay in relays)):
                 tasks.start_soon(run)
             _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
             await server.serve([listening])

@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+BAR_CHARS = 24
 REPAINT_EVERY_S = 0.1
 LINE_EVERY_S = 5.0
 
@@ -50,3 +51,9 @@ class Progress:
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
         self._stream.write(f"{before}  {self._title}: {text}{after}")
         self._stream.flush()
+
+
+def bar(done: int, total: int) -> str:
+    """Return how much of a whole is done, as a bar and in numbers."""
+    filled = BAR_CHARS * done // max(1, total)
+    return f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {done}/{total}"

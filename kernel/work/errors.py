@@ -1,6 +1,7 @@
 """What a producer is told who asks for work that cannot be recorded."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from kernel.errors import KernelError
 
@@ -9,6 +10,7 @@ Code = Literal[
     "work_request_invalid",
     "work_request_conflict",
     "work_request_unknown",
+    "work_request_not_dead",
     "work_requests_too_many",
     "work_item_full",
 ]
@@ -20,3 +22,11 @@ class WorkRefused(KernelError):  # noqa: N818 - named for the answer, not the ev
     def __init__(self, code: Code, message: str, field: str = "") -> None:
         super().__init__(message, code=code)
         self.field = field
+        self.index: int | None = None
+        """Of the request in its asking that is to blame, where one is."""
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """Return what a program may want to know besides the code."""
+        found = {"field": self.field or None, "index": self.index}
+        return {name: value for name, value in found.items() if value is not None}

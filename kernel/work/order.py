@@ -27,6 +27,22 @@ class FanOut:
     """When the cycle has room again; None where nothing is deferred."""
 
 
+def due_at_us(request: Request) -> int:
+    """Return when a request's delay ends and somebody may begin with it; 0 where it has none.
+
+    What has none is due whatever a clock says: one that was set back must not hold it up.
+    """
+    if b'"delay_s"' not in request.request_bytes:  # nearly all of them, and reading is slower
+        return 0
+    delay_s = int(request.document.get("delay_s", 0))
+    return request.enqueued_at_us + delay_s * 1_000_000 if delay_s else 0
+
+
+def due(requests: Iterable[Request], now_us: int) -> list[Request]:
+    """Return the requests whose delay has ended."""
+    return [one for one in requests if due_at_us(one) <= now_us]
+
+
 def first_of_each_run(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
     """Return the requests that no earlier attempt of their run holds back."""
     first: dict[str, str] = {}
@@ -49,10 +65,11 @@ def fan_out_of(
     view: LedgerView, source_event_id: str, now_us: int, fan_out_max: int = FAN_OUT_MAX
 ) -> FanOut:
     """Admit an event's open requests by priority, then age, as far as its cycle has room."""
-    waiting, evaluated_us = [], []
+    waiting: list[Request] = []
+    evaluated_us = []
     for row in view.request_rows_of(BINDING_QUEUE, source_event_id):
         if row["open"]:
-            waiting.append(Request.of_row(row))
+            waiting += due([Request.of_row(row)], now_us)
             continue
         outcome = view.outcome_of(row["request_id"])
         if outcome is not None and outcome["outcome"] == "completed":

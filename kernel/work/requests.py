@@ -22,14 +22,16 @@ from kernel.stores.typed import Payload
 from kernel.work import receipts
 from kernel.work.contents import QUEUE_KINDS, QueueKind
 from kernel.work.errors import WorkRefused
+from kernel.work.order import due_at_us
 
 REQUESTS_MAX = 256
 """In one asking."""
 
 KEY_CHARS_MAX = 400
 CONTENT_BYTES_MAX = 32 * 1024
+DELAY_S_MAX = 30 * 24 * 3600
 OPEN_MAX = 100_000
-"""Requests of all queues that may be open when more is asked for."""
+"""Requests of one queue that may be open when more is asked for."""
 
 ITEM_REQUESTS_MAX = 10_000
 """For one event, or one run, whatever became of them."""
@@ -48,6 +50,12 @@ class WorkRequest:
     content: Document
     priority: str | None = None
     """One of its queue's (`kernel.priorities`); only where the content does not decide it."""
+
+    delay_s: int = 0
+    """For so long after it was recorded nobody begins with it."""
+
+    requeues: str | None = None
+    """The dead letter that this asks for anew; no producer says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,21 @@ class WorkStatus:
 
     result: Document | None = None
     """What the work came to, where it is no operation."""
+
+    not_before: str | None = None
+    """When its delay ends, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended, if it has; of any queue."""
+
+    request_id: str
+    state: State
+    closed_at: str | None = None
+    operation_id: str | None = None
+    reason: str | None = None
+    result: Document | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +125,19 @@ def enqueue(transaction: LedgerTransaction, requests: Sequence[WorkRequest]) -> 
     """
     if len(requests) > REQUESTS_MAX:
         raise _invalid(f"at most {REQUESTS_MAX} requests at once", "requests")
-    checked = [_check(one) for one in requests]
     fresh: dict[str, Document] = {}
     asked = []
-    for one in checked:
-        known = fresh.get(one.request_id) or _known(transaction, one.request_id)
-        if known is not None and known != one.body:
-            raise WorkRefused(
-                "work_request_conflict", "this key asked for something else", "request_key"
-            )
+    for index, request in enumerate(requests):
+        try:
+            one = _check(request)
+            known = fresh.get(one.request_id) or _known(transaction, one.request_id)
+            _check_same(known, one.body)
+        except WorkRefused as refused:
+            refused.index = index
+            raise
         asked.append(Asked(one.request_id, known is not None))
-        fresh |= {} if known is not None else {one.request_id: one.body}
+        if known is None:
+            fresh[one.request_id] = one.body
     if fresh:
         _check_room(transaction, list(fresh.values()))
         transaction.next_commit_time_us()
@@ -133,9 +158,11 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         name: document[name]
         for name in ("request_id", "queue", "request_key", "item_key", "content", "enqueued_at")
     }
+    if document.get("delay_s"):
+        shared["not_before"] = iso_time(due_at_us(Request.of_row(row)))
     if outcome is None:
         return WorkStatus(**shared, priority=row["priority"], state="open")
-    said = _closing_receipt(view, request_id)
+    said = closing_receipt(view, request_id)
     return WorkStatus(
         **shared,
         priority=row["priority"],
@@ -145,6 +172,36 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         reason=said.get("reason"),
         result=said.get("result"),
     )
+
+
+def outcome_of(view: LedgerView, queue: str, request_id: str) -> Outcome | None:
+    """Return how a request of a queue ended, None where the queue has none under this id."""
+    row = view.tables.get(schema.outbox, request_id)
+    if row is None or row["queue"] != queue:
+        return None
+    found = view.outcome_of(request_id)
+    if found is None:
+        return Outcome(request_id, "open")
+    said = closing_receipt(view, request_id)
+    return Outcome(
+        request_id,
+        found["outcome"],
+        iso_time(found["closed_at_us"]),
+        found["operation_id"],
+        said.get("reason", said.get("error_signature")),
+        said.get("result"),
+    )
+
+
+def closing_receipt(view: LedgerView, request_id: str) -> Document:
+    """Return what was recorded of a request's end, where that was a receipt and no operation."""
+    for name in ("closed", "dead_letter"):
+        where = {"receipt_id": f"receipt:{request_id}:{name}"}
+        rows = view.tables.select(schema.receipts, where, limit=1)
+        if rows:
+            document: Document = orjson.loads(rows[0]["receipt_bytes"])
+            return document
+    return {}
 
 
 def read_content(request: Request) -> Any:
@@ -160,6 +217,8 @@ def _check(request: WorkRequest) -> _Checked:
     key = request.request_key
     if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
         raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")
+    if not 0 <= request.delay_s <= DELAY_S_MAX:
+        raise _invalid(f"a delay is 0 to {DELAY_S_MAX} seconds", "delay_s")
     content = _read(kind, request.content)
     item_key = getattr(content, kind.item_key)
     if "\x00" in item_key:
@@ -173,6 +232,10 @@ def _check(request: WorkRequest) -> _Checked:
         "request_key": key,
         "content": request.content,
     }
+    if request.delay_s:
+        body["delay_s"] = request.delay_s
+    if request.requeues is not None:
+        body["requeues"] = request.requeues
     # As it will be read again, so that what is compared with the record is what stands there.
     return _Checked(request_id, orjson.loads(canonicalize(body)))
 
@@ -224,18 +287,24 @@ def _known(view: LedgerView, request_id: str) -> Document | None:
     return document
 
 
+def _check_same(known: Document | None, body: Document) -> None:
+    if known not in (None, body):
+        raise WorkRefused(
+            "work_request_conflict", "this key asked for something else", "request_key"
+        )
+
+
 def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
+    queues = Counter(body["queue"] for body in bodies)
+    # As long as all queues together have room, each has: that count is the cheap one.
     if view.tables.count(schema.outbox, {"open": 1}) + len(bodies) > OPEN_MAX:
-        raise WorkRefused("work_requests_too_many", f"{OPEN_MAX} requests are open; ask again")
+        for queue, more in queues.items():
+            if view.tables.count(schema.outbox, {"open": 1, "queue": queue}) + more > OPEN_MAX:
+                message = f"{OPEN_MAX} requests of {queue} are open; ask again"
+                raise WorkRefused("work_requests_too_many", message)
     items = Counter((body["queue"], body["item_key"]) for body in bodies)
     for (queue, item_key), more in items.items():
         where = {"queue": queue, "item_key": item_key}
         if view.tables.count(schema.outbox, where) + more > ITEM_REQUESTS_MAX:
             message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
             raise WorkRefused("work_item_full", message, f"content.{QUEUE_KINDS[queue].item_key}")
-
-
-def _closing_receipt(view: LedgerView, request_id: str) -> Document:
-    where = {"receipt_id": f"receipt:{request_id}:closed"}
-    rows = view.tables.select(schema.receipts, where, limit=1)
-    return orjson.loads(rows[0]["receipt_bytes"]) if rows else {}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import PRIORITIES_OF
@@ -18,7 +19,14 @@ from kernel.work.errors import WorkRefused
 from kernel.work.order import FAN_OUT_CYCLE_US, FAN_OUT_MAX, first_of_each_run, plan_fan_out
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
 from kernel.work.reports import CapacityRejected
-from kernel.work.requests import WorkRequest, enqueue, request_id_of, status_of
+from kernel.work.requests import (
+    DELAY_S_MAX,
+    WorkRequest,
+    enqueue,
+    outcome_of,
+    request_id_of,
+    status_of,
+)
 from tests.kernel.build import create, ledger_on, memory_ledger, submit
 
 
@@ -194,8 +202,57 @@ def test_there_is_a_limit_to_what_is_asked_at_once_and_to_what_waits(ledger, mon
     ask(ledger, *many[:3])
     assert refused(ledger, many[3]) == ("work_requests_too_many", "")
     assert ask(ledger, many[2]), "what is there already needs no room"
+    assert ask(ledger, step("r", 1)), "another queue has its own room"
     end(ledger, request_id_of(BINDING_QUEUE, "k-0"))
     ask(ledger, many[3])
+
+
+def test_a_refusal_names_the_request_that_is_to_blame(ledger):
+    ask(ledger, binding("there"))
+    for wrong in (binding(""), binding("there", binding_id="other")):
+        with pytest.raises(WorkRefused) as caught, ledger.transaction() as transaction:
+            enqueue(transaction, [binding("a"), binding("b"), wrong])
+        assert caught.value.details == {"field": "request_key", "index": 2}
+
+
+def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
+    ledger, fake = ledger_on(memory_ledger().store)
+    delayed = WorkRequest(BINDING_QUEUE, "k", binding().content, delay_s=60)
+    assert ask(ledger, delayed) == ask(ledger, delayed)
+    assert refused(ledger, binding("k"))[0] == "work_request_conflict"
+    [request] = everything_open(ledger)
+    due_us = request.enqueued_at_us + 60_000_000
+    assert order.due([request], due_us - 1) == []
+    assert order.due([request], due_us) == [request]
+    with ledger.view() as view:
+        status = status_of(view, request.request_id)
+        assert order.fan_out_of(view, "e-1", due_us - 1).admitted == frozenset()
+        assert order.fan_out_of(view, "e-1", due_us).admitted == {request.request_id}
+    assert status is not None
+    assert status.not_before == iso_time(due_us)
+    for delay_s in (-1, DELAY_S_MAX + 1):
+        asked = WorkRequest(BINDING_QUEUE, "other", binding().content, delay_s=delay_s)
+        assert refused(ledger, asked) == ("work_request_invalid", "delay_s")
+    assert fake.time_us < due_us
+    sound(ledger)
+
+
+def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):
+    ask(ledger, binding(delay_s=5), step("r", 1))
+    with ledger.view() as view:
+        waiting = view.open_requests()
+    assert order.due(waiting, 0) == waiting
+
+
+@pytest.mark.spec("§16.4")
+def test_a_delayed_attempt_holds_the_later_ones_of_its_run_back(ledger):
+    first = step("r", 1)
+    ask(ledger, WorkRequest(first.queue, "one", first.content, delay_s=60), step("r", 2))
+    with ledger.view() as view:
+        waiting = view.open_requests()
+        now_us = waiting[-1].enqueued_at_us
+        assert first_of_each_run(view, order.due(waiting, now_us)) == []
+        assert first_of_each_run(view, order.due(waiting, now_us + 60_000_000)) == waiting[:1]
 
 
 @pytest.mark.parametrize("outcome", ["completed", "dead_letter", "cancelled"])
@@ -290,6 +347,21 @@ def test_of_each_run_only_the_first_open_attempt_is_ready(ledger):
     assert ready() == [ids[0], ids[2]]
     end(ledger, ids[0], "cancelled")
     assert ready() == [ids[2], ids[3]]
+
+
+def test_how_a_request_of_any_queue_ended_is_one_question(ledger):
+    submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
+    [authority] = everything_open(ledger)
+    [bound] = ask(ledger, binding())
+    with ledger.view() as view:
+        assert outcome_of(view, "authority-recompute", authority.request_id).state == "open"
+        assert outcome_of(view, BINDING_QUEUE, bound).state == "open"
+        assert outcome_of(view, EXTRACTION_QUEUE, bound) is None
+        assert outcome_of(view, BINDING_QUEUE, "nobody") is None
+    end(ledger, bound, "completed", result={"outcome_state": "succeeded"})
+    with ledger.view() as view:
+        found = outcome_of(view, BINDING_QUEUE, bound)
+    assert (found.state, found.result) == ("completed", {"outcome_state": "succeeded"})
 
 
 def test_open_requests_are_counted_by_queue(ledger):

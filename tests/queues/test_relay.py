@@ -22,7 +22,17 @@ from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
 from queues.queue import WorkQueue
 from queues.relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay
-from tests.kernel.build import adapt, create, drain, link, memory_ledger, recompute, submit, work
+from tests.kernel.build import (
+    adapt,
+    create,
+    drain,
+    ledger_on,
+    link,
+    memory_ledger,
+    recompute,
+    submit,
+    work,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -442,6 +452,24 @@ async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
     await world.queue.acknowledge([claim])
     [item] = await world.queue.peek(10)
     assert (item.key, item.priority) == (request_id, "background")
+
+
+async def test_what_is_delayed_is_sent_after_its_time_and_holds_nothing_else_up():
+    world = Asked(BINDING_QUEUE)
+    delayed = WorkRequest(BINDING_QUEUE, "later", binding(1).content, delay_s=60)
+    later, now = world.ask_for(delayed, binding(2))
+    assert await world.relay.send_new() == 1
+    assert await world.claim() == [now]
+    world.end(now)
+    assert await world.relay.sweep() == 0
+    with world.ledger.view() as view:
+        [request] = [one for one in view.open_requests() if one.request_id == later]
+    store = world.ledger.store
+    world.ledger, fake = ledger_on(store)
+    fake.time_us = request.enqueued_at_us + 60_000_000
+    world.relay = world.new_relay()
+    assert await world.relay.sweep() == 1
+    assert await world.claim() == [later]
 
 
 async def test_each_queue_is_sent_its_own_requests_alone():

@@ -41,6 +41,7 @@ COMMAND_PATHS = [
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
     *(["audit", name] for name in AUDITS),
     ["dockets", "report"],
+    *(["queues", name] for name in ("pause", "resume", "dead", "requeue", "cancel", "request")),
     *(["rollback", name] for name in ("operation", "epoch", "rebuild", "confirm")),
 ]
 

@@ -20,6 +20,7 @@ from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Services:
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     models: ModelRegistry
+    outcomes: OutcomeWatch
     worker_token: str | None
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""

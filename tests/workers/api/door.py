@@ -36,6 +36,7 @@ from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES
 from workers.api.app import build_app
+from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
@@ -135,11 +136,16 @@ async def running_door(
     """Run everything that a gateway process runs but its server and its relay."""
     ledger = Ledger.create(store or MemoryStore(), host)
     redis = redis or FakeAsyncRedis()
-    committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=committed)
     ownership = None if shards is None else Ownership(shards)
     if shards is not None:
         with ledger.transaction() as transaction:
             found_shards(transaction, shards)
+
+    def notify(head: Any) -> None:
+        outcomes.notify()
+        committed(head)
+
+    committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=notify)
     sessions = SessionRuntime(ledger, committer, host, ownership=ownership, **options)
 
     async def write(unit: Any) -> Any:
@@ -155,7 +161,9 @@ async def running_door(
             raise replayed
         return replayed
 
+    outcomes = OutcomeWatch(ledger)
     services = Services(
+        outcomes=outcomes,
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
@@ -176,6 +184,7 @@ async def running_door(
         http.event_hooks["response"].append(check_numbers)
         ready = anyio.Event()
         tasks.start_soon(committer.run)
+        tasks.start_soon(outcomes.run)
         tasks.start_soon(sessions.run, ready.set)
         await ready.wait()
         yield Door(services, app, committer, http)

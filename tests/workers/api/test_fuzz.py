@@ -135,6 +135,21 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/rollbacks": {"tier": 1, "operation_id": "op"},
     "/v1/rollbacks/dry-run": {"tier": 2, "epoch_id": "e"},
     "/v1/audit/replay": {"from_sequence": 1, "to_sequence": 4},
+    "/v1/queues/binding-evaluation/requests": {
+        "requests": [
+            {
+                "request_key": KEY,
+                "content": {"binding_id": "b", "source_event_id": "e", "more": {"m": [1]}},
+                "priority": None,
+                "delay_s": 1,
+            }
+        ]
+    },
+    "/v1/queues/binding-evaluation/outcomes": {"request_ids": [KEY], "wait_s": 0.01},
+    "/v1/queues/binding-evaluation/requests/nobody/cancel": {"reason": "why"},
+    "/v1/queues/binding-evaluation/pause": {"priority": "critical"},
+    "/v1/queues/binding-evaluation/resume": {"priority": "critical"},
+    "/v1/queues/binding-evaluation/requeue": {"request_ids": [KEY]},
     "/internal/recomputed": {
         "results": [
             {

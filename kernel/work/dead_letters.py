@@ -1,0 +1,150 @@
+"""What was given up: listed by why, and asked for anew.
+
+The outcome of a request is final, so what is requeued is a request of its own that names the dead
+one; its key follows from the dead one's id, so requeuing twice is requeuing once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
+from kernel.work.contents import QUEUE_KINDS
+from kernel.work.errors import WorkRefused
+from kernel.work.requests import (
+    Asked,
+    WorkRequest,
+    closing_receipt,
+    enqueue,
+    outcome_of,
+    request_id_of,
+)
+
+SCANNED_MAX = 10_000
+"""Dead letters of all queues, requeued ones included, that are looked at for one list."""
+
+PAGE_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that was given up and not requeued."""
+
+    request_id: str
+    item_key: str
+    priority: str
+    error_signature: str
+    closed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """A page of a queue's dead letters."""
+
+    by_signature: Mapping[str, int]
+    """Of all that was looked at, which begins where the page does and may go on beyond it."""
+
+    dead_letters: tuple[DeadLetter, ...]
+    """In the order of their ids."""
+
+    next_after: str | None
+    """Where the next page begins; None after the last. A page may be empty and not the last."""
+
+    complete: bool
+    """Whether everything from there on was looked at, and not only `SCANNED_MAX`."""
+
+
+def dead_letters(
+    view: LedgerView, queue: str, *, error_signature: str | None, after: str, limit: int
+) -> DeadLetters:
+    """List what was given up of a queue, of one signature or of all."""
+    counts: Counter[str] = Counter()
+    page: list[DeadLetter] = []
+    scanned, more, last = 0, False, after
+    for request_id, closed_at_us in _dead(view, after):
+        scanned, last = scanned + 1, request_id
+        found = _standing(view, queue, request_id, closed_at_us)
+        if found is None:
+            continue
+        counts[found.error_signature] += 1
+        if error_signature in (None, found.error_signature):
+            more = len(page) == limit
+            page += [] if more else [found]
+    complete = scanned < SCANNED_MAX
+    next_after = page[-1].request_id if more else None if complete else last
+    return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
+
+
+def requeue(transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]) -> list[Asked]:
+    """Ask anew for what was given up: all of it, or nothing.
+
+    Raises:
+        WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
+    """
+    if queue not in QUEUE_KINDS:
+        raise WorkRefused("work_queue_unknown", f"nobody may ask {queue!r}", "queue")
+    anew = []
+    for index, request_id in enumerate(request_ids):
+        try:
+            anew.append(_anew(transaction, queue, request_id))
+        except WorkRefused as refused:
+            refused.index = index
+            raise
+    return list(enqueue(transaction, anew))
+
+
+def requeue_key(request_id: str) -> str:
+    """Return the key under which a dead letter is asked for anew."""
+    return f"requeue:{request_id}"
+
+
+def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
+    found = outcome_of(view, queue, request_id)
+    row = view.tables.get(schema.outbox, request_id)
+    if found is None or row is None:
+        raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_ids")
+    if found.state != "dead_letter":
+        message = f"{request_id} is {found.state}, no dead letter"
+        raise WorkRefused("work_request_not_dead", message, "request_ids")
+    document = Request.of_row(row).document
+    return WorkRequest(
+        queue,
+        requeue_key(request_id),
+        document["content"],
+        document["priority"],
+        requeues=request_id,
+    )
+
+
+def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
+    """Dead letters of all queues, by id."""
+    for _ in range(SCANNED_MAX // PAGE_ROWS):
+        rows = view.tables.select(
+            schema.outbox_outcomes, {"outcome": "dead_letter"}, after=after, limit=PAGE_ROWS
+        )
+        for row in rows:
+            yield row["request_id"], row["closed_at_us"]
+        if len(rows) < PAGE_ROWS:
+            return
+        after = rows[-1]["request_id"]
+
+
+def _standing(
+    view: LedgerView, queue: str, request_id: str, closed_at_us: int
+) -> DeadLetter | None:
+    row = view.tables.get(schema.outbox, request_id)
+    if row is None or row["queue"] != queue:
+        return None
+    again = request_id_of(queue, requeue_key(request_id))
+    if view.tables.get(schema.outbox, again) is not None:
+        return None
+    said = closing_receipt(view, request_id)
+    return DeadLetter(
+        request_id,
+        row["item_key"],
+        row["priority"],
+        str(said.get("reason", said.get("error_signature", ""))),
+        iso_time(closed_at_us),
+    )

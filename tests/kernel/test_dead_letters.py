@@ -1,0 +1,102 @@
+"""What was given up is listed by why, and asked for anew as a request of its own."""
+
+from typing import Any
+
+import pytest
+
+from kernel.ledger.ledger import Ledger
+from kernel.verify import verify
+from kernel.work import dead_letters as module
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.dead_letters import DeadLetters, dead_letters, requeue
+from kernel.work.errors import WorkRefused
+from kernel.work.outcomes import close
+from kernel.work.requests import WorkRequest, enqueue, status_of
+from tests.kernel.build import create, memory_ledger, submit
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return memory_ledger()
+
+
+def given_up(ledger: Ledger, key: str, signature: str) -> str:
+    content = {"binding_id": key, "source_event_id": f"e-{key}", "capacity_priority": "critical"}
+    with ledger.transaction() as transaction:
+        [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, key, content)])
+        close(transaction, asked.request_id, "dead_letter", reason=signature)
+    return asked.request_id
+
+
+def listed(ledger: Ledger, signature: str | None = None, **more: Any) -> DeadLetters:
+    options: dict[str, Any] = {"after": "", "limit": 100} | more
+    with ledger.view() as view:
+        return dead_letters(view, BINDING_QUEUE, error_signature=signature, **options)
+
+
+def again(ledger: Ledger, *request_ids: str) -> list[str]:
+    with ledger.transaction() as transaction:
+        return [one.request_id for one in requeue(transaction, BINDING_QUEUE, request_ids)]
+
+
+def test_dead_letters_are_listed_by_signature_in_pages(ledger):
+    dead = {given_up(ledger, f"k-{n}", "broken" if n % 3 else "odd") for n in range(7)}
+    submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
+    everything = listed(ledger)
+    assert everything.by_signature == {"broken": 4, "odd": 3}
+    assert {one.request_id for one in everything.dead_letters} == dead
+    assert (everything.next_after, everything.complete) == (None, True)
+    odd = listed(ledger, "odd")
+    assert {one.error_signature for one in odd.dead_letters} == {"odd"}
+    first = listed(ledger, limit=4)
+    assert first.next_after == first.dead_letters[-1].request_id
+    rest = listed(ledger, limit=4, after=first.next_after)
+    assert first.dead_letters + rest.dead_letters == everything.dead_letters
+    assert rest.next_after is None
+
+
+def test_a_list_says_when_it_has_not_looked_at_everything(ledger, monkeypatch):
+    monkeypatch.setattr(module, "SCANNED_MAX", 4)
+    monkeypatch.setattr(module, "PAGE_ROWS", 2)
+    for number in range(5):
+        given_up(ledger, f"k-{number}", "broken")
+    found = listed(ledger)
+    assert (found.by_signature, found.complete) == ({"broken": 4}, False)
+    again(ledger, *(one.request_id for one in found.dead_letters))
+    empty = listed(ledger)
+    assert (empty.dead_letters, empty.complete) == ((), False), "requeued ones are looked at too"
+    rest = listed(ledger, after=empty.next_after)
+    assert (len(rest.dead_letters), rest.next_after, rest.complete) == (1, None, True)
+
+
+def test_what_is_requeued_is_one_new_request_that_names_the_dead_one(ledger):
+    dead = given_up(ledger, "k", "broken")
+    [anew] = again(ledger, dead)
+    assert anew != dead
+    assert again(ledger, dead) == [anew], "requeuing twice is requeuing once"
+    assert listed(ledger).dead_letters == ()
+    with ledger.view() as view:
+        [request] = view.open_requests()
+        status, before = status_of(view, anew), status_of(view, dead)
+        assert verify(view).findings == ()
+    assert request.document["requeues"] == dead
+    assert status is not None
+    assert before is not None
+    assert (status.content, status.priority) == (before.content, before.priority)
+    assert before.state == "dead_letter", "an outcome is final"
+    with ledger.transaction() as transaction:
+        close(transaction, anew, "dead_letter", reason="broken again")
+    [third] = again(ledger, anew)
+    assert len({dead, anew, third}) == 3
+
+
+def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
+    dead = given_up(ledger, "k", "broken")
+    [open_one] = again(ledger, given_up(ledger, "other", "broken"))
+    for wrong, code in ((open_one, "work_request_not_dead"), ("nobody", "work_request_unknown")):
+        with pytest.raises(WorkRefused) as caught:
+            again(ledger, dead, wrong)
+        assert (caught.value.code, caught.value.index) == (code, 1)
+    with pytest.raises(WorkRefused, match="nobody may ask"), ledger.transaction() as transaction:
+        requeue(transaction, "authority-recompute", ["x"])
+    assert [one.request_id for one in listed(ledger).dead_letters] == [dead]

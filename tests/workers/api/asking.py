@@ -1,0 +1,46 @@
+"""What a producer may ask for, and what a worker reports of it."""
+
+from typing import Any
+
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.reports import GivenUp, TransitionDue
+
+BINDINGS, EXTRACTIONS = f"/v1/queues/{BINDING_QUEUE}", f"/v1/queues/{EXTRACTION_QUEUE}"
+
+
+def binding(key: str, **content: Any) -> dict[str, Any]:
+    stated = {"binding_id": "b-1", "source_event_id": f"e-{key}", **content}
+    return {"request_key": key, "content": stated}
+
+
+def step(run: str, **more: Any) -> dict[str, Any]:
+    content = {
+        "extraction_run_id": run,
+        "attempt_number": 1,
+        "prior_state": "pending",
+        "current_state": "running",
+        "state_change_reason": "because",
+    }
+    return {"request_key": run, "content": content, **more}
+
+
+async def enqueued(door: Any, path: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+    response = await door.send(f"{path}/requests", {"requests": requests})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["requests"]
+    return found
+
+
+async def done(door: Any, request_id: str) -> None:
+    """A step of an extraction is recorded."""
+    await report(door, EXTRACTION_QUEUE, TransitionDue(request_id=request_id))
+
+
+async def given_up(door: Any, queue: str, request_id: str, signature: str) -> None:
+    await report(door, queue, GivenUp(request_id=request_id, error_signature=signature))
+
+
+async def report(door: Any, queue: str, one: Any) -> None:
+    body = {"queue": queue, "reports": [one.model_dump()]}
+    response = await door.hand_in("work", body)
+    assert response.json() == {"outcomes": [{"outcome": "completed"}]}, response.text

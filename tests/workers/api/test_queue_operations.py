@@ -1,0 +1,71 @@
+"""Operators over HTTP: pauses, dead letters by why, requeuing."""
+
+import pytest
+
+from kernel.work.contents import BINDING_QUEUE
+from queues.items import NewItem
+from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
+from tests.workers.api.door import Door, error_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
+    queue = door.services.queues[BINDING_QUEUE]
+    least = queue.priorities[-1].name
+    for body in ({}, {"priority": least}):
+        for verb, changed in (("pause", True), ("pause", False), ("resume", True)):
+            answer = await door.send(f"{BINDINGS}/{verb}", body)
+            assert answer.json() == {"changed": changed}, verb
+    await door.send(f"{BINDINGS}/pause", {"priority": least})
+    shown = (await door.http.get("/v1/queues")).json()["queues"][BINDING_QUEUE]
+    assert (shown["paused"], shown["paused_priorities"]) == (False, [least])
+    wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
+    error_of(wrong, 422, "queue_unknown_priority")
+
+
+async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
+    asked = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
+    ids = [one["request_id"] for one in asked]
+    queue = door.services.queues[BINDING_QUEUE]
+    for request_id, signature in zip(ids, ("odd", "broken", "broken"), strict=True):
+        await given_up(door, BINDING_QUEUE, request_id, signature)
+    await queue.enqueue(NewItem(ids[0], queue.priorities[-1].name, "cause", b"{}"))
+    await queue.bury(await queue.claim(1, 1000), ["odd"])
+    found = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
+    assert found["by_signature"] == {"broken": 2, "odd": 1}
+    assert {one["request_id"] for one in found["dead_letters"]} == set(ids)
+    page = {"error_signature": "broken", "limit": 1}
+    first = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
+    page["after"] = first["next_after"]
+    second = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
+    assert [one["request_id"] for one in first["dead_letters"] + second["dead_letters"]] == sorted(
+        ids[1:]
+    )
+    assert second["next_after"] is None
+
+    answer = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
+    assert answer["requests"][0]["duplicate"] is False
+    again = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
+    assert again["requests"] == [answer["requests"][0] | {"duplicate": True}]
+    assert (await queue.depth()).dead == 0
+    left = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
+    assert left["by_signature"] == {"broken": 2}
+    new = answer["requests"][0]["request_id"]
+    error = error_of(
+        await door.send(f"{BINDINGS}/requeue", {"request_ids": [ids[1], new]}),
+        409,
+        "work_request_not_dead",
+    )
+    assert error["details"]["index"] == 1
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "requeue", "dead-letters"])
+async def test_a_queue_that_is_not_there_is_said_to_be_unknown(door: Door, verb):
+    path = f"/v1/queues/nowhere/{verb}"
+    if verb == "dead-letters":
+        answer = await door.http.get(path)
+    else:
+        body = {"request_ids": ["x"]} if verb == "requeue" else {}
+        answer = await door.send(path, body)
+    error_of(answer, 404, "work_queue_unknown")

@@ -1,0 +1,200 @@
+"""Asking for work over HTTP: once for each key, on record when answered, waited for, revoked."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kernel.ledger import schema
+from kernel.verify import verify
+from kernel.work import requests
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.outcomes import close
+from queues.items import NewItem
+from tests.kernel.build import create, submit
+from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
+from tests.workers.api.door import Door, error_of, rows
+from workers.api import outcome_watch
+
+pytestmark = pytest.mark.anyio
+
+
+async def outcomes_of(door: Door, path: str, ids: list[str], wait_s: float = 0) -> list[Any]:
+    response = await door.send(f"{path}/outcomes", {"request_ids": ids, "wait_s": wait_s})
+    assert response.status_code == 200, response.text
+    found: list[Any] = response.json()["outcomes"]
+    return found
+
+
+@pytest.mark.spec("K19")
+async def test_what_is_answered_is_on_the_record(door: Door):
+    asked = await enqueued(door, BINDINGS, binding("a", note=[1]), binding("b"))
+    stored = rows(door.ledger, schema.outbox)
+    assert {one["request_id"] for one in asked} == {row["request_id"] for row in stored}
+    assert [one["duplicate"] for one in asked] == [False, False]
+    found = (await door.http.get(f"{BINDINGS}/requests/{asked[0]['request_id']}")).json()
+    assert (found["state"], found["queue"], found["request_key"]) == ("open", BINDING_QUEUE, "a")
+    assert found["content"] == binding("a", note=[1])["content"]
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("K6")
+async def test_the_same_key_is_the_same_request_and_other_content_a_conflict(door: Door):
+    [first] = await enqueued(door, BINDINGS, binding("a"))
+    again = await enqueued(door, BINDINGS, binding("b"), binding("a"))
+    assert again[1] == {"request_id": first["request_id"], "duplicate": True}
+    body = {"requests": [binding("c"), binding("a", binding_id="other")]}
+    error = error_of(await door.send(f"{BINDINGS}/requests", body), 409, "work_request_conflict")
+    assert error["details"] == {"field": "request_key", "index": 1}
+    assert len(rows(door.ledger, schema.outbox)) == 2, "all of an asking, or none of it"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        (BINDINGS, {"requests": []}, 422, "INVALID_REQUEST"),
+        (BINDINGS, {"requests": [binding(str(n)) for n in range(257)]}, 422, "INVALID_REQUEST"),
+        (BINDINGS, {"requests": [binding("a") | {"delay_s": -1}]}, 422, "INVALID_REQUEST"),
+        (BINDINGS, {"requests": [binding("a") | {"more": 1}]}, 422, "INVALID_REQUEST"),
+        (BINDINGS, {"requests": [binding("a", binding_id=7)]}, 422, "work_request_invalid"),
+        (EXTRACTIONS, {"requests": [step("r", priority="soon")]}, 422, "work_request_invalid"),
+        ("/v1/queues/nowhere", {"requests": [binding("a")]}, 404, "work_queue_unknown"),
+        ("/v1/queues/authority-recompute", {"requests": [binding("a")]}, 404, "work_queue_unknown"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_and_changes_nothing(
+    door: Door, path, body, status, code
+):
+    error_of(await door.send(f"{path}/requests", body), status, code)
+    assert rows(door.ledger, schema.outbox) == []
+
+
+async def test_a_queue_that_is_full_says_when_to_ask_again(door: Door, monkeypatch):
+    monkeypatch.setattr(requests, "OPEN_MAX", 2)
+    await enqueued(door, BINDINGS, binding("a"), binding("b"))
+    response = await door.send(f"{BINDINGS}/requests", {"requests": [binding("c")]})
+    error_of(response, 429, "work_requests_too_many")
+    assert int(response.headers["Retry-After"]) >= 1
+    assert (await enqueued(door, BINDINGS, binding("a")))[0]["duplicate"], "a retry needs no room"
+    await enqueued(door, EXTRACTIONS, step("r"))
+
+
+async def test_a_request_may_wait_for_a_time(door: Door):
+    [asked] = await enqueued(door, EXTRACTIONS, step("r", delay_s=60))
+    assert (await enqueued(door, EXTRACTIONS, step("r", delay_s=60)))[0]["duplicate"]
+    found = (await door.http.get(f"{EXTRACTIONS}/requests/{asked['request_id']}")).json()
+    assert found["not_before"] > found["enqueued_at"]
+
+
+async def test_a_request_is_found_in_its_own_queue_alone(door: Door):
+    [asked] = await enqueued(door, BINDINGS, binding("a"))
+    for path in (f"{EXTRACTIONS}/requests/{asked['request_id']}", f"{BINDINGS}/requests/nobody"):
+        error_of(await door.http.get(path), 404, "work_request_unknown")
+        error_of(await door.http.get(f"{path}/outcome"), 404, "work_request_unknown")
+        body = {"reason": "why"}
+        error_of(await door.send(f"{path}/cancel", body), 404, "work_request_unknown")
+    body = {"request_ids": [asked["request_id"], "nobody"]}
+    error_of(await door.send(f"{BINDINGS}/outcomes", body), 404, "work_request_unknown")
+
+
+async def test_an_outcome_is_answered_as_soon_as_it_is_on_the_record(door: Door):
+    [asked] = await enqueued(door, EXTRACTIONS, step("r"))
+    path = f"{EXTRACTIONS}/requests/{asked['request_id']}/outcome"
+    assert (await door.http.get(path)).json()["state"] == "open"
+    found: list[Any] = []
+
+    async def wait() -> None:
+        found.append((await door.http.get(path, params={"wait_s": 30})).json())
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await done(door, asked["request_id"])
+    [outcome] = found
+    assert outcome["state"] == "completed"
+    assert outcome["operation_id"]
+    assert outcome["closed_at"]
+    assert (await door.http.get(path, params={"wait_s": 30})).json() == outcome
+
+
+async def test_many_are_waited_for_until_all_of_them_ended_or_the_time_is_over(door: Door):
+    first, second = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
+    ids = [second["request_id"], first["request_id"]]
+    await done(door, first["request_id"])
+    found = await outcomes_of(door, EXTRACTIONS, ids, 0.05)
+    assert [one["state"] for one in found] == ["open", "completed"]
+    assert [one["request_id"] for one in found] == ids
+    results: list[Any] = []
+
+    async def wait() -> None:
+        results.extend(await outcomes_of(door, EXTRACTIONS, ids, 30))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await done(door, second["request_id"])
+    assert [one["state"] for one in results] == ["completed", "completed"]
+
+
+async def test_an_outcome_that_another_process_records_is_found_as_well(door: Door, monkeypatch):
+    monkeypatch.setattr(outcome_watch, "LOOK_EVERY_S", 0.02)
+    [asked] = await enqueued(door, EXTRACTIONS, step("r"))
+    results: list[Any] = []
+
+    async def wait() -> None:
+        results.extend(await outcomes_of(door, EXTRACTIONS, [asked["request_id"]], 30))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            with door.ledger.transaction() as transaction:
+                close(transaction, asked["request_id"], "completed")
+    assert results[0]["state"] == "completed"
+
+
+async def test_waits_have_a_limit_and_end_with_the_process(door: Door, monkeypatch):
+    asked = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
+    ids = [one["request_id"] for one in asked]
+    monkeypatch.setattr(outcome_watch, "WAITED_FOR_MAX", 1)
+    response = await door.send(f"{EXTRACTIONS}/outcomes", {"request_ids": ids, "wait_s": 30})
+    error_of(response, 503, "waits_full")
+    assert response.headers["Retry-After"]
+    results: list[Any] = []
+
+    async def wait() -> None:
+        results.extend(await outcomes_of(door, EXTRACTIONS, ids[:1], 30))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            door.services.outcomes.stop()
+    assert results[0]["state"] == "open"
+    assert (await outcomes_of(door, EXTRACTIONS, ids[:1], 30))[0]["state"] == "open"
+
+
+async def test_the_outcome_of_an_authority_is_waited_for_like_any_other(door: Door):
+    submit(door.ledger, create("corpus/u-1", "ConsolidatedUnderstanding"))
+    [row] = rows(door.ledger, schema.outbox)
+    path = f"/v1/queues/authority-recompute/requests/{row['request_id']}/outcome"
+    assert (await door.http.get(path)).json()["state"] == "open"
+
+
+async def test_a_request_is_taken_back_once_and_leaves_the_queue(door: Door):
+    [asked] = await enqueued(door, BINDINGS, binding("a"))
+    request_id = asked["request_id"]
+    queue = door.services.queues[BINDING_QUEUE]
+    await queue.enqueue(NewItem(request_id, queue.priorities[-1].name, "cause", b"{}"))
+    path = f"{BINDINGS}/requests/{request_id}/cancel"
+    answer = (await door.send(path, {"reason": "no longer wanted"})).json()
+    assert answer["cancelled"] is True
+    assert (answer["request"]["state"], answer["request"]["reason"]) == (
+        "cancelled",
+        "no longer wanted",
+    )
+    assert await queue.peek(10) == []
+    again = (await door.send(path, {"reason": "another reason"})).json()
+    assert (again["cancelled"], again["request"]) == (False, answer["request"])

@@ -1,0 +1,98 @@
+"""Who waits for outcomes: one reader for all of them, woken by commits.
+
+However many wait, the ledger is read once for all, after a commit of this process, and from time
+to time because another process may have committed.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from workers.api.errors import ApiError
+
+WAITED_FOR_MAX = 20_000
+"""Requests that may be waited for at once, each counted for each who waits."""
+
+LOOK_EVERY_S = 0.5
+PAUSE_S = 0.01
+"""Between two looks; collects what is committed meanwhile."""
+
+PAUSE_SHARE = 4
+"""A look that took long is followed by a rest so many times as long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    missing: set[str]
+    over: anyio.Event = field(default_factory=anyio.Event)
+
+
+class OutcomeWatch:
+    """The outcomes that are waited for in this process; run `run` in a task group."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._waits: set[_Wait] = set()
+        self._changed = anyio.Event()
+        self._stopped = False
+
+    def notify(self) -> None:
+        """Say that something was committed; cheap, and may be said too often."""
+        if self._waits:
+            self._changed.set()
+
+    def stop(self) -> None:
+        """End every wait, and let none begin: the process is to end."""
+        self._stopped = True
+        for wait in self._waits:
+            wait.over.set()
+
+    async def wait(self, request_ids: Collection[str], wait_s: float) -> None:
+        """Return when each of the requests has its outcome, at the latest after `wait_s`.
+
+        Raises:
+            ApiError: `waits_full`.
+        """
+        waited_for = sum(len(one.missing) for one in self._waits)
+        if waited_for + len(request_ids) > WAITED_FOR_MAX:
+            raise ApiError("waits_full", "too many outcomes are waited for; ask again")
+        if self._stopped or not request_ids:
+            return
+        wait = _Wait(set(request_ids))
+        self._waits.add(wait)
+        self.notify()
+        try:
+            with anyio.move_on_after(wait_s):
+                await wait.over.wait()
+        finally:
+            self._waits.discard(wait)
+
+    async def run(self) -> None:
+        """Look for outcomes until cancelled."""
+        while True:
+            with anyio.move_on_after(LOOK_EVERY_S if self._waits else None):
+                await self._changed.wait()
+            self._changed = anyio.Event()
+            began_s = anyio.current_time()
+            if self._waits:
+                await self._look()
+            await anyio.sleep(max(PAUSE_S, PAUSE_SHARE * (anyio.current_time() - began_s)))
+
+    async def _look(self) -> None:
+        missing = set[str]().union(*(one.missing for one in self._waits))
+        try:
+            closed = await anyio.to_thread.run_sync(self._closed, missing)
+        except LedgerUnavailable:
+            return
+        for wait in self._waits:
+            wait.missing -= closed
+            if not wait.missing:
+                wait.over.set()
+
+    def _closed(self, request_ids: set[str]) -> set[str]:
+        with self._ledger.view() as view:
+            return {one for one in request_ids if view.outcome_of(one) is not None}
