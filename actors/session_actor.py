@@ -39,13 +39,10 @@ from actors.units import (
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.belief_record import MAX_SESSION_ID_CHARS, SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.model.result import SubmissionResult
-
-MAX_SESSION_ID_CHARS = 384
-"""So that the id of the session's node is an `Id`."""
 
 Finish = Callable[[list[Any]], Any]
 """Makes a message's answer of the results of its units."""
