@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench spec registry lock clean
+.PHONY: help setup demo test check lint types imports bench spec registry proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ spec: $(STAMP) ## Which rule of the specification is proved by which tests
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. workers/tee/tee.proto
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock

@@ -59,7 +59,8 @@ class RecoveredState:
 class EliminationStore(Protocol):
     """Five methods; each may wait for a disk or a network.
 
-    All but the first raise BeliefError SESSION_NOT_FOUND for a session that was never created.
+    All but the first raise BeliefError SESSION_NOT_FOUND for a session that was never created, and
+    a store somewhere else raises EliminationStoreUnavailable.
     """
 
     def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
@@ -73,7 +74,10 @@ class EliminationStore(Protocol):
     def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
     ) -> EliminationResult:
-        """Write tombstones, all of them or none; a failed call may be made again."""
+        """Write tombstones; they are kept when this returns.
+
+        A call that failed may have written some. Made again it writes the rest.
+        """
 
     def get_survivors(self, session_id: str) -> frozenset[str]:
         """Return the universe without its tombstones."""
@@ -94,3 +98,9 @@ def universe_differs(session_id: str) -> BeliefError:
     """Build the refusal of a second universe for one session."""
     details = {"session_id": session_id}
     return BeliefError("SESSION_EXISTS", "the session has another universe", details)
+
+
+class EliminationStoreUnavailable(Exception):  # noqa: N818 - the state of the store
+    """The store did not answer. It may have written what was asked; asking again is safe."""
+
+    code = "elimination_store_unavailable"

@@ -16,16 +16,31 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
 from kernel.verify import verify
 from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, universe_of
+from tests.workers.tee.fake_tee import FakeTee, seed, serving
 
 ROOT = Path(__file__).parents[2]
 SESSION = "session-1"
 UNIVERSE = frozenset({"a", "b", "c", "é", "edge:a|b|DEPENDS_ON"})
-SHARED = ["ledger sqlite", "ledger postgres"]
+SHARED = ["ledger sqlite", "ledger postgres", "tee fake"]
 """The stores that several processes can share."""
 
 KINDS = ["memory", "ledger memory", *SHARED]
 THREADS = ("t0", "t1", "t2", "t3")
 STRIKES = 6
+KILLED_STRIKES = 200
+
+
+IN_GRAPH = (
+    UNIVERSE | universe_of(*THREADS, count=STRIKES) | universe_of("p0", "p1", count=KILLED_STRIKES)
+)
+"""What a Tee has in its main graph before any session begins."""
+
+
+@pytest.fixture
+def tee():
+    with serving(FakeTee()) as target:
+        seed(target, IN_GRAPH)
+        yield target
 
 
 @pytest.fixture(params=KINDS)
@@ -33,6 +48,8 @@ def opened(request, tmp_path):
     place = str(tmp_path / "ledger.db")
     if request.param == "ledger postgres":
         place = request.getfixturevalue("postgres_url")
+    elif request.param == "tee fake":
+        place = request.getfixturevalue("tee")
     found = Opened(request.param, place)
     yield found
     found.close()
@@ -161,7 +178,7 @@ def check_all_struck(store, told, names):
 
 
 @contextmanager
-def striking(opened, *names, count=STRIKES):
+def striking(opened, universe, *names, count=STRIKES):
     """Processes that are about to eliminate, and are killed at the end if they still run."""
     command = [sys.executable, "-m", "tests.contract.elimination_stores"]
     processes = [
@@ -178,7 +195,7 @@ def striking(opened, *names, count=STRIKES):
         for process in processes:
             assert process.stdout.readline() == "ready\n"
         for process in processes:
-            process.stdin.write("go\n")
+            process.stdin.write(f"{json.dumps(sorted(universe))}\n")
             process.stdin.flush()
         yield processes
     finally:
@@ -198,8 +215,9 @@ def lines_in(text):
 def test_processes_that_eliminate_at_once_are_all_applied(opened, ends_well):
     names = ("p0", "p1")
     store = opened.store
-    store.create_session(SESSION, universe_of(*names, count=STRIKES))
-    with striking(opened, *names) as processes:
+    universe = universe_of(*names, count=STRIKES)
+    store.create_session(SESSION, universe)
+    with striking(opened, universe, *names) as processes:
         texts = [process.communicate(timeout=50)[0] for process in processes]
         assert [process.returncode for process in processes] == [0, 0]
     told = [one for text in texts for applied in lines_in(text) for one in applied]
@@ -209,11 +227,11 @@ def test_processes_that_eliminate_at_once_are_all_applied(opened, ends_well):
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", SHARED, indirect=True)
 def test_what_a_killed_process_was_told_is_kept_and_its_universe_is_still_parted(opened, ends_well):
-    count, told_before = 200, 5
+    count, told_before = KILLED_STRIKES, 5
     universe = universe_of("p0", count=count)
     store = opened.store
     store.create_session(SESSION, universe)
-    with striking(opened, "p0", count=count) as [process]:
+    with striking(opened, universe, "p0", count=count) as [process]:
         text = "".join(process.stdout.readline() for _ in range(told_before))
         process.kill()
         text += process.communicate()[0]
@@ -303,8 +321,8 @@ def test_bad_input_is_refused_with_a_code_and_changes_nothing(store, session, ba
 
 def test_another_store_over_the_same_record_finds_what_was_struck(opened, store, session):
     store.eliminate(session, {"a"}, WHY)
-    other = opened.again()
-    assert other.recover(session) == store.recover(session)
-    other.eliminate(session, {"b"}, WHY)
-    assert store.eliminate(session, {"b", "c"}, WHY).applied == {"c"}
-    assert other.get_survivors(session) == store.get_survivors(session)
+    with opened.again(UNIVERSE) as other:
+        assert other.recover(session) == store.recover(session)
+        other.eliminate(session, {"b"}, WHY)
+        assert store.eliminate(session, {"b", "c"}, WHY).applied == {"c"}
+        assert other.get_survivors(session) == store.get_survivors(session)
