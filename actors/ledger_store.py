@@ -45,6 +45,7 @@ class RecordedSession:
     """A session as it was replayed, and what was named in it that its universe does not hold."""
 
     belief: BeliefSession
+    declared_at: str
     outside: set[str]
 
     @property
@@ -124,7 +125,7 @@ class LedgerEliminationStore:
                 raise
 
     def read(self, session_id: str, work: Callable[[RecordedSession], Found]) -> Found:
-        """Return something about a session as of now."""
+        """Return something about a session as of now; it must not be read afterwards."""
         with self._lock, self._ledger.view() as view:
             return work(self.session(view, session_id))
 
@@ -144,7 +145,7 @@ class LedgerEliminationStore:
             belief = BeliefSession.restore(view.belief_events(session_id))
             if belief.head_event_hash != summary["head_event_hash"]:
                 raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-            kept = self._keep(RecordedSession(belief, _named_outside(belief)))
+            kept = self._keep(_recorded(belief))
         self._kept.move_to_end(session_id)
         return kept
 
@@ -160,7 +161,7 @@ class LedgerEliminationStore:
             session_id, ontology, universe, event_id=stamp["event_id"], ts=stamp["ts"]
         )
         _record(bench, belief, event)
-        self._keep(RecordedSession(belief, set()))
+        self._keep(RecordedSession(belief, event.ts, set()))
         return True
 
     def strike(
@@ -169,8 +170,12 @@ class LedgerEliminationStore:
         session_id: str,
         claimed: frozenset[str],
         provenance: EliminationProvenance,
+        **said: str,
     ) -> frozenset[str]:
-        """Strike hypotheses, and return those that this call has struck."""
+        """Strike hypotheses, and return those that this call has struck.
+
+        What else is `said` of the elimination is recorded with it.
+        """
         found = self.session(bench.transaction, session_id)
         belief = found.belief
         outside = {name for name in claimed if name not in belief.universe}
@@ -182,7 +187,7 @@ class LedgerEliminationStore:
             provenance.source_id,
             stamp["event_id"],
             claimed,
-            {"trigger": provenance.trigger},
+            {"trigger": provenance.trigger, **said},
             **stamp,
         )
         if result.event is None:
@@ -198,9 +203,11 @@ class LedgerEliminationStore:
         return found
 
 
-def _named_outside(belief: BeliefSession) -> set[str]:
-    named = (event.payload["eliminated"] for event in belief.audit() if event.verb == "ELIMINATE")
-    return {name for ids in named for name in ids if name not in belief.universe}
+def _recorded(belief: BeliefSession) -> RecordedSession:
+    declared, *later = belief.audit()
+    named = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
+    outside = {name for ids in named for name in ids if name not in belief.universe}
+    return RecordedSession(belief, declared.ts, outside)
 
 
 def _stamp(bench: Bench) -> dict[str, str]:

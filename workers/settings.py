@@ -131,7 +131,8 @@ class Settings(BaseSettings):
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address that the gateway binds; loopback unless ROTULUS_ALLOW_REMOTE is set.",
+        description="Address that the gateway and `rotulus tee` bind; loopback unless "
+        "ROTULUS_ALLOW_REMOTE is set.",
     )
     port: int = Field(
         default=0,

@@ -29,6 +29,7 @@ from tests.actors.world import (
     attempt,
     belief,
     captured,
+    causal_graph,
     claim,
     envelope_of,
     link,
@@ -76,6 +77,7 @@ EVERY_KIND = {
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
     "record_belief": lambda _: belief(ANCHOR, "b" * 64, creates=False),
     "report_external_effect": report_of,
+    "write_causal_graph": lambda _: causal_graph("a", "b"),
 }
 
 
@@ -532,6 +534,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "record_belief",
         "synthesized_cu",
         "report_external_effect",
+        "write_causal_graph",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 

@@ -11,17 +11,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from actors.incidents import Incidents
 from kernel.belief.elimination_store import EliminationProvenance, RecoveredState
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, universe_of
 from tests.workers.tee.fake_tee import FakeTee, seed, serving
+from workers.host import system_host
+from workers.tee.service import TeeService
 
 ROOT = Path(__file__).parents[2]
 SESSION = "session-1"
 UNIVERSE = frozenset({"a", "b", "c", "é", "edge:a|b|DEPENDS_ON"})
-SHARED = ["ledger sqlite", "ledger postgres", "tee fake"]
+SHARED = ["ledger sqlite", "ledger postgres", "tee fake", "tee ledger"]
 """The stores that several processes can share."""
 
 KINDS = ["memory", "ledger memory", *SHARED]
@@ -37,10 +42,20 @@ IN_GRAPH = (
 
 
 @pytest.fixture
-def tee():
-    with serving(FakeTee()) as target:
+def tee(request, tmp_path):
+    """The target of a Tee: one that anchors nothing, or ours on a ledger."""
+    if request.node.callspec.params["opened"] == "tee fake":
+        with serving(FakeTee()) as target:
+            seed(target, IN_GRAPH)
+            yield target
+        return
+    ledger = Ledger.create(SqliteStore(tmp_path / "tee.db"), system_host())
+    with serving(TeeService(Incidents(ledger))) as target:
         seed(target, IN_GRAPH)
         yield target
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+    ledger.close()
 
 
 @pytest.fixture(params=KINDS)
@@ -48,7 +63,7 @@ def opened(request, tmp_path):
     place = str(tmp_path / "ledger.db")
     if request.param == "ledger postgres":
         place = request.getfixturevalue("postgres_url")
-    elif request.param == "tee fake":
+    elif request.param.startswith("tee"):
         place = request.getfixturevalue("tee")
     found = Opened(request.param, place)
     yield found
