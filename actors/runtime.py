@@ -20,13 +20,24 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from actors.committer import Committer
-from actors.errors import ActorError, ActorFailed, MailboxFull, RuntimeFull, SessionCorrupt
+from actors.errors import (
+    ActorError,
+    ActorFailed,
+    EliminationStoreConflict,
+    EliminationStoreFailed,
+    MailboxFull,
+    RuntimeFull,
+    SessionCorrupt,
+)
 from actors.messages import Message
 from actors.session_actor import SessionActor
-from kernel.belief.errors import CorruptBeliefEvent
+from actors.tombstones import AsyncEliminationStore
+from kernel.belief.elimination_store import EliminationStoreUnavailable
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
 from kernel.errors import LedgerCorrupt
-from kernel.host import Host
+from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger
 
 MAILBOX_MAX = 256
@@ -61,7 +72,10 @@ class SessionRuntime:
         mailbox_max: int = MAILBOX_MAX,
         passivate_after_s: float = PASSIVATE_AFTER_S,
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
+        tombstones: AsyncEliminationStore | None = None,
     ) -> None:
+        """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        self._tombstones = tombstones
         self._ledger = ledger
         self._committer = committer
         self._host = host
@@ -152,7 +166,38 @@ class SessionRuntime:
 
     async def _recover(self, session_id: str) -> SessionActor:
         belief = await anyio.to_thread.run_sync(self._restore, session_id)
-        return SessionActor(session_id, belief, self._committer, self._host)
+        adopted = None
+        if belief is not None and belief.policy.elimination_store != "ledger":
+            restored = await self._agree(belief)
+            belief, adopted = restored.session, restored.adopted
+        return SessionActor(
+            session_id,
+            belief,
+            self._committer,
+            self._host,
+            tombstones=self._tombstones,
+            adopted=adopted,
+        )
+
+    async def _agree(self, belief: BeliefSession) -> RestoredSession:
+        """Hold a session against the store of its tombstones (seed 000 §6)."""
+        if self._tombstones is None:
+            raise EliminationStoreFailed("the session's elimination store is not configured here")
+        try:
+            recovered = await self._tombstones.recover(belief.session_id)
+            return await anyio.to_thread.run_sync(
+                lambda: restore_session(
+                    belief.session_id,
+                    recovered,
+                    (event.to_bytes() for event in belief.audit()),
+                    event_id=self._host.new_id(),
+                    ts=iso_time(self._host.now_us()),
+                )
+            )
+        except EliminationStoreUnavailable as error:
+            raise EliminationStoreFailed(str(error)) from error
+        except BeliefError as error:
+            raise EliminationStoreConflict(error.message, error.details) from error
 
     def _restore(self, session_id: str) -> BeliefSession | None:
         with self._ledger.view() as view:

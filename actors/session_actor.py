@@ -4,6 +4,10 @@ It takes what waits, runs it in order against the session it holds in memory, ha
 must be recorded to the committer as one batch, and answers when that is durable. Events of the
 belief session that arose in the batch are anchored once, at its end.
 
+Where a session's tombstones live in a store elsewhere, that is written before the commit, and the
+core has accepted before that (seed 000 §4.2). If the store fails, nothing is committed; if the
+commit fails, the store is ahead, which the next activation repairs.
+
 What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
 fails the actor stops, forgets, and is activated again from the ledger.
 """
@@ -28,6 +32,7 @@ from actors.messages import (
     Simulate,
     SubmitEnvelope,
 )
+from actors.tombstones import AsyncEliminationStore, write_through
 from actors.units import (
     BeliefUnit,
     EnvelopeUnit,
@@ -68,13 +73,26 @@ class SessionActor:
     """The state of one session, and what each message does to it."""
 
     def __init__(
-        self, session_id: str, belief: BeliefSession | None, committer: Committer, host: Host
+        self,
+        session_id: str,
+        belief: BeliefSession | None,
+        committer: Committer,
+        host: Host,
+        *,
+        tombstones: AsyncEliminationStore | None = None,
+        adopted: BeliefEvent | None = None,
     ) -> None:
+        """Hold a session as it was restored.
+
+        `adopted` is what it took over from its store, and is recorded with the first batch.
+        """
         self.session_id = session_id
         self._belief = belief
         self._title = session_id if belief is None else _title_of(belief)
         self._committer = committer
         self._host = host
+        self._tombstones = tombstones
+        self._adopted = adopted
 
     @property
     def declared(self) -> bool:
@@ -86,8 +104,20 @@ class SessionActor:
 
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
+            EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
+        # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
+        # of a session that was never declared.
+        while self._tombstones is not None and not self.declared and len(messages) > 1:
+            first, *messages = messages
+            await self._handle([first])
+        await self._handle(messages)
+
+    async def _handle(self, messages: list[Message]) -> None:
         batch = _Batch()
+        written, self._adopted = self._adopted, None
+        if written is not None:
+            batch.events.append(written)
         for message in messages:
             try:
                 _HANDLERS[type(message)](self, message, batch)
@@ -95,17 +125,19 @@ class SessionActor:
                 # What it was refused for may not be durable yet, so it waits like an answer.
                 batch.add(message, [], partial(_refuse, error))
         if batch.events:
+            try:
+                new = [one for one in batch.events if one is not written]
+                await write_through(self._tombstones, self._expect_belief(), new)
+            except BeliefError as error:
+                self._belief = None
+                for message, *_ in batch.answers:
+                    message.reply.fail(error)
+                return
             batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
         results = await self._committer.commit(batch.units) if batch.units else []
         if batch.events and not isinstance(results[-1], SubmissionResult):
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
-        for message, start, end, finish in batch.answers:
-            for result in results[start:end]:
-                log_result(result, message.request_id)
-            try:
-                message.reply.set(finish(results[start:end]))
-            except BeliefError as error:
-                message.reply.fail(error)
+        _answer(batch, results)
 
     def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
         belief = self._expect_belief()
@@ -140,6 +172,9 @@ class SessionActor:
             # Not every store's text can hold it, and by then a whole batch would fail.
             problem = "a session's id and name do not hold the character U+0000"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "metadata.case_name"})
+        elif message.policy.elimination_store != "ledger" and self._tombstones is None:
+            problem = "no elimination store but the ledger is configured here"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "policy.elimination_store"})
         else:
             self._belief, event = BeliefSession.declare(
                 self.session_id,
@@ -202,6 +237,16 @@ class SessionActor:
         batch.add(message, units, list)
 
 
+def _answer(batch: _Batch, results: list[Any]) -> None:
+    for message, start, end, finish in batch.answers:
+        for result in results[start:end]:
+            log_result(result, message.request_id)
+        try:
+            message.reply.set(finish(results[start:end]))
+        except BeliefError as error:
+            message.reply.fail(error)
+
+
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
 
@@ -214,7 +259,7 @@ def _title_of(belief: BeliefSession) -> str:
 
 def _profile_hash(belief: BeliefSession) -> str:
     """What a session was declared as: the profile under which a simulation is made (§11.2)."""
-    profile = {"ontology": asdict(belief.ontology), "policy": asdict(belief.policy)}
+    profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
     return digest({"session_id": belief.session_id, **profile})
 
 

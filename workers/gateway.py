@@ -21,8 +21,10 @@ from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
 from actors.synthesis import Synthesis
+from actors.tombstones import AsyncEliminationStore
 from actors.units import DeadLetterUnit, ReplayUnit, Unit
 from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -116,6 +118,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         host,
         mailbox_max=settings.mailbox_max,
         passivate_after_s=settings.passivate_after_s,
+        tombstones=_tombstones(settings, ledger),
     )
 
     async def write(unit: Unit) -> Any:
@@ -196,6 +199,19 @@ def _model(settings: Settings) -> ModelClient:
         settings.model_key,
         timeout_s=settings.model_timeout_s,
     )
+
+
+def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
+    if settings.tee_target is None:
+        return None
+    # gRPC takes a while to load, and who has no Tee does without it.
+    from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
+
+    def known(session_id: str) -> frozenset[str] | None:
+        with ledger.view() as view:
+            return declared_universe(view, session_id)
+
+    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -35,6 +35,8 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "actor_failed": 503,
         "commit_failed": 503,
         "session_corrupt": 500,
+        "elimination_store_unavailable": 503,
+        "elimination_store_conflict": 502,
         "intent_invalid": 422,
         "model_unavailable": 503,
         "model_timeout": 503,
