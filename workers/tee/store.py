@@ -38,6 +38,9 @@ MISSING_SHOWN_MAX = 100
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", ANSWER_MAX_BYTES),
     ("grpc.enable_http_proxy", 0),
+    # A Tee that was started again is found again soon.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
 )
 
 
