@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench spec registry baseline revision lock clean
+.PHONY: help setup demo test check lint types imports bench spec registry baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was r
 revision: $(STAMP) ## After a change of the ledger's schema, once it was released: NAME="what changed"
 	@test -n "$(NAME)" || { echo 'make revision NAME="what changed"'; exit 2; }
 	@$(BIN)/python -m tests.revisions revision "$(NAME)"
+
+proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. workers/tee/tee.proto
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock

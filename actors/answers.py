@@ -12,6 +12,8 @@ from actors.errors import (
     ActorError,
     ActorFailed,
     CommitFailed,
+    EliminationStoreConflict,
+    EliminationStoreFailed,
     IntentInvalid,
     MailboxFull,
     ReplyLost,
@@ -112,6 +114,8 @@ _ERRORS: Mapping[str, type[ActorError]] = MappingProxyType(
         for kind in (
             ActorFailed,
             CommitFailed,
+            EliminationStoreConflict,
+            EliminationStoreFailed,
             MailboxFull,
             ReplyLost,
             RuntimeFull,

@@ -70,6 +70,19 @@ class SessionCorrupt(ActorError):  # noqa: N818
     retryable = False
 
 
+class EliminationStoreFailed(ActorError):  # noqa: N818
+    """The store of a session's tombstones did not answer; nothing was recorded."""
+
+    code = "elimination_store_unavailable"
+
+
+class EliminationStoreConflict(ActorError):  # noqa: N818
+    """The store of a session's tombstones is not as its audit left it; it is not served so."""
+
+    code = "elimination_store_conflict"
+    retryable = False
+
+
 class IntentInvalid(ActorError):  # noqa: N818
     """The intent cannot be resolved into an operation; nothing was written."""
 

@@ -250,6 +250,20 @@ class RecordExtractionTransition(Intent):
     """An ExtractionAttempt; the parent of every step but the first is named."""
 
 
+class WriteCausalGraph(Intent):
+    """Write a part of the causal graph: what the rules of a merge came to, as effects."""
+
+    intent_kind: Literal["write_causal_graph"] = "write_causal_graph"
+    verb: Literal[
+        "create", "annotate", "document_relationship_create", "document_relationship_update"
+    ]
+    effects: tuple[dict[str, Any], ...]
+    node_refs: Annotated[tuple[StoredRef, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    edge_refs: Annotated[tuple[StoredRef, ...], Field(max_length=MAX_INPUTS)] = ()
+    seen_operation_ids: tuple[StoredRef, ...] = ()
+    """Who wrote the edges last that are changed; of nodes the record itself says so."""
+
+
 PublicIntent = Annotated[
     CreateSource | SynthesizeUnderstanding | CreateClaim | LinkInput | AdaptFields,
     Field(discriminator="intent_kind"),

@@ -24,6 +24,7 @@ from actors.intents import (
     SourceSpan,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
+    WriteCausalGraph,
     metadata_text,
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
@@ -32,11 +33,17 @@ from kernel.algebra.verbs import ENQUEUE, REPORT_VERB
 from kernel.authority.enqueue import ENQUEUED_RECEIPT
 from kernel.authority.requests import PRIORITIES, due
 from kernel.authority.triggers import ENQUEUED_KINDS
-from kernel.belief_record import session_node_id
 from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.model.node_kinds import ACCESS_OVERLAY, CLAIM, SESSION, UNDERSTANDING
+from kernel.model.node_kinds import (
+    ACCESS_OVERLAY,
+    CLAIM,
+    RUNTIME_KINDS,
+    RUNTIME_PREFIXES,
+    SESSION,
+    UNDERSTANDING,
+)
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
@@ -237,8 +244,9 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
     node = view.node(intent.node_id)
     if node is None:
         raise IntentInvalid(f"no node {intent.node_id}", "node_id")
-    if node["node_kind"] == SESSION:
-        raise IntentInvalid("a session's anchor follows its trail alone", "node_id")
+    if node["node_kind"] in RUNTIME_KINDS:
+        message = "anchors of sessions and the causal graph are the runtime's own"
+        raise IntentInvalid(message, "node_id")
     if node["node_kind"] == ACCESS_OVERLAY:
         # The orchestrator is believed where a caller is not, so it does not pass this on.
         raise IntentInvalid("an overlay is changed by whoever may write it", "node_id")
@@ -389,6 +397,24 @@ def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperatio
     )
 
 
+def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation:
+    """A part of a merge of the causal graph, whose effects the merge rules have made already."""
+    first, *rest = intent.node_refs
+    written = tuple(dict.fromkeys(effect["target_ref"] for effect in intent.effects))
+    parents = {"causal_parent_operation_ids": list(intent.seen_operation_ids)}
+    return ResolvedOperation(
+        intent.verb,
+        intent.verb,
+        intent.effects,
+        (first,),
+        read_set=intent.node_refs,
+        write_set=written,
+        neighbours=tuple(rest),
+        edge_refs=intent.edge_refs,
+        extra=MappingProxyType(parents if intent.seen_operation_ids else {}),
+    )
+
+
 RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
     {
         CreateSource: resolve_create_source,
@@ -402,6 +428,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         RecordBelief: resolve_belief,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
+        WriteCausalGraph: resolve_causal,
     }
 )
 
@@ -426,8 +453,8 @@ def _create(
     neighbour: str | None = None,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> ResolvedOperation:
-    if node_id.startswith(session_node_id("")) and payload["node_kind"] != SESSION:
-        raise IntentInvalid("this id belongs to a session's anchor", "node_id")
+    if node_id.startswith(RUNTIME_PREFIXES) and payload["node_kind"] not in RUNTIME_KINDS:
+        raise IntentInvalid("this id is the runtime's own", "node_id")
     membership = {"corpus_id": corpus_id, "to_state": "candidate"}
     index = {"index_name": KIND_INDEX, "entry": {"node_kind": payload["node_kind"]}}
     effects = (

@@ -27,6 +27,8 @@ from actors.committer import Committer
 from actors.errors import (
     ActorError,
     ActorFailed,
+    EliminationStoreConflict,
+    EliminationStoreFailed,
     MailboxFull,
     RuntimeFull,
     SessionCorrupt,
@@ -35,10 +37,13 @@ from actors.errors import (
 from actors.messages import Message
 from actors.ownership import Ownership
 from actors.session_actor import SessionActor
-from kernel.belief.errors import CorruptBeliefEvent
+from actors.tombstones import AsyncEliminationStore
+from kernel.belief.elimination_store import EliminationStoreUnavailable
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
 from kernel.errors import LedgerCorrupt
-from kernel.host import Host
+from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
 
@@ -93,7 +98,10 @@ class SessionRuntime:
         mailbox_max: int = MAILBOX_MAX,
         passivate_after_s: float = PASSIVATE_AFTER_S,
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
+        tombstones: AsyncEliminationStore | None = None,
     ) -> None:
+        """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        self._tombstones = tombstones
         self._ledger = ledger
         self._committer = committer
         self._host = host
@@ -225,9 +233,40 @@ class SessionRuntime:
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
         belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        adopted = None
+        if belief is not None and belief.policy.elimination_store != "ledger":
+            restored = await self._agree(belief)
+            belief, adopted = restored.session, restored.adopted
         return SessionActor(
-            session_id, belief, self._committer, self._host, fence=fence, consumed=consumed
+            session_id,
+            belief,
+            self._committer,
+            self._host,
+            fence=fence,
+            consumed=consumed,
+            tombstones=self._tombstones,
+            adopted=adopted,
         )
+
+    async def _agree(self, belief: BeliefSession) -> RestoredSession:
+        """Hold a session against the store of its tombstones (seed 000 §6)."""
+        if self._tombstones is None:
+            raise EliminationStoreFailed("the session's elimination store is not configured here")
+        try:
+            recovered = await self._tombstones.recover(belief.session_id)
+            return await anyio.to_thread.run_sync(
+                lambda: restore_session(
+                    belief.session_id,
+                    recovered,
+                    (event.to_bytes() for event in belief.audit()),
+                    event_id=self._host.new_id(),
+                    ts=iso_time(self._host.now_us()),
+                )
+            )
+        except EliminationStoreUnavailable as error:
+            raise EliminationStoreFailed(str(error)) from error
+        except BeliefError as error:
+            raise EliminationStoreConflict(error.message, error.details) from error
 
     def _restore(self, session_id: str) -> tuple[BeliefSession | None, Position | None]:
         with self._ledger.view() as view:

@@ -4,6 +4,10 @@ It takes what waits, runs it in order against the session it holds in memory, ha
 must be recorded to the committer as one batch, and answers when that is durable. Events of the
 belief session that arose in the batch are anchored once, at its end.
 
+Where a session's tombstones live in a store elsewhere, that is written before the commit, and the
+core has accepted before that (seed 000 §4.2). If the store fails, nothing is committed; if the
+commit fails, the store is ahead, which the next activation repairs.
+
 What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
 fails the actor stops, forgets, and is activated again from the ledger.
 
@@ -33,6 +37,7 @@ from actors.messages import (
     Simulate,
     SubmitEnvelope,
 )
+from actors.tombstones import AsyncEliminationStore, write_through
 from actors.units import (
     BeliefUnit,
     ConsumedUnit,
@@ -46,14 +51,11 @@ from actors.work_units import WorkReportUnit
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.belief_record import MAX_SESSION_ID_CHARS, SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
-
-MAX_SESSION_ID_CHARS = 384
-"""So that the id of the session's node is an `Id`."""
 
 Finish = Callable[[list[Any]], Any]
 """Makes a message's answer of the results of its units."""
@@ -87,7 +89,13 @@ class SessionActor:
         *,
         fence: Fence | None = None,
         consumed: Position | None = None,
+        tombstones: AsyncEliminationStore | None = None,
+        adopted: BeliefEvent | None = None,
     ) -> None:
+        """Hold a session as it was restored.
+
+        `adopted` is what it took over from its store, and is recorded with the first batch.
+        """
         self.session_id = session_id
         self._fence = fence
         self._consumed = consumed
@@ -95,6 +103,8 @@ class SessionActor:
         self._title = session_id if belief is None else _title_of(belief)
         self._committer = committer
         self._host = host
+        self._tombstones = tombstones
+        self._adopted = adopted
 
     @property
     def declared(self) -> bool:
@@ -107,8 +117,20 @@ class SessionActor:
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
             StaleEpoch: when the shard has another owner; nobody was answered.
+            EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
+        # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
+        # of a session that was never declared.
+        while self._tombstones is not None and not self.declared and len(messages) > 1:
+            first, *messages = messages
+            await self._handle([first])
+        await self._handle(messages)
+
+    async def _handle(self, messages: list[Message]) -> None:
         batch = _Batch()
+        written, self._adopted = self._adopted, None
+        if written is not None:
+            batch.events.append(written)
         for message in messages:
             if self._is_consumed(message.position):
                 # Its first asker was not told what it came to, and nobody else knows it.
@@ -119,6 +141,15 @@ class SessionActor:
             except BeliefError as error:
                 # What it was refused for may not be durable yet, so it waits like an answer.
                 batch.add(message, [], partial(_refuse, error))
+        if batch.events:
+            try:
+                new = [one for one in batch.events if one is not written]
+                await write_through(self._tombstones, self._expect_belief(), new)
+            except BeliefError as error:
+                self._belief = None
+                for message, *_ in batch.answers:
+                    message.reply.fail(error)
+                return
         if batch.units or batch.events:
             results = await self._commit(batch)
         else:
@@ -126,13 +157,7 @@ class SessionActor:
             await self._committer.confirm(self._fence)
         if batch.events and not isinstance(results[-1], SubmissionResult):
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
-        for message, start, end, finish in batch.answers:
-            for result in results[start:end]:
-                log_result(result, message.request_id)
-            try:
-                message.reply.set(finish(results[start:end]))
-            except BeliefError as error:
-                message.reply.fail(error)
+        _answer(batch, results)
 
     async def _commit(self, batch: _Batch) -> list[Any]:
         positions = [one.position for one, *_ in batch.answers if one.position is not None]
@@ -187,6 +212,9 @@ class SessionActor:
             # Not every store's text can hold it, and by then a whole batch would fail.
             problem = "a session's id and name do not hold the character U+0000"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "metadata.case_name"})
+        elif message.policy.elimination_store != "ledger" and self._tombstones is None:
+            problem = "no elimination store but the ledger is configured here"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "policy.elimination_store"})
         else:
             self._belief, event = BeliefSession.declare(
                 self.session_id,
@@ -252,6 +280,16 @@ class SessionActor:
         batch.add(message, [WorkReportUnit(one) for one in message.reports], list)
 
 
+def _answer(batch: _Batch, results: list[Any]) -> None:
+    for message, start, end, finish in batch.answers:
+        for result in results[start:end]:
+            log_result(result, message.request_id)
+        try:
+            message.reply.set(finish(results[start:end]))
+        except BeliefError as error:
+            message.reply.fail(error)
+
+
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
 
@@ -264,7 +302,7 @@ def _title_of(belief: BeliefSession) -> str:
 
 def _profile_hash(belief: BeliefSession) -> str:
     """What a session was declared as: the profile under which a simulation is made (§11.2)."""
-    profile = {"ontology": asdict(belief.ontology), "policy": asdict(belief.policy)}
+    profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
     return digest({"session_id": belief.session_id, **profile})
 
 

@@ -10,12 +10,16 @@ from typing import Any
 
 import orjson
 
+from kernel.belief.events import BeliefEvent
+from kernel.belief.limits import check_text, invalid
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.model.node_kinds import SESSION_NODE_PREFIX
 
 SURVIVORS_SHOWN_MAX = 12
+MAX_SESSION_ID_CHARS = 384
+"""So that the id of the session's node is an id that an intent may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,31 @@ class BeliefBatch:
 def session_node_id(session_id: str) -> str:
     """Return the node that stands for a belief session in the graph."""
     return f"{SESSION_NODE_PREFIX}{session_id}"
+
+
+def check_session_id(session_id: str) -> None:
+    """Refuse an id that the record could not hold.
+
+    Raises:
+        BeliefError: INVALID_REQUEST.
+    """
+    check_text("session_id", session_id)
+    if len(session_id) > MAX_SESSION_ID_CHARS:
+        raise invalid("session_id", f"must have at most {MAX_SESSION_ID_CHARS} characters")
+    if "\x00" in session_id:
+        raise invalid("session_id", "must not hold the character U+0000")
+
+
+def declared_universe(view: LedgerView, session_id: str) -> frozenset[str] | None:
+    """Return the hypotheses that a session was declared over, None where it was not declared.
+
+    Raises:
+        CorruptBeliefEvent: when the declaration is not what its hash says.
+    """
+    row = view.tables.get(schema.belief_events, session_id, 0)
+    if row is None:
+        return None
+    return frozenset(BeliefEvent.from_bytes(row["event_bytes"]).payload["hypotheses"])
 
 
 def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:

@@ -22,7 +22,9 @@ from actors.local_model import LocalModel
 from actors.model_client import ModelClient
 from actors.orchestrator import Orchestrator
 from actors.synthesis import Synthesis
+from actors.tombstones import AsyncEliminationStore
 from actors.units import ReplayUnit, Unit
+from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -137,7 +139,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         committed=lambda _: notify_all(),
     )
     gateway = gateway_name(settings, listening.getsockname()[1])
-    sharing = share_sessions(ledger, committer, redis, settings, gateway)
+    sharing = share_sessions(
+        ledger, committer, redis, settings, gateway, _tombstones(settings, ledger)
+    )
     external = ExternalEffects(
         ledger, committer, folder.path, host.random_bytes, time.monotonic, sharing.ownership
     )
@@ -230,6 +234,19 @@ def _model(settings: Settings) -> ModelClient:
         settings.model_key,
         timeout_s=settings.model_timeout_s,
     )
+
+
+def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
+    if settings.tee_target is None:
+        return None
+    # gRPC takes a while to load, and who has no Tee does without it.
+    from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
+
+    def known(session_id: str) -> frozenset[str] | None:
+        with ledger.view() as view:
+            return declared_universe(view, session_id)
+
+    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))
 
 
 def _listen(host: str, port: int) -> socket.socket:

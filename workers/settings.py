@@ -66,6 +66,14 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def _check_loopback(host: str, info: ValidationInfo) -> None:
+    if not _is_loopback(host) and not info.data.get("allow_remote", False):
+        raise PydanticCustomError(
+            "host_not_loopback",
+            "other machines could reach this address; set ROTULUS_ALLOW_REMOTE=1 to allow it",
+        )
+
+
 RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
@@ -148,7 +156,8 @@ class Settings(BaseSettings):
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address that the gateway binds; loopback unless ROTULUS_ALLOW_REMOTE is set.",
+        description="Address that the gateway and `rotulus tee` bind; loopback unless "
+        "ROTULUS_ALLOW_REMOTE is set.",
     )
     port: int = Field(
         default=0,
@@ -161,6 +170,12 @@ class Settings(BaseSettings):
         default=f"http://127.0.0.1:{GATEWAY_PORT}",
         repr=False,
         description="Gateway that workers and ingest talk to.",
+    )
+    tee_target: str | None = Field(
+        default=None,
+        max_length=512,
+        description="Tee (host:port) for sessions declared with the elimination store `tee`; "
+        "loopback unless ROTULUS_ALLOW_REMOTE is set.",
     )
     worker_token: SecretStr | None = Field(
         default=None,
@@ -304,11 +319,18 @@ class Settings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _remote_is_asked_for(cls, value: str, info: ValidationInfo) -> str:
-        if not _is_loopback(value) and not info.data.get("allow_remote", False):
-            raise PydanticCustomError(
-                "host_not_loopback",
-                "other machines could reach this address; set ROTULUS_ALLOW_REMOTE=1 to allow it",
-            )
+        _check_loopback(value, info)
+        return value
+
+    @field_validator("tee_target")
+    @classmethod
+    def _tee_is_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+            raise PydanticCustomError("target_invalid", "must be host:port")
+        _check_loopback(host.strip("[]"), info)
         return value
 
     @field_validator("model_name")

@@ -13,6 +13,7 @@ from actors.ownership import Ownership
 from actors.postroom import Postroom
 from actors.routing import RoutedSessions
 from actors.runtime import SessionRuntime
+from actors.tombstones import AsyncEliminationStore
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.inbox import Inbox
@@ -71,7 +72,12 @@ class Sharing:
 
 
 def share_sessions(
-    ledger: Ledger, committer: Committer, redis: Redis, settings: Settings, gateway: str
+    ledger: Ledger,
+    committer: Committer,
+    redis: Redis,
+    settings: Settings,
+    gateway: str,
+    tombstones: AsyncEliminationStore | None = None,
 ) -> Sharing:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
     ownership = Ownership(settings.shards)
@@ -82,6 +88,7 @@ def share_sessions(
         ownership=ownership,
         mailbox_max=settings.mailbox_max,
         passivate_after_s=settings.passivate_after_s,
+        tombstones=tombstones,
     )
     inbox = Inbox(redis, gateway)
     mail = ShardMail(redis, inbox)

@@ -48,6 +48,15 @@ class SessionState:
         return self._universe
 
     @property
+    def survivors(self) -> frozenset[str]:
+        """The hypotheses that are left; it costs the size of the universe."""
+        return frozenset(self._survivors.ids())
+
+    def survives(self, hypothesis_id: str) -> bool:
+        """Tell whether a hypothesis is left, at the cost of one look."""
+        return hypothesis_id in self._survivors
+
+    @property
     def n_survivors(self) -> int:
         """How many hypotheses are left."""
         return len(self._survivors)

@@ -1,6 +1,7 @@
 """What a session is declared with, and what its verbs answer."""
 
 from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
 
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import MAX_STABILITY_WINDOW, check_text, check_whole, invalid
@@ -24,6 +25,9 @@ class OntologyBundle:
         return asdict(self)
 
 
+TombstonePlace = Literal["ledger", "tee"]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPolicy:
     """The choices that hold for a session's whole life."""
@@ -34,6 +38,8 @@ class SessionPolicy:
     """Let ``{"force": true}`` end a session that has not come down to one survivor."""
     stability_window: int = 0
     """How many equal conclusions in a row termination needs; 0 for none."""
+    elimination_store: TombstonePlace = "ledger"
+    """Where tombstones are kept beside the audit, which is always on the ledger."""
 
     def __post_init__(self) -> None:
         for name in ("validate_hypotheses", "allow_force"):
@@ -41,9 +47,15 @@ class SessionPolicy:
                 raise invalid(f"policy.{name}", "must be true or false")
         check_whole("policy.stability_window", self.stability_window, most=MAX_STABILITY_WINDOW)
 
-    def to_dict(self) -> dict[str, bool | int]:
-        """Return the three fields as a JSON object."""
-        return asdict(self)
+        if self.elimination_store not in get_args(TombstonePlace):
+            raise invalid("policy.elimination_store", "must be ledger or tee")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a JSON object; the store only where it is not the ledger."""
+        document = asdict(self)
+        if self.elimination_store == "ledger":
+            del document["elimination_store"]
+        return document
 
 
 DEFAULT_POLICY = SessionPolicy()

@@ -10,7 +10,7 @@ from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES, Envelope
-from kernel.model.node_kinds import SESSION, SESSION_NODE_PREFIX
+from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
 
 _ALLOWED_ACTORS = {
     "orchestrator": frozenset({"user", "system", "agent", "migration"}),
@@ -83,10 +83,10 @@ def check_actor(submission: Submission) -> Verdict:
         message = "what makes up for an operation is the runtime's own"
         return Refusal("envelope_actor_unauthorized", "compensates_operation_id", message)
     for index, effect in enumerate(envelope.primitive_effects):
-        anchors = (effect.target_ref or "").startswith(SESSION_NODE_PREFIX)
-        if anchors or effect.payload.get("node_kind") == SESSION:
+        kept = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
+        if kept or effect.payload.get("node_kind") in RUNTIME_KINDS:
             field = f"primitive_effects.{index}.target_ref"
-            message = "a session's anchor follows its trail alone"
+            message = "anchors of sessions and the causal graph are the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)
         kind = EFFECT_KINDS.get(effect.effect_kind)
         if kind is not None and kind.canonical in _RUNTIME_KINDS:

@@ -36,6 +36,7 @@ from tests.actors.world import (
     attempt,
     belief,
     captured,
+    causal_graph,
     claim,
     envelope_of,
     link,
@@ -102,6 +103,7 @@ EVERY_KIND = {
         },
     ),
     "enqueue_recalculate_authority": lambda _: asked_again("cu-1"),
+    "write_causal_graph": lambda _: causal_graph("a", "b"),
 }
 
 
@@ -560,6 +562,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "report_external_effect",
         "record_extraction_transition",
         "enqueue_recalculate_authority",
+        "write_causal_graph",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 

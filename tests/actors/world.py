@@ -17,7 +17,9 @@ from actors.intents import (
     SynthesizeByModel,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
+    WriteCausalGraph,
 )
+from actors.resolution import make_effect
 from actors.units import IntentUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
@@ -138,6 +140,17 @@ def synthesized(
         **changes,
     }
     return SynthesizedUnderstanding(intent_key=fields["request"].intent_key, **fields)
+
+
+def causal_graph(*node_ids: str) -> WriteCausalGraph:
+    """Nodes of the causal graph that are new, as a merge would write them."""
+    refs = tuple(f"causal-node:{one}" for one in node_ids)
+    payload = {"node_kind": "CausalNode", "described": False}
+    membership = {"corpus_id": CORPUS, "to_state": "candidate"}
+    effects = [make_effect("node_write", ref, payload) for ref in refs]
+    effects += [make_effect("membership_write", ref, membership) for ref in refs]
+    fields: dict[str, Any] = {"verb": "create", "effects": tuple(effects), "node_refs": refs}
+    return WriteCausalGraph(intent_key="merge", **fields)
 
 
 def put(ledger: Ledger, *intents: Intent, **options: Any) -> list[Any]:

@@ -41,6 +41,32 @@ def test_the_environment_is_read_and_an_override_wins(monkeypatch):
     assert (settings.batch_max, settings.lease_slots) == (7, 3)
 
 
+@pytest.mark.parametrize("target", ["127.0.0.1:50051", "localhost:1", "[::1]:65535"])
+def test_a_tee_is_an_address_on_this_machine(target):
+    assert load_settings(tee_target=target).tee_target == target
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("127.0.0.1", "target_invalid"),
+        ("127.0.0.1:0", "target_invalid"),
+        (":50051", "target_invalid"),
+        ("dns:///tee:50051", "host_not_loopback"),
+        ("192.0.2.1:50051", "host_not_loopback"),
+        ("unix:/tmp/socket", "target_invalid"),
+    ],
+)
+def test_a_tee_elsewhere_has_to_be_allowed(target, code):
+    with pytest.raises(SettingsError) as refused:
+        load_settings(tee_target=target)
+    assert [(name, found) for name, found, _ in refused.value.problems] == [
+        ("ROTULUS_TEE_TARGET", code)
+    ]
+    if code == "host_not_loopback":
+        assert load_settings(tee_target=target, allow_remote=True).tee_target == target
+
+
 def test_models_in_use_are_versions_and_what_took_over_from_them(monkeypatch):
     assert load_settings().current_model_versions == {"rotulus-local-1": "rotulus-local-1"}
     monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", "a-2, a-1 = a-2,b")

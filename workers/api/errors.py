@@ -42,6 +42,8 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "reply_lost": 503,
         "request_too_large": 413,
         "session_corrupt": 500,
+        "elimination_store_unavailable": 503,
+        "elimination_store_conflict": 502,
         "intent_invalid": 422,
         "model_unavailable": 503,
         "model_timeout": 503,

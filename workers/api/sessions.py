@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.errors import ActorError, IntentInvalid
 from actors.intents import PublicIntent
 from actors.messages import Audit, Declare, Eliminate, Operate, Query, SubmitEnvelope
-from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from kernel.model.result import RejectedResult, SubmissionResult
 from workers.api.errors import RETRYABLE_STATUS, respond
 from workers.api.services import Given
@@ -44,6 +44,7 @@ class DeclareBody(_Body):
     validate_hypotheses: bool = False
     allow_force: bool = False
     stability_window: Annotated[int, Field(ge=0)] = 0
+    elimination_store: TombstonePlace = "ledger"
 
 
 class EliminateBody(_Body):
@@ -70,7 +71,12 @@ async def declare(body: DeclareBody, services: Given) -> dict[str, Any]:
     message = Declare(
         OntologyBundle(**body.ontology.model_dump()),
         tuple(body.hypotheses),
-        SessionPolicy(body.validate_hypotheses, body.allow_force, body.stability_window),
+        SessionPolicy(
+            body.validate_hypotheses,
+            body.allow_force,
+            body.stability_window,
+            body.elimination_store,
+        ),
         body.metadata,
     )
     snapshot = await services.sessions.ask(session_id, message)

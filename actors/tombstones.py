@@ -1,0 +1,91 @@
+"""Elimination stores for callers on an event loop (B5), and what a session brings to one.
+
+The five methods of the protocol as coroutines: each runs on a worker thread, so a store is written
+once and serves both. A caller that is cancelled does not learn the outcome; the tombstones may be
+there, and asking again is safe.
+"""
+
+from collections.abc import Iterable
+
+from anyio.to_thread import run_sync
+
+from actors.errors import EliminationStoreConflict, EliminationStoreFailed
+from kernel.belief.elimination_store import (
+    EliminationProvenance,
+    EliminationResult,
+    EliminationStore,
+    EliminationStoreUnavailable,
+    RecoveredState,
+)
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import BeliefEvent
+from kernel.belief.session import BeliefSession
+
+
+class AsyncEliminationStore:
+    """The five methods of a store, each awaited."""
+
+    def __init__(self, store: EliminationStore) -> None:
+        self._store = store
+
+    async def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
+        """Fix the universe of a session."""
+        await run_sync(self._store.create_session, session_id, hypothesis_ids)
+
+    async def eliminate(
+        self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
+    ) -> EliminationResult:
+        """Write tombstones; they are kept when this returns."""
+        return await run_sync(self._store.eliminate, session_id, eliminated, provenance)
+
+    async def get_survivors(self, session_id: str) -> frozenset[str]:
+        """Return the universe without its tombstones."""
+        return await run_sync(self._store.get_survivors, session_id)
+
+    async def get_eliminated(self, session_id: str) -> frozenset[str]:
+        """Return the tombstones."""
+        return await run_sync(self._store.get_eliminated, session_id)
+
+    async def recover(self, session_id: str) -> RecoveredState:
+        """Return universe, tombstones and survivors of one moment."""
+        return await run_sync(self._store.recover, session_id)
+
+
+async def write_through(
+    store: AsyncEliminationStore | None, belief: BeliefSession, events: list[BeliefEvent]
+) -> None:
+    """Bring what events have struck to the session's store, if it has one beside the ledger.
+
+    Raises:
+        BeliefError: when the store refuses the declaration, which then did not happen.
+        EliminationStoreFailed: when it does not answer; some of it may be there.
+        EliminationStoreConflict: when it refuses an elimination: it is not the store it was.
+    """
+    if store is None or belief.policy.elimination_store == "ledger":
+        return
+    try:
+        for event in events:
+            if event.verb == "DECLARE_SESSION":
+                await _create(store, belief)
+            elif event.delta["eliminated"]:
+                payload = event.payload
+                why = EliminationProvenance(payload["source_id"], payload["observation_id"])
+                await _eliminate(store, belief.session_id, event.delta["eliminated"], why)
+    except EliminationStoreUnavailable as error:
+        raise EliminationStoreFailed(str(error)) from error
+
+
+async def _create(store: AsyncEliminationStore, belief: BeliefSession) -> None:
+    await store.create_session(belief.session_id, belief.universe.ids)
+    if await store.get_eliminated(belief.session_id):
+        details = {"session_id": belief.session_id}
+        raise BeliefError("CONFLICT", "the store has tombstones of this session", details)
+
+
+async def _eliminate(
+    store: AsyncEliminationStore, session_id: str, ids: list[str], why: EliminationProvenance
+) -> None:
+    try:
+        await store.eliminate(session_id, ids, why)
+    except BeliefError as error:
+        raise EliminationStoreConflict(error.message, error.details) from error

@@ -1,0 +1,117 @@
+"""`rotulus tee` as a process: where it listens, its health, how it stops, what a kill leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from google.protobuf.empty_pb2 import Empty
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kernel.verify import verify
+from tests.workers.tee.fake_tee import calling, node, seed, why
+from workers.cli import main
+from workers.record import open_record
+from workers.tee import tee_pb2 as wire
+
+ROOT = Path(__file__).parents[3]
+ENV = {name: value for name, value in os.environ.items() if not name.startswith("ROTULUS_")}
+STRUCK_BEFORE_KILL = 5
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def tee_process(folder):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workers", "tee", "--port", "0", "--data-dir", str(folder)],
+        cwd=ROOT,
+        env=ENV,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("tee listens on 127.0.0.1:")
+        yield process, line.split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def check_record(folder):
+    with open_record(folder / "ledger.db") as view:
+        assert verify(view).findings == ()
+
+
+def test_it_is_healthy_until_it_is_told_to_stop_and_then_ends_in_order(tmp_path):
+    with tee_process(tmp_path) as (process, target):
+        with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for service in ("", "tee.Tee"):
+                answer = health.Check(health_pb2.HealthCheckRequest(service=service))
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        seed(target, frozenset({"a"}))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    # The write-ahead log was folded into the file.
+    assert not (tmp_path / "ledger.db-wal").exists()
+    check_record(tmp_path)
+
+
+def test_what_was_answered_survives_a_kill(tmp_path):
+    names = [f"n{number:03}" for number in range(200)]
+    told = []
+    with tee_process(tmp_path) as (process, target), calling(target) as stub:
+        stub.MergeHypothesis(wire.HypothesisDelta(nodes=map(node, names)))
+        stub.CreateIncident(wire.CreateIncidentRequest(incident_id="inc"))
+        pending = []
+        for name in names:
+            request = {"incident_id": "inc", "node_ids": [name], "provenance": why()}
+            call = stub.MergeNodeTombstones.future(wire.NodeTombstoneRequest(**request))
+            if len(told) < STRUCK_BEFORE_KILL:
+                told += call.result().applied_ids
+            else:
+                pending.append(call)
+        process.kill()
+        for call in pending:
+            if call.exception() is None:
+                told += call.result().applied_ids
+    assert len(told) >= STRUCK_BEFORE_KILL
+    check_record(tmp_path)
+    with tee_process(tmp_path) as (_, target), calling(target) as stub:
+        assert [one.id for one in stub.GetMainGraph(Empty()).nodes] == names
+        struck = set(stub.GetTombstones(wire.TombstoneRequest(incident_id="inc")).node_ids)
+        live = {one.id for one in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes}
+        assert set(told) <= struck
+        assert live == set(names) - struck
+        request = {"incident_id": "inc", "node_ids": names, "provenance": why()}
+        rest = stub.MergeNodeTombstones(wire.NodeTombstoneRequest(**request))
+        assert set(rest.applied_ids) == live
+        assert set(rest.already_tombstoned_ids) == struck
+
+
+def test_a_port_in_use_and_a_host_that_others_reach_are_clear_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROTULUS_HOST", "192.0.2.1")
+    refused = CliRunner().invoke(main, ["tee", "--data-dir", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert "host_not_loopback" in refused.output
+    with tee_process(tmp_path) as (_, target):
+        port = target.rpartition(":")[2]
+        command = [sys.executable, "-m", "workers", "tee", "--port", port]
+        second = subprocess.run(
+            [*command, "--data-dir", str(tmp_path)],
+            cwd=ROOT,
+            env=ENV,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=40,
+        )
+    assert second.returncode == 1
+    assert "address_unusable" in second.stderr

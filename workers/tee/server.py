@@ -1,0 +1,119 @@
+"""The process `rotulus tee`: the Tee contract and gRPC health on one port, from one ledger.
+
+Stopping has an order: health goes red and no call is taken any more, those that run are finished,
+the ledger is closed.
+"""
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from actors.incidents import Incidents
+from actors.ledger_store import LedgerEliminationStore
+from actors.orchestrator import Orchestrator
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
+from workers.datafolder import DataFolder
+from workers.host import system_host
+from workers.record import ledger_place, open_store
+from workers.settings import Settings
+from workers.tee.service import TeeService
+from workers.tee.tee_pb2_grpc import add_TeeServicer_to_server
+
+SERVICE = "tee.Tee"
+PORT = 50051
+THREADS = 8
+CALLS_MAX = 256
+REQUEST_MAX_BYTES = 16 << 20
+STOP_GRACE_S = 5.0
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", REQUEST_MAX_BYTES),
+    ("grpc.max_send_message_length", -1),
+    # Two processes on one port would each get some of the calls, and nobody would be told.
+    ("grpc.so_reuseport", 0),
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class TeeStartError(Exception):
+    """The process cannot start; `code` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TeeServer:
+    """A server on an address; it serves between `start` and `stop`."""
+
+    def __init__(self, ledger: Ledger, store: LedgerEliminationStore, address: str) -> None:
+        """Bind the address, which is `host:port`; port 0 is any free one.
+
+        Raises:
+            TeeStartError: `address_unusable`.
+        """
+        self._health = health.HealthServicer()
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tee")
+        self._server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        service = TeeService(Incidents(ledger, store), corrupt=lambda: self._say(healthy=False))
+        add_TeeServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        try:
+            self.port: int = self._server.add_insecure_port(address)
+        except RuntimeError:
+            raise TeeStartError("address_unusable", f"{address} cannot be bound") from None
+
+    def start(self) -> None:
+        """Take calls."""
+        self._server.start()
+        self._say(healthy=True)
+
+    def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Take no more calls, let those that run end within the grace, and return then."""
+        self._say(healthy=False)
+        self._server.stop(grace_s).wait()
+
+    def _say(self, *, healthy: bool) -> None:
+        statuses = health_pb2.HealthCheckResponse
+        status = statuses.SERVING if healthy else statuses.NOT_SERVING
+        for name in ("", SERVICE):
+            self._health.set(name, status)
+
+
+def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> None:
+    """Serve the ledger of the settings until SIGTERM or SIGINT; `listens` is told the address.
+
+    Raises:
+        TeeStartError: `address_unusable` or `data_folder_unusable`.
+        LedgerUnavailable: when the ledger cannot be opened.
+    """
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    folder = DataFolder(settings.data_dir)
+    try:
+        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise TeeStartError("data_folder_unusable", f"{folder.path}: {error.strerror}") from None
+    host = system_host()
+    ledger = Ledger.create(open_store(ledger_place(settings)), host)
+    try:
+        kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
+        orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)
+        store = LedgerEliminationStore(ledger, kernel, orchestrator)
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        server = TeeServer(ledger, store, f"{shown}:{port}")
+        server.start()
+        _log.info("tee_listens", port=server.port)
+        listens(f"{shown}:{server.port}")
+        stopped.wait()
+        server.stop()
+    finally:
+        ledger.close()
