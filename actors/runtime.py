@@ -27,6 +27,7 @@ from actors.committer import Committer
 from actors.errors import (
     ActorError,
     ActorFailed,
+    CommitFailed,
     MailboxFull,
     RuntimeFull,
     SessionCorrupt,
@@ -37,7 +38,7 @@ from actors.ownership import Ownership
 from actors.session_actor import SessionActor
 from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.errors import LedgerCorrupt
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.host import Host
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
@@ -224,7 +225,11 @@ class SessionRuntime:
             self._ownership.lose(fence)
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
-        belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        try:
+            belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        except LedgerUnavailable as error:
+            _log.warning("session_waits_for_ledger", error=str(error))
+            raise CommitFailed("the record cannot be read") from error
         return SessionActor(
             session_id, belief, self._committer, self._host, fence=fence, consumed=consumed
         )

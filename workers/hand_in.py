@@ -21,6 +21,9 @@ ABSENCES = frozenset(
         "runtime_full",
         "actor_failed",
         "commit_failed",
+        "shard_unowned",
+        "stale_epoch",
+        "reply_lost",
         "queue_unavailable",
         "ledger_unavailable",
         "unauthorized",
@@ -28,7 +31,9 @@ ABSENCES = frozenset(
 )
 """Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
 
-NO_ROOM = frozenset({"mailbox_full", "runtime_full", "commit_failed"})
+NO_ROOM = frozenset(
+    {"mailbox_full", "runtime_full", "commit_failed", "shard_unowned", "stale_epoch", "reply_lost"}
+)
 """The same of one item's outcome. That its session's actor failed may be the item's fault."""
 
 _UNREACHABLE = "gateway_unreachable"

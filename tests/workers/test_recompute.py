@@ -176,7 +176,17 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
     assert [one["error_signature"] for one in world.gateway.dead_letters()] == ["actor_failed"]
 
 
-@pytest.mark.parametrize("code", ["mailbox_full", "commit_failed", "runtime_full"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mailbox_full",
+        "commit_failed",
+        "runtime_full",
+        "shard_unowned",
+        "stale_epoch",
+        "reply_lost",
+    ],
+)
 async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming(
     world: World, code: str
 ):
