@@ -30,7 +30,7 @@ from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import ENQUEUE, REPORT_VERB
 from kernel.authority.enqueue import ENQUEUED_RECEIPT
-from kernel.authority.requests import due
+from kernel.authority.requests import PRIORITIES, due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_record import session_node_id
 from kernel.canonical import digest
@@ -276,6 +276,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         ),
     ]
     found = due(view, target, intent.as_of_sequence)
+    most_urgent = min((one.priority for one in found.requests), key=PRIORITIES.index, default=None)
     if len(found.served) == len(found.requests):  # nobody has asked since
         effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
     return ResolvedOperation(
@@ -287,7 +288,13 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         read_set=context,
         write_set=(target,),
         causes=_askers(view, found.served),
-        extra=MappingProxyType({"recompute_as_of_sequence": intent.as_of_sequence}),
+        extra=MappingProxyType(
+            {
+                "recompute_as_of_sequence": intent.as_of_sequence,
+                # It draws on capacity as what it serves, not as whoever computed it (§8.3).
+                **_priority(most_urgent),
+            }
+        ),
     )
 
 

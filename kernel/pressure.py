@@ -11,29 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf, isfinite
-from types import MappingProxyType
 from typing import Final, Literal
 
-CapacityPriority = Literal["background", "user_initiated", "critical"]
-
-CAPACITY_PRIORITIES: Final[tuple[CapacityPriority, ...]] = (
-    "background",
-    "user_initiated",
-    "critical",
-)
-"""Those of §14.2, the least first."""
-
-CAPACITY_PRIORITY_OF: Final[Mapping[str, CapacityPriority]] = MappingProxyType(
-    {
-        **{name: name for name in CAPACITY_PRIORITIES},
-        "user_initiated_critical": "critical",
-        "user_active_session": "user_initiated",
-        "high_access_frequency": "user_initiated",
-        "background_normal": "background",
-        "background_low_priority": "background",
-    }
-)
-"""How the priorities of authority work (§8.3) share capacity; their own names stand for them."""
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
 
 ANY_KIND: Final = "any"
 """The kind whose capacity every operation kind draws on that has none of its own."""
@@ -44,11 +24,6 @@ COST_MAX: Final = 1e9
 THROTTLE_MS_MIN: Final = 20
 THROTTLE_MS_MAX: Final = 1000
 SUSPEND_MS_MAX: Final = 5000
-
-
-def capacity_priority_of(priority: str) -> CapacityPriority:
-    """Return the capacity priority of any priority; an unknown one is background."""
-    return CAPACITY_PRIORITY_OF.get(priority, "background")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,13 @@ import structlog
 from kernel.capacity import Lease
 from kernel.pressure import (
     ANY_KIND,
-    CAPACITY_PRIORITIES,
     COST_MAX,
     Amount,
     ByPriority,
     Capacity,
-    CapacityPriority,
     CapacityState,
-    capacity_priority_of,
 )
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from queues.errors import QueueError
 from queues.leases import CapacityLeases
 

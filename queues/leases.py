@@ -37,14 +37,8 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from kernel.pressure import (
-    CAPACITY_PRIORITIES,
-    COST_MAX,
-    Amount,
-    Capacity,
-    CapacityPriority,
-    CapacityState,
-)
+from kernel.pressure import COST_MAX, Amount, Capacity, CapacityState
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
 from queues.errors import QueueError
 from queues.items import DURATION_MS_MAX, check_name, check_range
 from queues.scripting import Clock, Scripts

@@ -1,4 +1,4 @@
-"""The queues, and the priorities of each with their ranks and service targets.
+"""The queues, and the priorities of each (`kernel.priorities`) with ranks and service targets.
 
 An item's deadline is the moment it was asked for plus the service target of its priority. The
 first priority of a queue is served before everything else; among the others the earliest
@@ -6,8 +6,11 @@ deadline is served first, so that a less urgent item waits while a more urgent o
 no longer than the difference of their targets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,11 @@ class Priority:
     rank: int
     """0 is the most urgent; also the number of the ready set. At most 4."""
     service_target_ms: int
+
+    @property
+    def capacity(self) -> CapacityPriority:
+        """As which of the three it draws on capacity."""
+        return capacity_priority_of(self.name)
 
 
 _SECOND_MS: Final = 1_000
@@ -50,3 +58,13 @@ QUEUES: Final[dict[str, tuple[Priority, ...]]] = {
 """Most urgent first."""
 
 PRIORITIES: Final = QUEUES["authority-recompute"]
+
+
+def least_of(priorities: Sequence[Priority], capacity: CapacityPriority) -> str | None:
+    """Return the least urgent priority that draws as this capacity priority or as one above it.
+
+    None where there is no such priority. What to hand to `WorkQueue.claim` as `least`.
+    """
+    enough = CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(capacity) :]
+    names = [row.name for row in priorities if row.capacity in enough]
+    return names[-1] if names else None

@@ -113,11 +113,7 @@ class WorkQueue(QueueView):
 
         `error` is cut at 512 bytes.
         """
-        rows = [
-            (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
-            for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
-        ]
-        return await self._settle("retry", (self._scripts.now(), clip(error)), rows)
+        return await self._delay(claims, delay_ms_of, error, attempts=1)
 
     async def put_off(
         self, claims: Sequence[Claim], delay_ms_of: Sequence[int], reason: str
@@ -126,11 +122,7 @@ class WorkQueue(QueueView):
 
         False where not held any more. `reason` is cut at 512 bytes.
         """
-        rows = [
-            (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
-            for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
-        ]
-        return await self._settle("put_off", (self._scripts.now(), clip(reason)), rows)
+        return await self._delay(claims, delay_ms_of, reason, attempts=0)
 
     async def bury(self, claims: Sequence[Claim], error_signatures: Sequence[str]) -> list[bool]:
         """Move items that cannot succeed to the dead letter box; False where not held any more.
@@ -146,8 +138,8 @@ class WorkQueue(QueueView):
     async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
         """Put back what found no capacity, uncounted as an attempt; False where not held any more.
 
-        It waits ahead of its priority, in the order of suspension, for the next claim that takes
-        the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
+        It waits ahead of its priority, in the order of first suspension, for the next claim that
+        takes the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
         """
         rows = [(claim.key, claim.token) for claim in claims]
         return await self._settle("suspend", (self._scripts.now(),), rows)
@@ -157,6 +149,15 @@ class WorkQueue(QueueView):
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
         rows = [(claim.key, claim.token) for claim in claims]
         return await self._settle("renew", (self._scripts.now(), visibility_ms), rows)
+
+    async def _delay(
+        self, claims: Sequence[Claim], delay_ms_of: Sequence[int], error: str, *, attempts: int
+    ) -> list[bool]:
+        rows = [
+            (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
+            for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
+        ]
+        return await self._settle("retry", (self._scripts.now(), clip(error), attempts), rows)
 
     async def _settle(
         self,

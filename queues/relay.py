@@ -152,11 +152,17 @@ def _open_requests(view: LedgerView, queue: str, after: int) -> Iterable[Request
 def _authority_item(request: Request) -> NewItem:
     """Requests for one understanding are one item with every cause."""
     payload = orjson.dumps({"target_cu_id": request.item_key})
-    return NewItem(_short(request.item_key), request.priority, _cause(request), payload)
+    caused_by = _short(request.document["trigger_source_id"])
+    key = _short(request.item_key)
+    return NewItem(key, request.priority, _cause(request), payload, operation_id=caused_by)
 
 
 def _request_item(request: Request) -> NewItem:
-    """Asked-for work is an item for each request; what it asks for is read from the record."""
+    """Asked-for work is an item for each request; what it asks for is read from the record.
+
+    No operation caused it, and the steps of a run have no order key: they are taken in the order of
+    their numbers, which may be asked for backwards, and `first_of_each_run` holds the later ones.
+    """
     payload = orjson.dumps({"request_id": request.request_id})
     return NewItem(request.request_id, request.priority, _cause(request), payload)
 

@@ -2,12 +2,11 @@
 
 What a binding evaluates is behind the port `BindingEvaluator`; a worker without one gives an item
 up as `binding_evaluator_missing`, so that nobody waits for what will not happen. Before it comes
-the fan-out of the event, then the capacity: a background binding suspends without it and goes on in
-the order of suspension, a user's is throttled, a critical one runs through.
+the fan-out of the event, then the capacity: `kernel.pressure.course_of` says what is evaluated
+without it, and what is suspended goes on in the order of suspension.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -16,7 +15,8 @@ import structlog
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
-from kernel.work.contents import BINDING_QUEUE, CAPACITY_OF_PRIORITY, BindingEvaluation
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.order import FanOut, fan_out_of
 from kernel.work.reports import (
     BindingEvaluated,
@@ -24,14 +24,10 @@ from kernel.work.reports import (
     CapacityRejected,
 )
 from kernel.work.requests import read_content
-from queues.errors import QueueError
 from queues.items import Claim
-from queues.leases import Lease
-from queues.suspensions import Suspensions
-from workers.drainer import Settlement, settlement_of
+from workers.drainer import Handler, Settlement, settlement_of
 from workers.evaluation import (
     EVALUATION_S_MAX,
-    UNDER_PRESSURE,
     BindingCapacity,
     BindingEvaluator,
     Evaluated,
@@ -39,20 +35,18 @@ from workers.evaluation import (
 )
 from workers.extraction import REPORTS_PATH, report_given_up
 from workers.hand_in import HandIn
+from workers.leasing import Holder
 
 EVALUATOR_MISSING = "binding_evaluator_missing"
 SUSPENDED = "binding_suspended_capacity_pressure"
 REJECTED = "capacity_rejected_mid_evaluation"
 DEFERRED = "binding_deferred_fan_out_limit"
 
-LOOK_AGAIN_MS = 1000
-"""After which a suspended binding looks whether there is capacity."""
-
-THROTTLE_S = 0.2
-
-_URGENCY = {name: rank for rank, name in enumerate(reversed(list(UNDER_PRESSURE)))}
+REJECTED_DELAY_MS = 1000
+"""After which a binding to which capacity was refused under way is tried again."""
 
 _log = structlog.get_logger(__name__)
+
 
 _PENDING_SUSPENDED = Evaluated("pending", SUSPENDED)
 _PENDING_REJECTED = Evaluated("pending", REJECTED)
@@ -84,11 +78,11 @@ class _Due:
     request: Request
 
     @property
-    def capacity_priority(self) -> str:
-        return CAPACITY_OF_PRIORITY[self.request.priority]
+    def capacity_priority(self) -> CapacityPriority:
+        return capacity_priority_of(self.request.priority)
 
 
-class BindingHandler:
+class BindingHandler(Handler):
     """Turns claims into outcomes of bindings."""
 
     def __init__(
@@ -96,7 +90,6 @@ class BindingHandler:
         ledger: Ledger,
         hand_in: HandIn,
         capacity: BindingCapacity,
-        suspensions: Suspensions,
         evaluator: BindingEvaluator | None,
         now_us: Callable[[], int],
         observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
@@ -106,7 +99,6 @@ class BindingHandler:
         self._ledger = ledger
         self._hand_in = hand_in
         self._capacity = capacity
-        self._suspensions = suspensions
         self._evaluator = evaluator
         self._now_us = now_us
 
@@ -120,12 +112,12 @@ class BindingHandler:
             code = EVALUATOR_MISSING
             return settled + [Settlement(one.claim, "failed", code, final=True) for one in due]
         admitted = [one for one in due if _admits(plans, one)]
-        settled += await self._defer([one for one in due if one not in admitted], plans)
-        urgent = [one for one in admitted if one.capacity_priority != "background"]
-        for one in sorted(urgent, key=lambda one: _URGENCY[one.capacity_priority]):
-            settled.append(await self._evaluate_urgent(evaluator, one))
-        background = [one for one in admitted if one.capacity_priority == "background"]
-        return settled + await self._evaluate_background(evaluator, background)
+        settled += self._defer([one for one in due if one not in admitted], plans)
+        return settled + await self._evaluate_all(evaluator, admitted)
+
+    async def least(self) -> CapacityPriority:
+        """Return what would not be suspended at once, so that no other is claimed."""
+        return await self._capacity.least()
 
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the request as a dead letter."""
@@ -143,13 +135,10 @@ class BindingHandler:
                 due.append(_Due(claim, request))
                 if request.item_key not in plans:
                     plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())
-        return sorted(due, key=lambda one: one.request.request_sequence), plans
+        return due, plans
 
-    async def _defer(
-        self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]
-    ) -> list[Settlement]:
+    def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[Settlement]:
         """Put off what belongs to a later cycle of its event until that begins (K.30)."""
-        await self._suspensions.resume([one.claim.key for one in deferred])
         settled = []
         for event in dict.fromkeys(one.request.item_key for one in deferred):
             plan = plans[event]
@@ -166,59 +155,42 @@ class BindingHandler:
             settled.append(Settlement(one.claim, "put_off", DEFERRED, delay_ms))
         return settled
 
-    async def _evaluate_urgent(self, evaluator: BindingEvaluator, one: _Due) -> Settlement:
-        lease = await self._capacity.acquire()
-        if lease is None and UNDER_PRESSURE[one.capacity_priority] == "throttle":
-            await anyio.sleep(THROTTLE_S)
-        return await self._evaluate(evaluator, one, lease)
-
-    async def _evaluate_background(
-        self, evaluator: BindingEvaluator, waiting: Sequence[_Due]
+    async def _evaluate_all(
+        self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
     ) -> list[Settlement]:
-        """Evaluate in the order of suspension while there is capacity; suspend the rest."""
-        by_key = {one.claim.key: one for one in waiting}
-        settled: dict[str, Settlement] = {}
-        for key in await self._suspensions.in_order(list(by_key)) if by_key else ():
-            lease = await self._capacity.acquire()
-            if lease is None:
-                break
-            await self._suspensions.resume([key])
-            settled[key] = await self._evaluate(evaluator, by_key[key], lease)
-        suspended = [key for key in by_key if key not in settled]
-        await self._suspensions.suspend(suspended)
-        for key in suspended:
-            self._observe(_outcome_of(by_key[key].request, _PENDING_SUSPENDED))
-        return [
-            *settled.values(),
-            *(
-                Settlement(by_key[key].claim, "put_off", SUSPENDED, LOOK_AGAIN_MS)
-                for key in suspended
-            ),
-        ]
+        """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
+        holder, settled = self._capacity.holder(), list[Settlement]()
+        urgency = CAPACITY_PRIORITIES[::-1]
+        waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
+        try:
+            for place, one in enumerate(waiting):
+                course = await self._capacity.course(holder, one.capacity_priority)
+                if course.action == "suspend":
+                    return settled + [self._suspend(each) for each in waiting[place:]]
+                if course.action == "throttle":
+                    await anyio.sleep(course.for_ms / 1000)
+                settled.append(await self._evaluate(evaluator, one, holder))
+        finally:
+            await holder.release()
+        return settled
 
-    async def _evaluate(
-        self, evaluator: BindingEvaluator, one: _Due, lease: Lease | None
-    ) -> Settlement:
-        """Evaluate and hand the outcome in; the slot is given back in any case."""
+    def _suspend(self, one: _Due) -> Settlement:
+        self._observe(_outcome_of(one.request, _PENDING_SUSPENDED))
+        return Settlement(one.claim, "suspended", SUSPENDED)
+
+    async def _evaluate(self, evaluator: BindingEvaluator, one: _Due, holder: Holder) -> Settlement:
+        """Evaluate and hand the outcome in."""
         evaluation: BindingEvaluation = read_content(one.request)
         try:
             with anyio.fail_after(EVALUATION_S_MAX):
                 found = await evaluator.evaluate(one.request.request_id, evaluation)
         except MidEvaluationRejection as rejection:
-            return await self._hand_in_rejection(one, rejection, granted=lease is not None)
+            return await self._hand_in_rejection(one, rejection, holder)
         except TimeoutError:
             return Settlement(one.claim, "failed", "binding_evaluation_timeout")
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
             _log.error("binding_not_evaluated", request_id=one.claim.key, error=repr(error))
             return Settlement(one.claim, "failed", "binding_evaluation_failed")
-        finally:
-            if lease is not None:
-                with (
-                    suppress(QueueError),  # then it expires
-                    anyio.CancelScope(shield=True),
-                    anyio.move_on_after(0.5),
-                ):
-                    await self._capacity.release(lease)
         outcome = _outcome_of(one.request, found)
         self._observe(outcome)
         report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
@@ -226,7 +198,7 @@ class BindingHandler:
         return settlement_of(one.claim, handed_in, rejection_is_final=True)
 
     async def _hand_in_rejection(
-        self, one: _Due, rejection: MidEvaluationRejection, *, granted: bool
+        self, one: _Due, rejection: MidEvaluationRejection, holder: Holder
     ) -> Settlement:
         """Record that capacity was refused; the item comes back at its retry's priority."""
         self._observe(_outcome_of(one.request, _PENDING_REJECTED))
@@ -234,7 +206,7 @@ class BindingHandler:
             request_id=one.request.request_id,
             binding_evaluation_id=rejection.binding_evaluation_id,
             retry_eligible=rejection.retry_eligible,
-            capacity_signal_at_rejection=await self._capacity.signal(granted=granted),
+            capacity_signal_at_rejection=await self._capacity.signal(holder, one.capacity_priority),
         )
         [handed_in] = await self._report(report.model_dump(mode="json"))
         if handed_in["outcome"] != "recorded":
@@ -244,9 +216,7 @@ class BindingHandler:
         if one.capacity_priority == "critical":
             # The record asks for it as background from now on, and the relay sends it as that.
             return Settlement(one.claim, "done")
-        if one.capacity_priority == "background":
-            await self._suspensions.suspend([one.claim.key])
-        return Settlement(one.claim, "put_off", REJECTED, LOOK_AGAIN_MS)
+        return Settlement(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
     async def _report(self, report: dict[str, object]) -> list[dict[str, object]]:
         more = {"queue": BINDING_QUEUE}

@@ -1,9 +1,9 @@
 """What every drain slot does with a batch, whatever its queue: hand it over, settle each claim.
 
-A handler knows what an item is; this knows what a claim is. Each claim ends in one of three ways:
-it leaves the queue, it is put off (which is nobody's attempt), or it failed, which is tried again
-after a growing pause until its attempts are used up, and then recorded as a dead letter. An item
-leaves the queue when the record no longer asks for it, not before.
+A handler knows what an item is; this knows what a claim is. Each claim ends in one of four ways:
+it leaves the queue, it is put off or suspended (which is nobody's attempt), or it failed, which is
+tried again after a growing pause until its attempts are used up, and then recorded as a dead
+letter. An item leaves the queue when the record no longer asks for it, not before.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import structlog
 
 from kernel.errors import LedgerUnavailable
+from kernel.priorities import CapacityPriority
 from queues.backoff import MAX_ATTEMPTS, backoff_ms
 from queues.errors import QueueError
 from queues.items import Claim
@@ -22,6 +23,9 @@ from workers.hand_in import NO_ROOM, HandIn, Outcome
 
 ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
+
+CAPACITY_SHORT = "envelope_capacity_unavailable"
+"""A refusal that another attempt may not meet, though the kernel names no time (§18)."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +45,7 @@ class Settlement:
     """How one claim ends."""
 
     claim: Claim
-    verdict: Literal["done", "put_off", "failed"]
+    verdict: Literal["done", "put_off", "suspended", "failed"]
     code: str = ""
     delay_ms: int = ABSENCE_DELAY_MS
     """Of what is put off."""
@@ -58,6 +62,10 @@ class Handler(Protocol):
 
         May be cancelled, and may be given the same item again.
         """
+
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority of which it could work on something now."""
+        return "background"
 
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the item's requests as dead letters; raises `GatewayError`."""
@@ -82,6 +90,10 @@ class Drainer:
     async def ready(self) -> bool:
         """Tell whether claiming makes sense: there is a gateway to hand in to."""
         return await self._hand_in.ready()
+
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority that is worth a claim now, beside the slot's own."""
+        return await self._handler.least()
 
     async def drain(self, claims: Sequence[Claim]) -> bool:
         """Serve claims, each settled before returning; tell whether anything left the queue.
@@ -129,6 +141,8 @@ class Drainer:
         if done:
             await self.queue.acknowledge(done)
             self.tally.completed += len(done)
+        # In the order in which the handler tells of them.
+        await self.queue.suspend([one.claim for one in settled if one.verdict == "suspended"])
         for code, put_off in _by_code(settled, "put_off").items():
             claims = [one.claim for one in put_off]
             await self.queue.put_off(claims, [self._spread(one) for one in put_off], code)
@@ -180,7 +194,8 @@ def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -
         return Settlement(claim, "put_off", code)
     if outcome.get("retry_after_s") is not None:
         return Settlement(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
-    return Settlement(claim, "failed", code, final=rejection_is_final and found == "rejected")
+    final = rejection_is_final and found == "rejected" and code != CAPACITY_SHORT
+    return Settlement(claim, "failed", code, final=final)
 
 
 def _by_code(settled: Sequence[Settlement], verdict: str) -> dict[str, list[Settlement]]:

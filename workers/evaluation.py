@@ -1,27 +1,29 @@
 """The port of whatever evaluates a binding, and the capacity of a fleet to do so (§13.4, §14.3)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Protocol
 
+from kernel.pressure import (
+    NOTHING,
+    ONE_SLOT,
+    RUN,
+    CapacityState,
+    Course,
+    capacity_signal,
+    course_of,
+)
+from kernel.priorities import CapacityPriority
 from kernel.work.contents import BindingEvaluation
 from kernel.work.reports import CapacitySignal, OutcomeState
-from queues.leases import CapacityLeases, Lease
+from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from workers.leasing import Holder, capacity_of
 
 EVALUATION_S_MAX = 30.0
 LEASE_TTL_MS = 60_000
 """Longer than an evaluation may take."""
 
 CAPACITY_RESOURCE = "binding_evaluation"
-
-Pressure = Literal["suspend", "throttle", "run"]
-
-UNDER_PRESSURE: Mapping[str, Pressure] = MappingProxyType(
-    {"background": "suspend", "user_initiated": "throttle", "critical": "run"}
-)
-"""What a binding does without capacity, by its capacity priority (§14.2); most urgent last."""
 
 
 class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
@@ -63,25 +65,34 @@ class BindingCapacity:
     ) -> None:
         self._leases = leases
         self._queue = queue
-        self._slots = slots
+        self._capacity = capacity_of(slots)
         self._worker_id = worker_id
         self._turn = 0
 
-    async def acquire(self) -> Lease | None:
-        """Take a slot, None where none is free."""
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority that would not be suspended now."""
+        course = course_of(await self._state(), "background")
+        return "user_initiated" if course.action == "suspend" else "background"
+
+    def holder(self) -> Holder:
+        """Return who holds a slot for a batch; `course` takes it."""
         self._turn += 1
-        holder = f"{self._worker_id}/{self._turn}"
-        return await self._leases.acquire(CAPACITY_RESOURCE, self._slots, holder, LEASE_TTL_MS)
+        return Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
 
-    async def release(self, lease: Lease) -> None:
-        """Give a slot back."""
-        await self._leases.release(lease)
+    async def course(self, holder: Holder, priority: CapacityPriority) -> Course:
+        """Have the holder hold a slot at this priority, or say what is done without one."""
+        if await holder.hold(CAPACITY_RESOURCE, self._capacity, priority):
+            return RUN
+        await holder.release()
+        return course_of(await self._state(), priority)
 
-    async def signal(self, *, granted: bool) -> CapacitySignal:
-        """Return what is known of the capacity now."""
+    async def signal(self, holder: Holder, priority: CapacityPriority) -> CapacitySignal:
+        """Return what is known of the capacity; who holds a slot wants no other."""
         depth = await self._queue.depth()
-        return CapacitySignal(
-            ec_capacity_lease_state="granted" if granted else "not_granted",
-            queue_depth=sum(depth.ready.values()) + depth.delayed,
-            inflight_operations=depth.in_flight,
-        )
+        waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
+        wanted = ONE_SLOT if holder.lease is None else NOTHING
+        signal = capacity_signal(await self._state(), priority, waiting, wanted)
+        return CapacitySignal.model_validate(signal)
+
+    async def _state(self) -> CapacityState:
+        return await self._leases.state(CAPACITY_RESOURCE, self._capacity)

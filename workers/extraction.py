@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.reports import GivenUp, TransitionDue
 from queues.items import Claim
-from workers.drainer import Settlement, settlement_of
+from workers.drainer import Handler, Settlement, settlement_of
 from workers.hand_in import HandIn
 
 REPORTS_PATH = "/internal/work"
 
 
-class TransitionHandler:
+class TransitionHandler(Handler):
     """Turns claims into recorded steps."""
 
     def __init__(self, hand_in: HandIn) -> None:

@@ -18,7 +18,7 @@ from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from queues.items import Claim
-from workers.drainer import Settlement, settlement_of
+from workers.drainer import Handler, Settlement, settlement_of
 from workers.hand_in import HandIn
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class Computed:
     """Why it could not be computed."""
 
 
-class AuthorityHandler:
+class AuthorityHandler(Handler):
     """Turns claims into recorded authorities."""
 
     def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:

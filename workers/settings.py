@@ -26,8 +26,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from actors.shards import SHARDS_DEFAULT, SHARDS_MAX
 from kernel.pressure import Capacity
+from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
-from queues.names import QUEUES
 from workers.capacity_settings import capacities_of, check_capacities, check_reserves
 
 ENV_PREFIX = "ROTULUS_"
@@ -90,7 +90,7 @@ Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)
 
 
 def _queue_names(value: str) -> str:
-    unknown = set(value.split(",")) - set(QUEUES)
+    unknown = set(value.split(",")) - PRIORITIES_OF.keys()
     if unknown:
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
@@ -181,18 +181,22 @@ class Settings(BaseSettings):
         f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
     )
     worker_slots: int = Field(
-        default=2, ge=1, le=64, description="Batches that one worker process drains at once."
+        default=2,
+        ge=1,
+        le=64,
+        description="Batches that one worker process drains at once, "
+        "and one more of critical work.",
     )
     worker_queues: QueueNames = Field(
-        default=",".join(QUEUES),
+        default=",".join(PRIORITIES_OF),
         description="Queues that a worker drains, separated by commas.",
     )
     binding_slots: int = Field(
         default=2,
         ge=1,
         le=1024,
-        description="Bindings that the whole fleet evaluates at once; beyond that background ones "
-        "are suspended.",
+        description="Bindings that the whole fleet evaluates at once, and one more that is "
+        "critical; beyond that background ones are suspended.",
     )
     batch_max: int = Field(default=256, ge=1, le=4096, description="Most units in one commit.")
     mailbox_max: int = Field(
@@ -205,7 +209,11 @@ class Settings(BaseSettings):
         description="Seconds without a message after which an actor leaves memory.",
     )
     lease_slots: int = Field(
-        default=4, ge=1, le=1024, description="Capacity leases that may be held at once."
+        default=4,
+        ge=1,
+        le=1024,
+        description="Batches of each queue that the whole fleet drains at once, "
+        "and one more of critical work.",
     )
     shards: int = Field(
         default=SHARDS_DEFAULT,

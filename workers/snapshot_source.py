@@ -19,7 +19,6 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.tables import Row
 from kernel.work.receipts import CLOSED
-from queues.priorities import PRIORITIES
 from queues.queue import WorkQueue
 from workers.api.records import count_requests
 from workers.api.services import Services
@@ -40,12 +39,13 @@ from workers.dashboard.snapshot import (
     Snapshot,
     Worker,
 )
+from workers.leasing import capacity_of
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
-LATE_AFTER_MS = 5_000
 NOBODY_SHOWN = "(nobody)"
+LATE_AFTER_MS = 10_000
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
@@ -139,7 +139,7 @@ class LiveSource:
                 ready=depth.ready[row.name],
                 oldest_ms=depth.oldest_eligible_age_ms[row.name] if depth.ready[row.name] else None,
             )
-            for row in PRIORITIES
+            for row in queue.priorities
         )
         return Queue(
             queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s
@@ -155,7 +155,8 @@ class LiveSource:
             Hold(one.holder, str(one.token), one.expires_at_ms - now_ms)
             for one in sorted(held, key=lambda one: one.token)
         )
-        return Lease(resource, self.lease_slots, len(holds), holds)
+        slots = int(capacity_of(self.lease_slots).total.slots)
+        return Lease(resource, slots, len(holds), holds)
 
     async def _workers(self) -> Fleet:
         now_ms = _now_ms()

@@ -12,7 +12,6 @@ from types import MappingProxyType
 import anyio
 import anyio.to_thread
 import structlog
-from redis.asyncio import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
@@ -24,7 +23,6 @@ from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES
-from queues.suspensions import Suspensions
 from workers.bindings import BindingHandler
 from workers.crons import CronRunner, CronTools
 from workers.drainer import Drainer, Handler
@@ -55,7 +53,6 @@ class Bench:
     hand_in: HandIn
     leases: CapacityLeases
     queue: WorkQueue
-    redis: Redis
     worker_id: str
     binding_slots: int
     evaluator: BindingEvaluator | None = None
@@ -67,11 +64,8 @@ def _authority(bench: Bench) -> Handler:
 
 def _binding(bench: Bench) -> Handler:
     capacity = BindingCapacity(bench.leases, bench.queue, bench.binding_slots, bench.worker_id)
-    suspensions = Suspensions(bench.redis, bench.queue.prefix)
     now_us = system_host().now_us
-    return BindingHandler(
-        bench.ledger, bench.hand_in, capacity, suspensions, bench.evaluator, now_us
-    )
+    return BindingHandler(bench.ledger, bench.hand_in, capacity, bench.evaluator, now_us)
 
 
 def _extraction(bench: Bench) -> Handler:
@@ -105,7 +99,6 @@ async def serve_worker(
             hand_in,
             leases,
             queues[name],
-            redis,
             worker_id,
             settings.binding_slots,
             evaluator,

@@ -23,6 +23,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.priorities import PRIORITIES_OF
 from kernel.stores.record import Applied, Operation
 
 AUTHORITY_QUEUE = "authority-recompute"
@@ -32,13 +33,7 @@ CASCADE_QUEUE = "authority-cascade"
 CASCADES = "cascades"
 """The item of all of them: they are written down one after the other."""
 
-PRIORITIES = (
-    "user_initiated_critical",
-    "user_active_session",
-    "high_access_frequency",
-    "background_normal",
-    "background_low_priority",
-)
+PRIORITIES = tuple(PRIORITIES_OF[AUTHORITY_QUEUE])
 """Most urgent first (§8.3)."""
 
 DEFAULT_PRIORITY = "background_normal"

@@ -3,20 +3,20 @@
 A content keeps what its producer stated, fields that no model names included (K14).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernel.priorities import CapacityPriority
 from kernel.stores.extraction import ExtractionAttempt
 from kernel.stores.typed import Key, Name, Payload
 
 BINDING_QUEUE = "binding-evaluation"
 EXTRACTION_QUEUE = "extraction-transition"
 
-CapacityPriority = Literal["background", "user_initiated", "critical"]
 BindingTargetKind = Literal[
     "corpus_document_membership",
     "case_metadata_update",
@@ -24,21 +24,6 @@ BindingTargetKind = Literal[
     "court_disposition_observation",
     "extraction_task",
 ]
-
-PRIORITY_OF_CAPACITY: Mapping[str, str] = MappingProxyType(
-    {
-        "critical": "user_initiated_critical",
-        "user_initiated": "user_active_session",
-        "background": "background_normal",
-    }
-)
-"""Under which priority of the queue a binding waits; most urgent first."""
-
-CAPACITY_OF_PRIORITY: Mapping[str, str] = MappingProxyType(
-    {priority: capacity for capacity, priority in PRIORITY_OF_CAPACITY.items()}
-)
-
-DEFAULT_PRIORITY = "background_normal"
 
 
 class BindingEvaluation(Payload):
@@ -67,17 +52,16 @@ class QueueKind:
     item_key: str
     """The field that names what requests belong to: their event, their run."""
 
-    priority: Callable[[Any], str] | None
-    """How the content decides the priority; None where the producer states it."""
+    default_priority: str
+    priority: str | None = None
+    """The field that decides the priority; None where the producer states it."""
 
 
 QUEUE_KINDS: Mapping[str, QueueKind] = MappingProxyType(
     {
         BINDING_QUEUE: QueueKind(
-            BindingEvaluation,
-            "source_event_id",
-            lambda content: PRIORITY_OF_CAPACITY[content.capacity_priority],
+            BindingEvaluation, "source_event_id", "background", priority="capacity_priority"
         ),
-        EXTRACTION_QUEUE: QueueKind(ExtractionTransition, "extraction_run_id", None),
+        EXTRACTION_QUEUE: QueueKind(ExtractionTransition, "extraction_run_id", "normal"),
     }
 )

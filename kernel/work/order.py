@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernel.ledger.ledger import LedgerView, Request
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, PRIORITY_OF_CAPACITY
+from kernel.priorities import PRIORITIES_OF
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 
 FAN_OUT_MAX = 50
 """Bindings that are evaluated for one source event in one cycle (K.30)."""
 
 FAN_OUT_CYCLE_US = 60 * 1_000_000
 
-_RANKS = {priority: rank for rank, priority in enumerate(PRIORITY_OF_CAPACITY.values())}
+_RANKS = {priority: rank for rank, priority in enumerate(PRIORITIES_OF[BINDING_QUEUE])}
 
 
 @dataclass(frozen=True, slots=True)

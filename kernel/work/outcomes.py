@@ -6,7 +6,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE, CAPACITY_OF_PRIORITY, QUEUE_KINDS
+from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
 from kernel.work.reports import CapacityRejected
 
@@ -69,8 +69,7 @@ def reject_for_capacity(transaction: LedgerTransaction, report: CapacityRejected
     if request.queue != BINDING_QUEUE:
         raise WorkRefused("work_request_unknown", f"{request_id} is no binding's", "request_id")
     stated = request.document["content"]
-    capacity = CAPACITY_OF_PRIORITY[request.priority]
-    retry = "user_initiated" if capacity == "user_initiated" else "background"
+    retry = "user_initiated" if request.priority == "user_initiated" else "background"
     transaction.next_commit_time_us()
     body: Document = {
         "request_id": request_id,

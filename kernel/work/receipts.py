@@ -13,7 +13,8 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
-from kernel.work.contents import PRIORITY_OF_CAPACITY
+from kernel.priorities import PRIORITIES_OF
+from kernel.work.contents import BINDING_QUEUE
 
 REQUESTED = "work_requested"
 CLOSED = "work_request_closed"
@@ -32,7 +33,8 @@ def _open(transaction: LedgerTransaction, body: Document) -> None:
     names = ("request_id", "queue", "item_key", "priority", "request_key", "content")
     document = {name: body[name] for name in names}
     document["enqueued_at"] = iso_time(head.committed_at_us)
-    row = {name: body[name] for name in ("request_id", "queue", "item_key", "priority")}
+    row = {name: body[name] for name in ("request_id", "queue", "item_key")}
+    row["priority"] = _priority(body["queue"], body["priority"])
     transaction.tables.append(
         schema.outbox,
         {
@@ -62,8 +64,15 @@ def _close(transaction: LedgerTransaction, body: Document) -> None:
 
 
 def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
-    priority = PRIORITY_OF_CAPACITY[body["retry_priority"]]
-    transaction.tables.update(schema.outbox, (body["request_id"],), {"priority": priority})
+    changes = {"priority": _priority(BINDING_QUEUE, body["retry_priority"])}
+    transaction.tables.update(schema.outbox, (body["request_id"],), changes)
+
+
+def _priority(queue: str, name: str) -> str:
+    """Return a priority that the queue has: under another name the request could not be sent."""
+    if name not in PRIORITIES_OF[queue]:
+        raise ValueError(f"{queue} has no priority {name!r}")
+    return name
 
 
 WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingProxyType(

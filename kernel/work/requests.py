@@ -12,15 +12,15 @@ from typing import Any, Literal
 import orjson
 from pydantic import ValidationError
 
-from kernel.authority.requests import PRIORITIES
 from kernel.canonical import canonicalize, digest
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
+from kernel.priorities import PRIORITIES_OF
 from kernel.stores.typed import Payload
 from kernel.work import receipts
-from kernel.work.contents import DEFAULT_PRIORITY, QUEUE_KINDS, QueueKind
+from kernel.work.contents import QUEUE_KINDS, QueueKind
 from kernel.work.errors import WorkRefused
 
 REQUESTS_MAX = 256
@@ -47,7 +47,7 @@ class WorkRequest:
 
     content: Document
     priority: str | None = None
-    """One of the five (§8.3); only where the content does not decide it."""
+    """One of its queue's (`kernel.priorities`); only where the content does not decide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +201,11 @@ def _read(kind: QueueKind, content: Document) -> Payload:
 
 def _priority(kind: QueueKind, request: WorkRequest, content: Payload) -> str:
     if kind.priority is None:
-        stated = request.priority or DEFAULT_PRIORITY
-        if stated not in PRIORITIES:
+        stated = request.priority or kind.default_priority
+        if stated not in PRIORITIES_OF[request.queue]:
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
-    decided = kind.priority(content)
+    decided = str(getattr(content, kind.priority))
     if request.priority not in (None, decided):
         raise _invalid("the content decides the priority", "priority")
     return decided

@@ -23,6 +23,7 @@ local function bury(key, record, signature)
     record = before
   end
   record.state, record.token, record.signature, record.died = 'dead', nil, signature, now
+  record.stamp = nil
   write(dead_key(key), record)
   redis.call('HINCRBY', PREFIX .. 'dead-signatures', signature, 1)
   redis.call('ZADD', PREFIX .. 'dead-of:' .. signature, now, key)

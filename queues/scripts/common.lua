@@ -10,6 +10,7 @@
 --   payload   newest bytes asked for             token     of the claim that holds it
 --   error     last failure                       cancelled 1: the end of its claim is its own
 --   order     key of its order group             turn      its place in the line of that group
+--   stamp     ms of its first suspension
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:

@@ -1,14 +1,16 @@
--- retry: failed claims wait until they are due; a successor is merged into its item.
+-- retry: claims that failed, or were put off, wait until they are due; a successor is merged in.
 -- KEYS[1]  prefix of the queue
--- ARGV     now_ms, error, then for each claim: key, token, delay_ms
+-- ARGV     now_ms, error, 1 if the delivery was an attempt or else 0, then for each claim: key,
+--          token, delay_ms
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
--- Atomic   over the whole batch. The attempt was counted when the item was claimed. A delayed
---          item keeps its turn in its order group. What was cancelled leaves instead.
+-- Atomic   over the whole batch. The attempt was counted when the item was claimed, and is taken
+--          back here if it was none. A delayed item keeps its turn in its order group. What was
+--          cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 local delayed = PREFIX .. 'delayed'
 local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
-for i = 3, #ARGV, 3 do
+for i = 4, #ARGV, 3 do
   local key, due = ARGV[i], now + tonumber(ARGV[i + 2])
   local held = holds(key, ARGV[i + 1])
   if held then
@@ -19,6 +21,7 @@ for i = 3, #ARGV, 3 do
     else
       absorb_successor(record)
       record.state, record.token, record.error = 'delayed', nil, ARGV[2]
+      record.attempt = tonumber(record.attempt) - (1 - tonumber(ARGV[3]))
       write(item_key(key), record)
       redis.call('ZADD', delayed, due, key)
       -- A sleeper that knew of a later due time, or of none, has to set its alarm again.

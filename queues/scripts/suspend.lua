@@ -3,8 +3,8 @@
 -- ARGV     now_ms, then for each claim: key, token
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
 -- Atomic   over the whole batch. The delivery does not count as an attempt; a successor is merged
---          into its item. Stamps are ms and never repeat, so that they are an order. Nobody is
---          woken: there is no capacity. What was cancelled leaves instead.
+--          into its item. Stamps are ms and never repeat, so that they are an order; an item keeps
+--          its first. Nobody is woken: there is no capacity. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 local stamp = math.max(now - 1, tonumber(redis.call('GET', PREFIX .. 'stamp') or 0))
@@ -17,12 +17,15 @@ for i = 2, #ARGV, 2 do
     if record.cancelled then
       finish(key, record)
     else
-      stamp = stamp + 1
+      if not record.stamp then
+        stamp = stamp + 1
+        record.stamp = string.format('%.0f', stamp)
+      end
       absorb_successor(record)
       record.state, record.token = 'suspended', nil
       record.attempt = tonumber(record.attempt) - 1
       write(item_key(key), record)
-      redis.call('ZADD', suspended_key(record.rank), stamp, key)
+      redis.call('ZADD', suspended_key(record.rank), record.stamp, key)
     end
   end
   results[#results + 1] = held and 1 or 0

@@ -114,10 +114,14 @@ class NoOp:
     async def ready(self) -> bool:
         return True
 
-    async def drain(self, claims: Sequence[Any]) -> None:
+    async def least(self) -> str:
+        return "background"
+
+    async def drain(self, claims: Sequence[Any]) -> bool:
         for claim in claims:
             self.hit(self.system.loads(claim.payload))
         await self.system.queue.acknowledge(claims)
+        return True
 
 
 class RotulusFleet(Rotulus):
@@ -126,17 +130,16 @@ class RotulusFleet(Rotulus):
     def work(self, hit: Hit) -> None:
         from queues.heartbeats import Heartbeats
         from queues.leases import CapacityLeases
+        from workers.drainer import Tally
         from workers.fleet import WorkerProcess
-        from workers.recompute import Tally
 
         async def run() -> None:
             await self.open()
             await WorkerProcess(
                 redis=self.redis,
-                queue=self.queue,
+                drainers={self.queue.name: NoOp(self, hit, Tally())},  # type: ignore[dict-item]  # the least that a slot needs
                 leases=CapacityLeases(self.redis),
                 heartbeats=Heartbeats(self.redis),
-                drainer=NoOp(self, hit, Tally()),  # type: ignore[arg-type]  # the least that a slot needs
                 slots=_LANES,
                 lease_slots=8,
                 worker_id=f"worker-{uuid.uuid4().hex[:8]}",

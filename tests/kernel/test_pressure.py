@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.pressure import (
-    CAPACITY_PRIORITIES,
     NOTHING,
     RUN,
     SUSPEND_MS_MAX,
@@ -18,10 +17,10 @@ from kernel.pressure import (
     Capacity,
     CapacityState,
     Course,
-    capacity_priority_of,
     capacity_signal,
     course_of,
 )
+from kernel.priorities import CAPACITY_PRIORITIES, capacity_priority_of
 
 WHOLE = st.integers(0, 6)
 HELD = st.tuples(*[st.builds(Amount, WHOLE, WHOLE.map(float))] * 3)
@@ -55,6 +54,7 @@ def state(slots_held=(0, 0, 0), *, slots=4, free_in_ms=300, critical=1, user=1):
         ("critical", "critical"),
         ("user_initiated", "user_initiated"),
         ("background", "background"),
+        ("normal", "user_initiated"),
         ("whatever", "background"),
     ],
 )

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
+from kernel.priorities import PRIORITIES_OF
 from kernel.verify import verify
-from kernel.work import order, requests
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, PRIORITY_OF_CAPACITY
+from kernel.work import order, receipts, requests
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
 from kernel.work.order import FAN_OUT_CYCLE_US, FAN_OUT_MAX, first_of_each_run, plan_fan_out
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
@@ -80,7 +82,7 @@ def test_a_request_is_an_open_row_and_a_receipt_that_says_all_of_it(ledger):
     [request_id] = ask(ledger, binding(note={"more": [1, None]}))
     [request] = everything_open(ledger)
     assert (request.queue, request.item_key) == (BINDING_QUEUE, "e-1")
-    assert request.priority == "background_normal"
+    assert request.priority == "background"
     [receipt] = said(ledger, "work_requested")
     assert request.document["content"]["note"] == {"more": [1, None]}
     for name, value in request.document.items():
@@ -133,7 +135,12 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
             "priority",
         ),
         (
-            WorkRequest(BINDING_QUEUE, "k", binding().content, "background_low_priority"),
+            WorkRequest(EXTRACTION_QUEUE, "k", step("r", 1).content, "background_normal"),
+            "work_request_invalid",
+            "priority",
+        ),
+        (
+            WorkRequest(BINDING_QUEUE, "k", binding().content, "critical"),
             "work_request_invalid",
             "priority",
         ),
@@ -144,11 +151,35 @@ def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
     assert said(ledger, "work_requested") == []
 
 
-@pytest.mark.parametrize(("capacity", "priority"), PRIORITY_OF_CAPACITY.items())
+@pytest.mark.parametrize("capacity", PRIORITIES_OF[BINDING_QUEUE])
 @pytest.mark.spec("§14.2")
-def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity, priority):
+def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity):
     ask(ledger, binding(capacity_priority=capacity))
-    assert [one.priority for one in everything_open(ledger)] == [priority]
+    assert [one.priority for one in everything_open(ledger)] == [capacity]
+
+
+@pytest.mark.parametrize("priority", [None, *PRIORITIES_OF[EXTRACTION_QUEUE]])
+def test_a_step_waits_at_the_priority_that_its_producer_states(ledger, priority):
+    ask(ledger, WorkRequest(EXTRACTION_QUEUE, "k", step("r", 1).content, priority))
+    assert [one.priority for one in everything_open(ledger)] == [priority or "normal"]
+
+
+@pytest.mark.parametrize("kind", [receipts.REQUESTED, receipts.CAPACITY_REJECTED])
+def test_no_receipt_puts_a_request_where_its_queue_has_no_priority(ledger, kind):
+    """It could not be sent; verification writes by the same table and finds it."""
+    [request_id] = ask(ledger, binding())
+    body = said(ledger, "work_requested")[0] | {"request_id": "another"}
+    body |= {"priority": "background_normal"}
+    if kind == receipts.CAPACITY_REJECTED:
+        body = {"request_id": request_id, "retry_priority": "background_normal"}
+    with ledger.transaction() as transaction, pytest.raises(ValueError, match="no priority"):
+        receipts.WRITES[kind](transaction, body)
+
+
+def test_every_queue_has_its_priorities_and_its_default_is_one_of_them():
+    assert PRIORITIES_OF.keys() == {AUTHORITY_QUEUE, *QUEUE_KINDS}
+    for queue, kind in QUEUE_KINDS.items():
+        assert kind.default_priority in PRIORITIES_OF[queue]
 
 
 def test_there_is_a_limit_to_what_is_asked_at_once_and_to_what_waits(ledger, monkeypatch):
@@ -237,7 +268,7 @@ def test_capacity_that_ran_out_is_on_record_and_the_retry_has_its_priority(ledge
     }
     assert receipt.items() >= expected.items()
     [request] = everything_open(ledger)
-    assert request.priority == PRIORITY_OF_CAPACITY[retry]
+    assert request.priority == retry
     assert ask(ledger, binding(capacity_priority=capacity)) == [request_id], "still the same asking"
     end(ledger, request_id)
     with ledger.transaction() as transaction:
@@ -309,7 +340,7 @@ def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_fi
 
 @pytest.mark.spec("§14.1")
 @given(
-    st.lists(st.sampled_from(list(PRIORITY_OF_CAPACITY.values())), max_size=12),
+    st.lists(st.sampled_from(list(PRIORITIES_OF[BINDING_QUEUE])), max_size=12),
     st.lists(st.integers(0, 2 * FAN_OUT_CYCLE_US), max_size=12),
     st.integers(0, 2 * FAN_OUT_CYCLE_US),
     st.integers(1, 8),

@@ -11,7 +11,8 @@ from kernel.capacity import Lease
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
-from kernel.pressure import Amount, Capacity, capacity_priority_of
+from kernel.pressure import Amount, Capacity
+from kernel.priorities import capacity_priority_of
 from tests.kernel.build import advance_policy, create, memory_ledger, submit
 from tests.properties.family import FAMILY
 

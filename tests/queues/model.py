@@ -46,7 +46,7 @@ class Item:
     until_ms: int = 0
     """When a claim expires or a retry is due."""
     stamp: int = 0
-    """Of its suspension."""
+    """Of its first suspension; 0 before."""
     cancelled: bool = False
     successor: Work | None = None
 
@@ -197,12 +197,13 @@ class Model:
             self.enter(key, item.successor, item.order)
         self.advance(item.order)
 
-    def retry(self, key: str, delay_ms: int) -> None:
+    def retry(self, key: str, delay_ms: int, attempts: int = 1) -> None:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
         item.absorb()
         item.state, item.until_ms = "delayed", self.now_ms + delay_ms
+        item.attempt -= 1 - attempts
         return None
 
     def suspend(self, key: str) -> None:
@@ -210,7 +211,7 @@ class Model:
         if item.cancelled:
             return self.finish(key)
         item.absorb()
-        item.state, item.stamp = "suspended", self.next_number()
+        item.state, item.stamp = "suspended", item.stamp or self.next_number()
         item.attempt -= 1
         return None
 

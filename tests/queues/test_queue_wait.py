@@ -70,10 +70,11 @@ async def test_a_reaped_claim_wakes_a_sleeper(queue, redis, clock) -> None:
     assert await woken_by(redis, queue, queue.reap)
 
 
-async def test_a_retry_wakes_a_sleeper_that_did_not_know_of_it(queue, redis) -> None:
+@pytest.mark.parametrize("step", ["retry", "put_off"])
+async def test_a_retry_wakes_a_sleeper_that_did_not_know_of_it(queue, redis, step) -> None:
     await queue.enqueue_many([item("a")])
     claims = await queue.claim(1, 1000)
-    assert await woken_by(redis, queue, lambda: queue.retry(claims, [50], "flaky"))
+    assert await woken_by(redis, queue, lambda: getattr(queue, step)(claims, [50], "flaky"))
 
 
 async def test_a_sleeper_wakes_by_itself_when_a_retry_is_due(queue) -> None:

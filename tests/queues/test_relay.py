@@ -99,6 +99,8 @@ async def test_an_item_carries_its_request_priority_and_target(world: World):
     with world.ledger.view() as view:
         [request] = view.open_requests()
     assert item.causes == (f"{request.request_id}!user_initiated_critical",)
+    [lineage] = item.lineage
+    assert lineage.operation_id == request.document["trigger_source_id"]
 
 
 async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: World):
@@ -439,7 +441,7 @@ async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
     assert await world.relay.sweep() == 1
     await world.queue.acknowledge([claim])
     [item] = await world.queue.peek(10)
-    assert (item.key, item.priority) == (request_id, "background_normal")
+    assert (item.key, item.priority) == (request_id, "background")
 
 
 async def test_each_queue_is_sent_its_own_requests_alone():

@@ -19,13 +19,13 @@ from kernel.work.requests import WorkRequest, WorkStatus, status_of
 from queues.backoff import MAX_ATTEMPTS
 from queues.items import Claim
 from queues.leases import CapacityLeases
+from queues.priorities import least_of
 from queues.queue import WorkQueue
 from queues.relay import OutboxRelay
-from queues.suspensions import Suspensions
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
 from workers import bindings
-from workers.bindings import LOOK_AGAIN_MS, BindingHandler
+from workers.bindings import REJECTED_DELAY_MS, BindingHandler
 from workers.drainer import Drainer
 from workers.evaluation import (
     CAPACITY_RESOURCE,
@@ -34,6 +34,7 @@ from workers.evaluation import (
     MidEvaluationRejection,
 )
 from workers.hand_in import HandIn
+from workers.leasing import capacity_of
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,6 @@ class World:
             door.ledger,
             hand_in,
             BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
-            Suspensions(self.redis, self.queue.prefix),
             self.evaluator if evaluator else None,
             lambda: fake.time_us,
             self.observed.append,
@@ -99,13 +99,20 @@ class World:
         return [one.request_id for one in found]
 
     async def deliver(self, limit: int = 100) -> list[Claim]:
-        claims = await self.queue.claim(limit, 30_000)
+        """Claim whatever there is, as a slot does that saw capacity when it asked."""
+        return await self.drain(await self.queue.claim(limit, 30_000))
+
+    async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
+        least = least_of(self.queue.priorities, await self.drainer.least())
+        return await self.drain(await self.queue.claim(limit, 30_000, least))
+
+    async def drain(self, claims: list[Claim]) -> list[Claim]:
         await self.drainer.drain(claims)
         return claims
 
     async def take_all_capacity(self) -> list[Any]:
         return [
-            await self.leases.acquire(CAPACITY_RESOURCE, SLOTS, f"other-{n}", 600_000)
+            await self.leases.acquire(CAPACITY_RESOURCE, capacity_of(SLOTS), f"other-{n}", 600_000)
             for n in range(SLOTS)
         ]
 
@@ -139,7 +146,7 @@ async def world(anyio_backend: str) -> AsyncIterator[World]:
 async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: World):
     ids = await world.ask("b-1", "b-2")
     await world.deliver()
-    assert world.evaluator.asked == ["b-1", "b-2"]
+    assert sorted(world.evaluator.asked) == ["b-1", "b-2"]
     status = world.status(ids[0])
     assert status.state == "completed"
     assert status.result == {
@@ -180,12 +187,14 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
 
     monkeypatch.setattr(bindings.anyio, "sleep", sleep)
     await world.take_all_capacity()
+    lasts_ms = 300
+    await world.leases.acquire(CAPACITY_RESOURCE, capacity_of(SLOTS), "other-0", lasts_ms)
     [background] = await world.ask("background")
     await world.ask("user", capacity_priority="user_initiated")
     await world.ask("critical", capacity_priority="critical")
     await world.deliver()
     assert world.evaluator.asked == ["critical", "user"]
-    assert slept == [bindings.THROTTLE_S]
+    assert slept == [lasts_ms / 1000], "until something may be free"
     assert world.status(background).state == "open"
     pending = world.observed[-1]
     assert (pending.binding_id, pending.outcome_state, pending.outcome_reason_code) == (
@@ -193,7 +202,33 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
         "pending",
         "binding_suspended_capacity_pressure",
     )
-    assert (await world.queue.depth()).delayed == 1
+    depth = await world.queue.depth()
+    assert (depth.suspended["background"], depth.delayed) == (1, 0)
+    assert len(await world.leases.held(CAPACITY_RESOURCE)) == SLOTS
+
+
+@pytest.mark.spec("§8.3", "§14.2")
+async def test_what_is_critical_has_a_slot_of_its_own(world: World):
+    await world.take_all_capacity()
+    await world.ask("critical", capacity_priority="critical")
+    held: list[Any] = []
+
+    async def look() -> None:
+        held.extend(await world.leases.held(CAPACITY_RESOURCE))
+
+    world.evaluator.during = look
+    await world.deliver()
+    assert sorted(one.capacity_priority for one in held) == ["background"] * SLOTS + ["critical"]
+
+
+@pytest.mark.spec("§14.3")
+async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(world: World):
+    held = await world.take_all_capacity()
+    await world.ask("background")
+    await world.ask("critical", capacity_priority="critical")
+    assert [one.priority for one in await world.deliver_as_a_slot()] == ["critical"]
+    await world.leases.release(held[0])
+    assert [one.priority for one in await world.deliver_as_a_slot()] == ["background"]
 
 
 @pytest.mark.spec("§14.3")
@@ -201,23 +236,35 @@ async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(wor
     held = await world.take_all_capacity()
     for name in ("c", "a", "b"):
         await world.ask(name)
-        [claim] = await world.deliver()
-        assert claim.attempt == 1
+        await world.deliver()
     for _ in range(3 * MAX_ATTEMPTS):
-        world.pass_ms(LOOK_AGAIN_MS)
-        claims = await world.deliver()
-        # To look whether there is capacity is no attempt.
-        assert {claim.attempt for claim in claims} == {1}
+        world.pass_ms(1000)
+        # Capacity that was seen and is gone again: the first is suspended again, in its old place.
+        [claim] = await world.deliver(limit=1)
+        assert claim.attempt == 1
     assert world.evaluator.asked == []
+    assert await world.deliver_as_a_slot() == []
     for lease in held:
         await world.leases.release(lease)
     await world.ask("late")
-    world.pass_ms(LOOK_AGAIN_MS)
     # One at a time, by whoever claims it: nobody overtakes those that were suspended before.
     while len(world.evaluator.asked) < 4:
-        await world.deliver(limit=1)
-        world.pass_ms(LOOK_AGAIN_MS // 2)
+        [claim] = await world.deliver_as_a_slot(limit=1)
+        assert claim.attempt == 1
     assert world.evaluator.asked == ["c", "a", "b", "late"]
+
+
+async def test_a_batch_holds_one_slot_and_gives_it_back(world: World):
+    await world.ask("a", "b", "c")
+    held: list[int] = []
+
+    async def look() -> None:
+        held.append(len(await world.leases.held(CAPACITY_RESOURCE)))
+
+    world.evaluator.during = look
+    await world.deliver()
+    assert held == [1, 1, 1]
+    assert await world.leases.held(CAPACITY_RESOURCE) == []
 
 
 async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: World):
@@ -227,9 +274,7 @@ async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: Wor
     await world.door.services.write(CancelRequestUnit(first, "no longer wanted"))
     for lease in held:
         await world.leases.release(lease)
-    for _ in range(3):
-        world.pass_ms(LOOK_AGAIN_MS)
-        await world.deliver()
+    await world.deliver()
     assert world.evaluator.asked == ["second"]
 
 
@@ -237,9 +282,9 @@ async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: Wor
 @pytest.mark.parametrize(
     ("capacity", "retry", "priority"),
     [
-        ("background", "background", "background_normal"),
-        ("user_initiated", "user_initiated", "user_active_session"),
-        ("critical", "background", "background_normal"),
+        ("background", "background", "background"),
+        ("user_initiated", "user_initiated", "user_initiated"),
+        ("critical", "background", "background"),
     ],
 )
 async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_again(
@@ -265,7 +310,7 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     assert await world.leases.held(CAPACITY_RESOURCE) == []
     world.evaluator.raises.clear()
     await world.relay.sweep()
-    world.pass_ms(LOOK_AGAIN_MS)
+    world.pass_ms(REJECTED_DELAY_MS)
     [again] = await world.deliver()
     assert (again.priority, again.attempt) == (priority, 1)
     assert world.status(request_id).state == "completed"
@@ -311,7 +356,7 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     names = [f"b-{number:02}" for number in range(60)]
     ids = await world.ask(*names)
     await world.deliver()
-    assert world.evaluator.asked == names[:50]
+    assert sorted(world.evaluator.asked) == names[:50]
     depth = await world.queue.depth()
     assert (depth.delayed, depth.dead) == (10, 0)
     assert world.drainer.tally.failed == 0
@@ -323,7 +368,7 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     assert len(world.evaluator.asked) == 50
     world.pass_ms(order.FAN_OUT_CYCLE_US // 1000)
     assert {claim.attempt for claim in await world.deliver()} == {1}
-    assert world.evaluator.asked == names
+    assert sorted(world.evaluator.asked) == names
     assert {world.status(one).state for one in ids} == {"completed"}
 
 

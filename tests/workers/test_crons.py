@@ -97,7 +97,7 @@ async def test_without_redis_nothing_runs_and_nothing_fails(world: World):
 
 async def test_claims_of_dead_workers_of_every_queue_come_back(world: World):
     for queue in world.tools.queues.values():
-        await queue.enqueue_many([NewItem("a", queue.priorities[0].name, "c", b"")])
+        await queue.enqueue_many([NewItem("a", queue.priorities[-1].name, "c", b"")])
         await queue.claim(1, 1000)
     world.now_ms += 1001
     await crons.reap(world.tools)

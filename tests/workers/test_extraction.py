@@ -134,6 +134,25 @@ async def test_a_step_that_the_table_does_not_have_is_given_up_at_once(world: Wo
     assert world.state(right) == ("completed", None)
 
 
+@pytest.mark.parametrize("hand", ["requeue", "cancel", "nobody"])
+async def test_a_dead_step_holds_its_run_up_neither_here_nor_on_the_record(world: World, hand: str):
+    """What an operator does with the item changes nothing that the record says of its request."""
+    [dead] = await world.ask(step(1, "pending", "succeeded"))
+    await world.deliver()
+    assert [one.key for one in await world.queue.dead(10)] == [dead]
+    if hand != "nobody":
+        await getattr(world.queue, hand)([dead])
+    await world.ask(step(2, "running", "succeeded"), step(1, "pending", "running"))
+    for _ in range(3):
+        await world.deliver()
+        world.now_ms += 60_000
+    assert world.state(dead) == ("dead_letter", "extraction_state_transition_invalid")
+    assert [one[1:] for one in world.steps()] == [(1, "running"), (2, "succeeded")]
+    assert bool(await world.queue.dead(10)) == (hand == "nobody")
+    depth = await world.queue.depth()
+    assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)
+
+
 async def test_a_step_that_is_delivered_again_after_its_worker_died_is_recorded_once(
     world: World,
 ):

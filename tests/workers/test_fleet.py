@@ -1,6 +1,8 @@
 """A worker process on a real server: slots, leases, heartbeats, and what a stop leaves behind."""
 
+import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,14 +13,16 @@ import anyio.to_thread
 import pytest
 from arq.worker import Worker
 from redis.asyncio import Redis
+from redis.asyncio.connection import Connection
 
+from kernel.priorities import CapacityPriority
 from queues.embedded import EmbeddedRedis, find_server
 from queues.heartbeats import Heartbeats
 from queues.items import Claim, NewItem
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from tests.workers.api.door import eventually
-from workers import fleet
+from workers import slots
 from workers.drainer import Tally
 from workers.fleet import FINISH_S, WorkerProcess, new_worker_id
 
@@ -32,6 +36,7 @@ pytestmark = [
 ]
 
 QUEUE = "authority-recompute"
+OTHERS = ("binding-evaluation", "extraction-transition")
 
 
 class Drainer:
@@ -51,6 +56,9 @@ class Drainer:
 
     async def ready(self) -> bool:
         return self.gateway_is_there
+
+    async def least(self) -> CapacityPriority:
+        return "background"
 
     async def drain(self, claims: Sequence[Claim]) -> bool:
         self.at_once += 1
@@ -99,8 +107,8 @@ class Process:
         await self.process.run()
         self.returned.set()
 
-    async def enqueue(self, *keys: str) -> None:
-        items = [NewItem(key, "background_normal", f"cause-of-{key}", b"{}") for key in keys]
+    async def enqueue(self, *keys: str, priority: str = "background_normal") -> None:
+        items = [NewItem(key, priority, f"cause-of-{key}", b"{}") for key in keys]
         await self.queue.enqueue_many(items)
 
     async def empty(self) -> bool:
@@ -189,6 +197,77 @@ async def test_two_processes_share_the_leases(url: str):
         assert max(together) == 1
 
 
+async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
+    sent: list[str] = []
+    send = Connection.send_packed_command
+
+    async def count(self: Connection, command: Any, *rest: Any, **more: Any) -> None:
+        text = b"".join(command) if isinstance(command, list) else command
+        sent.extend(re.findall(r"\*\d+\r\n\$\d+\r\n(\w+)", text.decode(errors="replace")))
+        await send(self, command, *rest, **more)
+
+    async with running(url, others=OTHERS) as worker:
+        await worker.enqueue("warm-up")
+        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await anyio.sleep(2)
+        monkeypatch.setattr(Connection, "send_packed_command", count)
+        seconds = 2 * slots.IDLE_WAIT_S
+        await anyio.sleep(seconds)
+        # Two for each queue to which a slot listens in IDLE_WAIT_S, and the heartbeats.
+        assert 0 < len(sent) <= 1.2 * seconds, Counter(sent)
+
+
+async def all_slots_busy(worker: Process, lease_slots: int) -> None:
+    """A batch of the background in hand for each lease that it can have."""
+    worker.drainer.open = anyio.Event()
+    for number in range(lease_slots):
+        await worker.enqueue(*names(slots.CLAIM_ITEMS, f"b{number}"))
+    await eventually(lambda: worker.drainer.at_once == lease_slots)
+
+
+@pytest.mark.spec("§8.3")
+async def test_critical_work_is_kept_out_neither_by_slots_nor_by_leases(url: str):
+    async with running(url, slots=2, lease_slots=2) as worker:
+        await all_slots_busy(worker, 2)
+        await worker.enqueue("now", priority="user_initiated_critical")
+        await eventually(lambda: ["now"] in worker.drainer.batches)
+        held = await worker.leases.held(QUEUE)
+        assert sorted(one.capacity_priority for one in held) == [*2 * ["background"], "critical"]
+        await worker.enqueue("later")
+        await anyio.sleep(0.5)
+        assert ["later"] not in worker.drainer.batches
+        worker.drainer.open.set()
+        await eventually(worker.empty)
+
+
+@pytest.mark.spec("§8.3", "§14.2")
+async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url: str):
+    async with running(url, slots=3, lease_slots=1) as worker:
+        await all_slots_busy(worker, 1)
+        await worker.enqueue("waits")
+        await worker.enqueue("user", priority="user_active_session")
+        await eventually(lambda: ["user"] in worker.drainer.batches)
+        assert ["waits"] not in worker.drainer.batches
+        worker.drainer.open.set()
+        await eventually(worker.empty)
+
+
+async def test_what_a_handler_would_suspend_is_not_claimed(url: str, monkeypatch):
+    async with running(url, slots=1) as worker:
+
+        async def least() -> CapacityPriority:
+            return "user_initiated"
+
+        monkeypatch.setattr(worker.drainer, "least", least)
+        await worker.enqueue("waits")
+        await worker.enqueue("user", priority="user_active_session")
+        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await anyio.sleep(0.5)
+        assert worker.drainer.batches == [["user"]]
+        monkeypatch.undo()
+        await eventually(worker.empty)
+
+
 async def test_after_a_flush_its_slots_come_back_and_work_on(url: str):
     async with running(url) as worker:
         await worker.enqueue(*names(10))
@@ -241,12 +320,12 @@ async def test_a_stop_of_an_idle_process_is_short_and_it_holds_no_lease(url: str
 async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
     async with running(url, slots=1) as worker:
         worker.drainer.takes_s = 0.3
-        await worker.enqueue(*names(3 * fleet.CLAIM_ITEMS))
+        await worker.enqueue(*names(3 * slots.CLAIM_ITEMS))
         await eventually(lambda: worker.drainer.at_once)
         begun = len(worker.drainer.batches)
         assert await worker.stop() < FINISH_S + 0.5
         assert len(worker.drainer.batches) == begun
-        assert worker.drainer.tally.completed == begun * fleet.CLAIM_ITEMS
+        assert worker.drainer.tally.completed == begun * slots.CLAIM_ITEMS
         assert all(worker.drainer.acknowledged)
 
 
@@ -283,8 +362,8 @@ async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, mo
 
 
 async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeypatch):
-    monkeypatch.setattr(fleet, "VISIBILITY_MS", 300)
-    monkeypatch.setattr(fleet, "RENEW_EVERY_S", 0.05)
+    monkeypatch.setattr(slots, "VISIBILITY_MS", 300)
+    monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.05)
     async with running(url, slots=1) as worker:
         worker.drainer.takes_s = 0.8
         await worker.enqueue("u-1")
@@ -298,7 +377,7 @@ async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeyp
 
 
 async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatch):
-    monkeypatch.setattr(fleet, "GATEWAY_RETRY_S", 0.02)
+    monkeypatch.setattr(slots, "GATEWAY_RETRY_S", 0.02)
     async with running(url) as worker:
         worker.drainer.gateway_is_there = False
         await eventually(worker.heartbeats.alive)
@@ -339,13 +418,10 @@ async def _enqueued(worker: Process, key: str) -> bool:
     return True
 
 
-OTHERS = ("binding-evaluation", "extraction-transition")
-
-
 async def test_its_slots_serve_every_queue_that_it_was_given(url: str):
     async with running(url, slots=1, others=OTHERS) as worker:
         for queue in (worker.queue, *(one.queue for one in worker.others.values())):
-            items = [NewItem(key, "background_normal", "c", b"") for key in names(130)]
+            items = [NewItem(key, queue.priorities[-1].name, "c", b"") for key in names(130)]
             await queue.enqueue_many(items)
         drainers = (worker.drainer, *worker.others.values())
         await eventually(lambda: all(one.tally.completed == 130 for one in drainers))
@@ -360,7 +436,7 @@ async def test_an_idle_slot_is_woken_by_any_of_its_queues(url: str, name: str):
         for number in range(5):
             await anyio.sleep(0.05)
             began_s = time.monotonic()
-            await other.queue.enqueue_many([NewItem(f"u-{number}", "background_normal", "c", b"")])
+            await other.queue.enqueue_many([NewItem(f"u-{number}", "background", "c", b"")])
             await eventually(lambda done=number: other.tally.completed == done + 1)
             assert time.monotonic() - began_s < 1.0
 
@@ -371,7 +447,7 @@ async def test_a_queue_that_is_never_empty_does_not_starve_the_others(url: str):
         urgent = [NewItem(key, "user_initiated_critical", "c", b"") for key in names(1000)]
         await worker.queue.enqueue_many(urgent)
         [other, _] = worker.others.values()
-        late = NewItem("late", "background_low_priority", "c", b"")
+        late = NewItem("late", "background", "c", b"")
         await other.queue.enqueue_many([late])
         await eventually(lambda: other.tally.completed == 1)
         # Those with deadlines a day earlier were not all done before.

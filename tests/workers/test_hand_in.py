@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queues.names import QUEUES
+from kernel.priorities import PRIORITIES_OF
 from queues.relay import ROUTES
 from workers.gateway_client import GatewayError
 from workers.hand_in import BUSY_FIRST_S, BUSY_MAX_S, HandIn
@@ -89,4 +89,4 @@ async def test_a_refusal_of_an_item_does_not_slow_anything():
 
 
 def test_every_queue_is_carried_and_has_its_handler():
-    assert set(QUEUES) == ROUTES.keys() == HANDLERS.keys()
+    assert PRIORITIES_OF.keys() == ROUTES.keys() == HANDLERS.keys()

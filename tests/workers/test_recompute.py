@@ -22,6 +22,7 @@ from queues.queue import WorkQueue
 from queues.relay import OutboxRelay
 from tests.kernel.build import (
     FakeHost,
+    advance_policy,
     create,
     drain,
     link,
@@ -31,9 +32,9 @@ from tests.kernel.build import (
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
 from workers.dockets.sample import sample_path
-from workers.drainer import INPUT_PENDING_DELAY_MS, Drainer
+from workers.drainer import INPUT_PENDING_DELAY_MS, Drainer, settlement_of
 from workers.gateway_client import GatewayError
-from workers.hand_in import HandIn
+from workers.hand_in import NO_ROOM, HandIn
 from workers.ingest import Ingest
 from workers.recompute import AuthorityHandler
 
@@ -176,17 +177,7 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
     assert [one["error_signature"] for one in world.gateway.dead_letters()] == ["actor_failed"]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "mailbox_full",
-        "commit_failed",
-        "runtime_full",
-        "shard_unowned",
-        "stale_epoch",
-        "reply_lost",
-    ],
-)
+@pytest.mark.parametrize("code", sorted(NO_ROOM))
 async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming(
     world: World, code: str
 ):
@@ -199,6 +190,66 @@ async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming
         world.now_ms += 60_000
     assert world.gateway.dead_letters() == []
     assert world.drainer.tally.failed == 0
+
+
+@pytest.mark.spec("§18.1")
+async def test_what_the_kernel_puts_off_comes_back_when_it_says_and_was_not_tried(world: World):
+    await world.ask("u-1")
+    throttled = {"outcome": "rejected", "code": "emergency_throttle", "retry_after_s": 2}
+    for _ in range(2 * MAX_ATTEMPTS):
+        world.gateway.outcomes = [throttled]
+        [claim] = await world.deliver()
+        assert claim.attempt == 1
+        assert await world.drainer.ready(), "it says nothing of others"
+        world.now_ms += 1999
+        assert await world.deliver() == []
+        world.now_ms += 1
+    await world.deliver()
+    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 0)
+    assert world.gateway.dead_letters() == []
+
+
+@pytest.mark.spec("§8.3", "§18.1")
+@pytest.mark.parametrize(
+    ("priority", "waits"), [("background_normal", True), ("user_initiated_critical", False)]
+)
+async def test_the_emergency_throttle_puts_background_authorities_off_and_no_critical_one(
+    priority: str, *, waits: bool
+):
+    fake = FakeHost()
+    async with running_door(host=fake.host) as door:
+        advance_policy(
+            door.ledger, kernel_cost_governance={"emergency_throttle_threshold_ops_per_sec": 1}
+        )
+        fake.time_us += 2_000_000
+        stated = {"recompute_priority": priority, "policy_generation_id": "PG-2"}
+        submit(door.ledger, create("u-1", "ConsolidatedUnderstanding", envelope=stated))
+        now_ms = 1_700_000_000_000
+        queue = WorkQueue(FakeAsyncRedis(), AUTHORITY_QUEUE, lambda: now_ms)
+        drainer = new_drainer(door.ledger, queue, client_of(door.app), lambda: 0.5)
+        await OutboxRelay(door.ledger, queue, lambda: 0.0).sweep()
+        for _ in range(2 * MAX_ATTEMPTS if waits else 1):
+            [claim] = await queue.claim(10, 30_000)
+            assert claim.attempt == 1
+            await drainer.drain([claim])
+            now_ms += 1000
+            assert drainer.tally.completed == (0 if waits else 1)
+        fake.time_us += 2_000_000
+        await drainer.drain(await queue.claim(10, 30_000))
+        assert (drainer.tally.completed, drainer.tally.failed) == (1, 0)
+        assert outcomes_of(door.ledger).popitem()[1] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("code", "final"),
+    [("extraction_state_transition_invalid", True), ("envelope_capacity_unavailable", False)],
+)
+async def test_a_shortage_is_no_refusal_for_ever(world: World, code: str, *, final: bool):
+    await world.ask("u-1")
+    [claim] = await world.queue.claim(1, 1000)
+    outcome = {"outcome": "rejected", "code": code}
+    settled = settlement_of(claim, outcome, rejection_is_final=True)
+    assert (settled.verdict, settled.final) == ("failed", final)
 
 
 async def test_what_failed_is_delivered_again_after_a_growing_pause(world: World):

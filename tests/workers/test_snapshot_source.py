@@ -15,6 +15,7 @@ from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
+from kernel.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
@@ -80,6 +81,8 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
         "binding-evaluation",
         "extraction-transition",
     ]
+    for one in queues:
+        assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
     queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
     ready = {one.name: one.ready for one in queue.priorities}
@@ -96,7 +99,7 @@ async def test_leases_and_workers_are_those_that_live(filled: Door):
     found = await LiveSource(filled.services, 4).read()
     lease, *others = value_of(found.leases)
     assert [one.used for one in others] == [0, 0]
-    assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 4, 2)
+    assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
     fleet = value_of(found.workers)
