@@ -182,9 +182,12 @@ def sessions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[str
             yield f"{session}: {len(expected)} in the order of asking, the record has {found[-9:]}"
 
 
-def no_stale_write(record: Record, _: Sequence[Answer]) -> Iterator[str]:
+def no_stale_write(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """Whoever wrote for a session owned its shard on the record at that moment."""
     owners: dict[int, str] = {}
+    told = sum(answer["kind"] == "eliminated" for answer in answers)
+    if (noted := sum(kind == "belief_events" for kind, *_ in record.notes)) < told:
+        yield f"{told} eliminations were answered, {noted} were noted"
     for number, (kind, subject, name) in enumerate(record.notes):
         if kind == "shard":
             owners[int(subject)] = name

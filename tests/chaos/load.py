@@ -150,7 +150,9 @@ class Producer:
         self._record([{"kind": "declared", "session": self._session}])
         try:
             for turn in range(self._plan.rounds):
-                due_s = began_s + turn / self._plan.rounds * self._plan.seconds
+                # One after the other, so that whatever happens meets somebody who asks.
+                place = turn + self._number / self._plan.producers
+                due_s = began_s + place / self._plan.rounds * self._plan.seconds
                 await anyio.sleep(max(0.0, due_s - time.monotonic()))
                 await self._round(turn)
         finally:

@@ -139,6 +139,7 @@ def run(
     plan = Plan.of(requests, seconds)
     answers = Answers(folder / "answers.jsonl")
     say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {seconds:g} s")
+    started_s = time.monotonic()
     with running_fleet(folder) as fleet:
         began_s = time.monotonic()
         load = _Load(plan, fleet, answers)
@@ -168,6 +169,7 @@ def run(
             log_rows=len(record.log),
             outcomes=dict(Counter(outcome for _, outcome in record.outcomes)),
             seconds={
+                "started": round(began_s - started_s, 1),
                 "faults": round(faults_s - began_s, 1),
                 "load": round(load_s - began_s, 1),
                 "drained": round(drained_s - began_s, 1),
@@ -224,6 +226,11 @@ def _dump(fleet: Fleet, folder: Path) -> None:
                     file.write(piece)
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Run as a command; the folder stays when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -233,13 +240,13 @@ def main() -> int:
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     try:
-        report = run(folder, given.seed, given.requests, given.minutes * 60, print)
+        report = run(folder, given.seed, given.requests, given.minutes * 60, _say)
     except BaseException:
-        print(f"seed {given.seed}; kept: {folder}", file=sys.stderr)
+        _say(f"seed {given.seed}; kept: {folder}")
         raise
-    print(json.dumps(asdict(report), indent=1))
+    _say(json.dumps(asdict(report), indent=1))
     if report.wrong:
-        print(f"seed {given.seed}; kept: {folder}", file=sys.stderr)
+        _say(f"seed {given.seed}; kept: {folder}")
         return 1
     shutil.rmtree(folder)
     return 0

@@ -28,7 +28,7 @@ def test_a_fleet_keeps_every_promise_whatever_happens_to_it():
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     said = f"seed {SEED}; kept: {folder}"
     try:
-        report = run(folder, SEED, REQUESTS, SECONDS, lambda line: print(line, flush=True))  # noqa: T201
+        report = run(folder, SEED, REQUESTS, SECONDS, print)
     except BaseException as error:
         error.add_note(said)
         raise

@@ -48,7 +48,7 @@ WHOLE = j.Record(
     notes=[
         ("shard", SHARD, ""),
         ("shard", SHARD, "a"),
-        ("belief_events", SESSION, "gateway_a"),
+        *[("belief_events", SESSION, "gateway_a")] * 3,
         ("shard", SHARD, "b"),
         ("kernel_event_log", SESSION, "gateway_b"),
     ],
@@ -85,6 +85,7 @@ BROKEN = [
     (j.sessions_in_order, {"trails": {SESSION: ["o-0", "o-1", "o-2", "o-9"]}}),
     (j.no_stale_write, {"notes": [*WHOLE.notes, ("belief_events", SESSION, "gateway_a")]}),
     (j.no_stale_write, {"notes": WHOLE.notes[2:]}),
+    (j.no_stale_write, {"notes": WHOLE.notes[:3]}),
     (j.one_chain, {"log": LOG[1:]}),
     (j.one_chain, {"log": [LOG[0], replace(LOG[1], prior_row_hash="other"), *LOG[2:]]}),
     (j.one_chain, {"log": [*LOG[:3], replace(LOG[3], sequence=5)]}),
