@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import psycopg
 from pydantic import SecretStr
 from redis import Redis
 
@@ -87,8 +88,11 @@ class Process:
 class Fleet:
     """The processes of one run and the servers that they use."""
 
-    def __init__(self, folder: Path, postgres: OwnPostgres, proxies: Proxies) -> None:
+    def __init__(
+        self, folder: Path, postgres: OwnPostgres, proxies: Proxies, settings: dict[str, str]
+    ) -> None:
         self.folder = folder
+        self._settings = settings
         self.postgres = postgres
         self.proxies = proxies
         self.redis = EmbeddedRedis(folder, find_server())
@@ -170,6 +174,12 @@ class Fleet:
         os.kill(self.redis.pid, signal.SIGKILL)
         wait_for("the end of redis", lambda: not self.redis.alive(), 10.0)
 
+    def open_requests(self) -> dict[str, int]:
+        """Return how many requests of each queue are open."""
+        with psycopg.connect(self.database_url) as connection:
+            query = "SELECT queue, count(*) FROM outbox WHERE open = 1 GROUP BY queue"
+            return dict(connection.execute(query).fetchall())
+
     def stop(self) -> None:
         """Kill the processes; the servers stay, to be read."""
         for process in self.processes.values():
@@ -187,16 +197,17 @@ class Fleet:
             "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
             "ROTULUS_WORKER_TOKEN": TOKEN,
             "ROTULUS_LOG_LEVEL": "info",
+            **self._settings,
         }
 
 
 @contextmanager
-def running_fleet(folder: Path) -> Iterator[Fleet]:
+def running_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         proxies = stack.enter_context(Proxies())
-        fleet = Fleet(folder, postgres, proxies)
+        fleet = Fleet(folder, postgres, proxies, settings)
         stack.callback(fleet.redis.stop)
         stack.callback(fleet.stop)
         fleet.start()

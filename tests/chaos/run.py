@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import anyio
 import psycopg
@@ -152,7 +151,12 @@ def run(
             raise load.error
         load_s = time.monotonic()
         say(f"{answers.count} answers; asked again: {dict(answers.again)}")
-        _wait(fleet, DRAIN_S, lambda: not _open(fleet), lambda: f"open: {_open(fleet)}")
+        _wait(
+            fleet,
+            DRAIN_S,
+            lambda: not fleet.open_requests(),
+            lambda: f"open: {fleet.open_requests()}",
+        )
         drained_s = time.monotonic()
         fleet.stop()
         record, given = read_record(fleet.database_url), read_answers(answers.path)
@@ -204,13 +208,6 @@ def _wait(fleet: Fleet, seconds: float, done: Callable[[], bool], what: Callable
     while not done():
         assert time.monotonic() < until_s, f"not within {seconds:g} s: {what()}"
         _sleep(fleet, POLL_S, "")
-
-
-def _open(fleet: Fleet) -> list[tuple[Any, ...]]:
-    with psycopg.connect(fleet.database_url) as connection:
-        return connection.execute(
-            "SELECT queue, count(*) FROM outbox WHERE open = 1 GROUP BY queue"
-        ).fetchall()
 
 
 def _dump(fleet: Fleet, folder: Path) -> None:
