@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench spec registry baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos spec registry baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ imports: $(STAMP)
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
 	@for name in canonical belief kernel authority queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+
+chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
+	@$(BIN)/python -m tests.chaos.run $(ARGS)
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec

@@ -27,6 +27,7 @@ from actors.committer import Committer
 from actors.errors import (
     ActorError,
     ActorFailed,
+    CommitFailed,
     EliminationStoreConflict,
     EliminationStoreFailed,
     MailboxFull,
@@ -42,7 +43,7 @@ from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
-from kernel.errors import LedgerCorrupt
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
@@ -232,7 +233,11 @@ class SessionRuntime:
             self._ownership.lose(fence)
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
-        belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        try:
+            belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        except LedgerUnavailable as error:
+            _log.warning("session_waits_for_ledger", error=str(error))
+            raise CommitFailed("the record cannot be read") from error
         adopted = None
         if belief is not None and belief.policy.elimination_store != "ledger":
             restored = await self._agree(belief)

@@ -1,0 +1,222 @@
+"""Two gateways and three workers on a PostgreSQL and a Redis, each a process that may be killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import psycopg
+from pydantic import SecretStr
+from redis import Redis
+
+from kernel.ledger.ledger import Ledger
+from queues.embedded import EmbeddedRedis, find_server
+from tests.chaos import witness
+from tests.chaos.proxy import Proxies, Proxy
+from tests.chaos.schedule import GATEWAYS, WORKERS
+from tests.postgres import OwnPostgres, own_postgres
+from tests.system.tree_run import wait_for
+from workers.host import system_host
+from workers.record import open_store
+
+LEASE_S = 2.0
+READY_S = 60.0
+TOKEN = "chaos-" + "0" * 16
+TAIL = 4000
+
+
+class Process:
+    """A process that is started again as it was."""
+
+    def __init__(self, name: str, command: list[str], env: dict[str, str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = command
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        self._env = inherited | env
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ended: list[int] = []
+        """How it ended when nobody had killed it."""
+
+    @property
+    def pid(self) -> int:
+        """The pid of the newest start."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; the log goes on."""
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._env,
+            )
+
+    def keep_up(self) -> None:
+        """Start it again if it ended by itself, as whoever supervises it would."""
+        if self._process is not None and self._process.poll() is not None:
+            self.ended.append(self._process.returncode)
+            self.start()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; one that has ended already gets none."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as nothing can prevent."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait(10)
+
+    def tail(self) -> str:
+        """Return the end of what it said."""
+        return self.log.read_text(errors="replace")[-TAIL:] if self.log.exists() else ""
+
+
+class Fleet:
+    """The processes of one run and the servers that they use."""
+
+    def __init__(
+        self, folder: Path, postgres: OwnPostgres, proxies: Proxies, settings: dict[str, str]
+    ) -> None:
+        self.folder = folder
+        self._settings = settings
+        self.postgres = postgres
+        self.proxies = proxies
+        self.redis = EmbeddedRedis(folder, find_server())
+        self.redis.start()
+        self.database_url = postgres.new_database()
+        Ledger.create(open_store(self.place), system_host()).close()
+        witness.install(self.database_url, GATEWAYS)
+        redis = urlsplit(self.redis.url)
+        assert redis.port is not None
+        self.redis_proxy = proxies.to_port(redis.port)
+        server_folder = parse_qs(urlsplit(self.database_url).query)["host"][0]
+        self.postgres_proxy = proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")
+        self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{self.redis_proxy.port}/")
+        ports = dict(zip(GATEWAYS, _free_ports(len(GATEWAYS)), strict=True))
+        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        python = sys.executable
+        self.processes = {
+            name: Process(
+                name,
+                [python, "-m", "workers", "gateway"],
+                self._environment(witness.role_of(name))
+                | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
+                folder,
+            )
+            for name, port in ports.items()
+        } | {
+            name: Process(
+                name,
+                [python, "-m", "tests.chaos.worker_process"],
+                self._environment("rotulus")
+                | {"ROTULUS_GATEWAY_URL": list(self.urls.values())[number % len(GATEWAYS)]},
+                folder,
+            )
+            for number, name in enumerate(WORKERS)
+        }
+
+    @property
+    def place(self) -> SecretStr:
+        """The ledger, past the proxy."""
+        return SecretStr(self.database_url)
+
+    def proxied_place(self, role: str = "rotulus") -> SecretStr:
+        """The ledger as the fleet reaches it."""
+        name = urlsplit(self.database_url).path
+        port = self.postgres_proxy.port
+        return SecretStr(
+            f"postgresql://{role}@127.0.0.1:{port}{name}?sslmode=disable&gssencmode=disable"
+        )
+
+    def start(self) -> None:
+        """Start every process and wait until the gateways share the shards."""
+        for process in self.processes.values():
+            process.start()
+        for name in GATEWAYS:
+            wait_for(f"gateway {name}", lambda name=name: self.ready(name), READY_S)
+
+    def ready(self, gateway: str) -> bool:
+        """Tell whether a gateway is ready."""
+        try:
+            answer = httpx.get(f"{self.urls[gateway]}/readyz", timeout=2.0, trust_env=False)
+        except httpx.TransportError:
+            return False
+        return answer.status_code == 200
+
+    def keep_up(self, *, except_for: str = "") -> None:
+        """Start again whatever ended by itself."""
+        for name, process in self.processes.items():
+            if name != except_for:
+                process.keep_up()
+
+    def flush_redis(self) -> None:
+        """Let Redis forget everything."""
+        with Redis.from_url(self.redis.url) as client:
+            assert client.flushall()
+
+    def kill_redis(self) -> None:
+        """Kill the server of Redis; `redis.start` brings it back."""
+        assert self.redis.pid is not None
+        os.kill(self.redis.pid, signal.SIGKILL)
+        wait_for("the end of redis", lambda: not self.redis.alive(), 10.0)
+
+    def open_requests(self) -> dict[str, int]:
+        """Return how many requests of each queue are open."""
+        with psycopg.connect(self.database_url) as connection:
+            query = "SELECT queue, count(*) FROM outbox WHERE open = 1 GROUP BY queue"
+            return dict(connection.execute(query).fetchall())
+
+    def stop(self) -> None:
+        """Kill the processes; the servers stay, to be read."""
+        for process in self.processes.values():
+            process.kill()
+
+    def proxy(self, name: str) -> Proxy:
+        """Return the proxy in front of `redis` or `postgres`."""
+        return {"redis": self.redis_proxy, "postgres": self.postgres_proxy}[name]
+
+    def _environment(self, role: str) -> dict[str, str]:
+        return {
+            "ROTULUS_DATA_DIR": str(self.folder / "data"),
+            "ROTULUS_REDIS_URL": self._redis_url,
+            "ROTULUS_DATABASE_URL": self.proxied_place(role).get_secret_value(),
+            "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
+            "ROTULUS_WORKER_TOKEN": TOKEN,
+            "ROTULUS_LOG_LEVEL": "info",
+            **self._settings,
+        }
+
+
+@contextmanager
+def running_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
+    """Start a fleet for the time of a block and leave nothing of it behind."""
+    with ExitStack() as stack:
+        postgres = stack.enter_context(own_postgres())
+        proxies = stack.enter_context(Proxies())
+        fleet = Fleet(folder, postgres, proxies, settings)
+        stack.callback(fleet.redis.stop)
+        stack.callback(fleet.stop)
+        fleet.start()
+        yield fleet
+
+
+def _free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

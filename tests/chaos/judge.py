@@ -1,0 +1,255 @@
+"""Whether a record keeps what its fleet promised, held against the answers that were given.
+
+A record is read as plain data, by SQL and `json`, so that no code that writes it has a say; only
+its own verification is asked as well. Every check is a pure function that returns what is wrong.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import psycopg
+from pydantic import SecretStr
+
+from actors.shards import SHARDS_DEFAULT, shard_of
+from tests.chaos.load import STATES
+from tests.chaos.witness import Note, notes, role_of
+from workers.record import verify_file
+
+Answer = Mapping[str, Any]
+
+VERB_OF_INTENT: Mapping[str, str] = MappingProxyType(
+    {
+        "create_source": "create",
+        "synthesize_cu": "create",
+        "create_claim": "create",
+        "field_adapt": "field_adapt",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A row of the log."""
+
+    sequence: int
+    operation: str
+    verb: str
+    prior_row_hash: str
+    row_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a ledger holds at the end of a run."""
+
+    log: Sequence[LogRow]
+    requests: Mapping[str, int]
+    """Whether it is open, by request."""
+
+    outcomes: Sequence[tuple[str, str]]
+    """Request and outcome."""
+
+    writes: Sequence[tuple[str, str]]
+    """Node and operation, for each operation that wrote the node."""
+
+    trails: Mapping[str, Sequence[str]]
+    """The observations of each session, in order."""
+
+    attempts: Mapping[str, Sequence[tuple[int, str]]]
+    """Number and state of each step of each extraction, in the order of the log."""
+
+    notes: Sequence[Note]
+    authorities_equal: int
+    authorities_pending: int
+    findings: Sequence[str]
+
+
+def read_record(url: str) -> Record:
+    """Read a ledger of which nobody writes any more, and verify it."""
+    verification = verify_file(SecretStr(url), lambda _done, _total: None)
+    with psycopg.connect(url) as connection:
+
+        def rows(query: str) -> list[tuple[Any, ...]]:
+            return connection.execute(query).fetchall()
+
+        trails: dict[str, list[str]] = defaultdict(list)
+        for session, event_bytes in rows(
+            "SELECT session_id, event_bytes FROM belief_events ORDER BY session_id, event_index"
+        ):
+            event = json.loads(event_bytes)
+            trail = trails[session]
+            if event["verb"] != "DECLARE_SESSION":
+                trail.append(event["payload"]["observation_id"])
+        attempts: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for run, number, record in rows(
+            "SELECT extraction_run_id, attempt_number, record FROM extraction_attempts"
+            " JOIN kernel_event_log ON operation_id = updated_by_operation_id"
+            " ORDER BY ec_sequence_number"
+        ):
+            attempts[run].append((number, json.loads(record)["current_state"]))
+        return Record(
+            log=[
+                LogRow(*row)
+                for row in rows(
+                    "SELECT ec_sequence_number, operation_id, semantic_intent, prior_row_hash,"
+                    " row_hash FROM kernel_event_log ORDER BY ec_sequence_number"
+                )
+            ],
+            requests=dict(rows("SELECT request_id, open FROM outbox")),
+            outcomes=rows("SELECT request_id, outcome FROM outbox_outcomes"),
+            writes=rows(
+                "SELECT DISTINCT record_key, operation_id FROM applied_effects"
+                " JOIN kernel_event_log USING (ec_sequence_number) WHERE store = 'nodes'"
+            ),
+            trails=dict(trails),
+            attempts=dict(attempts),
+            notes=notes(url),
+            authorities_equal=verification.authorities_equal,
+            authorities_pending=verification.authorities_pending,
+            findings=[str(finding) for finding in verification.findings],
+        )
+
+
+def one_outcome_for_each_request(record: Record, _: Sequence[Answer]) -> Iterator[str]:
+    """Every request has exactly one outcome, and none is open."""
+    outcomes = Counter(request for request, _outcome in record.outcomes)
+    for request, is_open in record.requests.items():
+        if outcomes[request] != 1 or is_open:
+            yield f"{request}: {outcomes[request]} outcomes, open {is_open}"
+    for request in outcomes.keys() - record.requests.keys():
+        yield f"{request}: has an outcome and was never asked for"
+
+
+def nothing_given_up(record: Record, _: Sequence[Answer]) -> Iterator[str]:
+    """Nothing that was asked for is impossible, so that no request may be a dead letter."""
+    for request, outcome in record.outcomes:
+        if outcome != "completed":
+            yield f"{request}: {outcome}"
+
+
+def every_answer_on_record(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """What a producer was told is what the record says."""
+    hashes = {row.operation: row.row_hash for row in record.log}
+    for answer in answers:
+        kind = answer["kind"]
+        if kind == "operated":
+            kept = hashes.get(answer["operation"]) == answer["row_hash"]
+        elif kind == "requested":
+            kept = answer["request"] in record.requests
+        elif kind == "eliminated":
+            kept = answer["observation"] in record.trails.get(answer["session"], ())
+        else:
+            kept = kind == "declared" and answer["session"] in record.trails
+        if not kept:
+            yield f"answered and not on the record: {dict(answer)}"
+
+
+def no_effect_twice(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Every key stands for one operation, and that alone wrote what was asked for under it."""
+    yield from _repeated("operation", (row.operation for row in record.log))
+    operations: dict[str, set[str]] = defaultdict(set)
+    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for answer in answers:
+        if answer["kind"] == "operated":
+            operations[answer["intent_key"]].add(answer["operation"])
+            asked[answer["node"], VERB_OF_INTENT[answer["intent"]]].add(answer["intent_key"])
+    for key, found in operations.items():
+        if len(found) != 1:
+            yield f"intent {key} was answered with {sorted(found)}"
+    verbs = {row.operation: row.verb for row in record.log}
+    done = Counter((node, verbs.get(operation)) for node, operation in record.writes)
+    for (node, verb), keys in asked.items():
+        if done[node, verb] != len(keys):
+            yield f"{verb} of {node}: asked {len(keys)} times, done {done[node, verb]} times"
+    for session, trail in record.trails.items():
+        yield from _repeated(f"observation of {session}", trail)
+    for run, found_steps in record.attempts.items():
+        yield from _repeated(f"step of {run}", (number for number, _state in found_steps))
+
+
+def sessions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """What one asker asked for one after the other stands in that order."""
+    told: dict[str, list[str]] = defaultdict(list)
+    for answer in answers:
+        if answer["kind"] == "eliminated":
+            told[answer["session"]].append(answer["observation"])
+    for session, expected in told.items():
+        if (found := list(record.trails.get(session, ()))) != expected:
+            yield f"{session}: {len(expected)} in the order of asking, the record has {found[-9:]}"
+
+
+def no_stale_write(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Whoever wrote for a session owned its shard on the record at that moment."""
+    owners: dict[int, str] = {}
+    told = sum(answer["kind"] == "eliminated" for answer in answers)
+    if (noted := sum(kind == "belief_events" for kind, *_ in record.notes)) < told:
+        yield f"{told} eliminations were answered, {noted} were noted"
+    for number, (kind, subject, name) in enumerate(record.notes):
+        if kind == "shard":
+            owners[int(subject)] = name
+            continue
+        owner = owners.get(shard_of(subject, SHARDS_DEFAULT), "")
+        if name != role_of(owner):
+            yield f"note {number}: {name} wrote {kind} of {subject}, which {owner!r} owned"
+
+
+def one_chain(record: Record, _: Sequence[Answer]) -> Iterator[str]:
+    """The log is one chain without a gap, and the whole record verifies."""
+    prior = "0" * 64
+    for number, row in enumerate(record.log, start=1):
+        if row.sequence != number or row.prior_row_hash != prior:
+            yield f"row {row.sequence} does not follow row {number - 1}"
+        prior = row.row_hash
+    yield from record.findings
+
+
+def authorities_from_scratch(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Every understanding's authority is what a computation from scratch gives."""
+    asked = {answer["node"] for answer in answers if answer.get("intent") == "synthesize_cu"}
+    if record.authorities_pending or record.authorities_equal < len(asked):
+        yield (
+            f"{len(asked)} understandings: {record.authorities_equal} equal,"
+            f" {record.authorities_pending} pending"
+        )
+
+
+def extractions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Every extraction has all of its steps, in their order on the log."""
+    expected = list(enumerate(STATES[1:], start=1))
+    for run, found in record.attempts.items():
+        if list(found) != expected:
+            yield f"{run}: {list(found)}"
+    runs = sum(answer.get("queue") == "extraction" for answer in answers) // len(expected)
+    if len(record.attempts) != runs:
+        yield f"{runs} extractions were asked for, the record has {len(record.attempts)}"
+
+
+def _repeated(what: str, values: Any) -> Iterator[str]:
+    for value, times in Counter(values).items():
+        if times > 1:
+            yield f"{what} {value}: {times} times"
+
+
+Check = Callable[[Record, Sequence[Answer]], Iterator[str]]
+
+CHECKS: tuple[Check, ...] = (
+    one_outcome_for_each_request,
+    nothing_given_up,
+    every_answer_on_record,
+    no_effect_twice,
+    sessions_in_order,
+    no_stale_write,
+    one_chain,
+    authorities_from_scratch,
+    extractions_in_order,
+)
+
+
+def judge(record: Record, answers: Sequence[Answer]) -> dict[str, list[str]]:
+    """Return what each check finds, for the checks that find something."""
+    found = {check.__name__: list(check(record, answers)) for check in CHECKS}
+    return {name: wrong for name, wrong in found.items() if wrong}

@@ -1,0 +1,258 @@
+"""Producers that ask a fleet for work until they are answered, and write down every answer.
+
+Each producer has a belief session and goes through rounds: ten intents, three eliminations, two
+bindings and an extraction of six steps, each under a key of its own. What was not answered is asked
+again under the same key, of the other gateway. An answer counts once it is on disk.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import anyio
+import anyio.to_thread
+import httpx
+
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.requests import WorkRequest, enqueue
+from tests.bench.mix import ROUND, intent_of
+from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
+from workers.host import system_host
+from workers.record import LedgerPlace, open_store
+
+STATES = ("pending", "running", "degraded", "running", "blocked", "running", "succeeded")
+ELIMINATIONS = 3
+BINDINGS = ("background", "critical")
+PER_ROUND = ROUND + ELIMINATIONS + len(BINDINGS) + len(STATES) - 1
+ANSWER_S = 15.0
+AGAIN_S = 0.1
+TRANSIENT = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is asked, by how many, over what time."""
+
+    producers: int
+    rounds: int
+    seconds: float
+
+    @classmethod
+    def of(cls, requests: int, seconds: float, producers: int = 8) -> "Plan":
+        """Return the plan that asks for at least so much."""
+        return cls(producers, -(-requests // (producers * PER_ROUND)), seconds)
+
+    @property
+    def requests(self) -> int:
+        """How many requests are asked in all, the declarations left out."""
+        return self.producers * self.rounds * PER_ROUND
+
+
+class Answers:
+    """A file of answers, each on disk before anybody goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.again: Counter[str] = Counter()
+        """Why something had to be asked again, how often."""
+
+        self._file = path.open("a")
+
+    def add(self, answers: Sequence[dict[str, Any]]) -> None:
+        """Append answers and wait for the disk."""
+        self._file.writelines(json.dumps(answer) + "\n" for answer in answers)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.count += len(answers)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_answers(path: Path) -> list[dict[str, Any]]:
+    """Return the answers of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def session_of(producer: int) -> str:
+    """Return the id of a producer's session."""
+    return str(UUID(int=producer, version=4))
+
+
+def steps(run: str) -> list[WorkRequest]:
+    """Return a whole extraction with two reentries, asked for backwards and without parents."""
+    found = []
+    for number, (prior, current) in enumerate(pairwise(STATES), start=1):
+        content: dict[str, Any] = {
+            "extraction_run_id": run,
+            "attempt_number": number,
+            "prior_state": prior,
+            "current_state": current,
+            "state_change_reason": "because",
+        }
+        if current == "blocked":
+            content["block_reason"] = "rate_limit"
+        found.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
+    return found[::-1]
+
+
+def work_of(producer: int, turn: int) -> list[WorkRequest]:
+    """Return the bindings and the steps of a round."""
+    own = f"{producer}-{turn}"
+    bindings = [
+        WorkRequest(
+            BINDING_QUEUE,
+            f"b-{own}-{priority}",
+            {
+                "binding_id": f"b-{own}-{priority}",
+                "source_event_id": f"e-{own}",
+                "capacity_priority": priority,
+            },
+        )
+        for priority in BINDINGS
+    ]
+    return [*bindings, *steps(f"run-{own}")]
+
+
+class Producer:
+    """One producer; it asks for one thing after the other."""
+
+    def __init__(
+        self, number: int, plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+    ) -> None:
+        self._number = number
+        self._plan = plan
+        self._place = place
+        self._answers = answers
+        self._session = session_of(number)
+        self._https = [
+            httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) for url in urls
+        ]
+        self._turn = count(number)
+        self._ledger: Ledger | None = None
+
+    async def run(self) -> None:
+        """Declare, then go through the rounds, each no sooner than planned."""
+        began_s = time.monotonic()
+        body = {"session_id": self._session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
+        await self._asked("/v1/sessions", body)
+        self._record([{"kind": "declared", "session": self._session}])
+        try:
+            for turn in range(self._plan.rounds):
+                # One after the other, so that whatever happens meets somebody who asks.
+                place = turn + self._number / self._plan.producers
+                due_s = began_s + place / self._plan.rounds * self._plan.seconds
+                await anyio.sleep(max(0.0, due_s - time.monotonic()))
+                await self._round(turn)
+        finally:
+            if self._ledger is not None:
+                await anyio.to_thread.run_sync(self._ledger.close)
+            for http in self._https:
+                await http.aclose()
+
+    async def _round(self, turn: int) -> None:
+        await self._ask_for_work(work_of(self._number, turn))
+        half = ROUND // 2
+        for first in (turn * ROUND, turn * ROUND + half):
+            await self._operate(range(first, first + half))
+        for number in range(turn * ELIMINATIONS, (turn + 1) * ELIMINATIONS):
+            # What was struck may be struck again; a session without hypotheses would have ended.
+            body = elimination(number % (len(HYPOTHESES) // 2))
+            body["observation_id"] = f"o-{number}"
+            await self._asked(f"/v1/sessions/{self._session}/eliminate", body)
+            observed = {"session": self._session, "observation": f"o-{number}"}
+            self._record([{"kind": "eliminated", **observed}])
+
+    async def _operate(self, numbers: range) -> None:
+        intents = [intent_of(self._number, number) for number in numbers]
+        body = {"intents": [one.model_dump(mode="json", exclude_none=True) for one in intents]}
+        while True:
+            answer = await self._asked(f"/v1/sessions/{self._session}/operations", body)
+            results = answer["results"]
+            self._record(
+                [
+                    {
+                        "kind": "operated",
+                        "intent_key": intent.intent_key,
+                        "node": intent.node_id,  # type: ignore[attr-defined] - all of the mix
+                        "intent": intent.intent_kind,  # type: ignore[attr-defined]
+                        "operation": result["operation_id"],
+                        "row_hash": result["row_hash"],
+                    }
+                    for intent, result in zip(intents, results, strict=True)
+                    if result["validation_result"] == "accepted"
+                ]
+            )
+            left = [one for one in results if one["validation_result"] != "accepted"]
+            if not left:
+                return
+            self._answers.again[f"result {left[0]['reason_code']}"] += 1
+            await anyio.sleep(AGAIN_S)
+
+    async def _ask_for_work(self, requests: Sequence[WorkRequest]) -> None:
+        while True:
+            try:
+                asked = await anyio.to_thread.run_sync(self._enqueue, requests)
+            except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+                self._answers.again[f"enqueue {error.code}"] += 1
+                await anyio.sleep(AGAIN_S)
+                continue
+            kinds = {BINDING_QUEUE: "binding", EXTRACTION_QUEUE: "extraction"}
+            self._record(
+                [
+                    {"kind": "requested", "request": request_id, "queue": kinds[one.queue]}
+                    for one, request_id in zip(requests, asked, strict=True)
+                ]
+            )
+            return
+
+    def _enqueue(self, requests: Sequence[WorkRequest]) -> list[str]:
+        """Record requests as a process beside the gateways does."""
+        ledger = self._ledger or Ledger(open_store(self._place), system_host())
+        self._ledger = ledger
+        try:
+            with ledger.transaction() as transaction:
+                return [one.request_id for one in enqueue(transaction, requests)]
+        except (LedgerUnavailable, CommitOutcomeUnknown):
+            # What it believes of the record may be old now.
+            self._ledger = None
+            ledger.close()
+            raise
+
+    async def _asked(self, path: str, body: Any) -> dict[str, Any]:
+        while True:
+            http = self._https[next(self._turn) % len(self._https)]
+            try:
+                response = await http.post(path, json=body)
+            except httpx.TransportError as error:
+                self._answers.again[type(error).__name__] += 1
+                await anyio.sleep(AGAIN_S)
+                continue
+            if response.status_code not in TRANSIENT:
+                assert response.is_success, f"{path}: {response.status_code}: {response.text}"
+                answer: dict[str, Any] = response.json()
+                return answer
+            assert "Retry-After" in response.headers
+            self._answers.again[response.json()["error"]["code"]] += 1
+            await anyio.sleep(AGAIN_S)
+
+    def _record(self, answers: Sequence[dict[str, Any]]) -> None:
+        self._answers.add(answers)
+
+
+async def produce(plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers) -> None:
+    """Run every producer to its end."""
+    async with anyio.create_task_group() as tasks:
+        for number in range(plan.producers):
+            tasks.start_soon(Producer(number, plan, urls, place, answers).run)

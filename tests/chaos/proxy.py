@@ -1,0 +1,133 @@
+"""TCP proxies on loopback that delay, hold back and cut what goes through them.
+
+All of them share one event loop in a thread of their own, so that whoever starts faults may block.
+"""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Self
+
+CHUNK = 64 * 1024
+STOP_S = 5.0
+
+Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Proxy:
+    """One address in front of one server."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Opened]]) -> None:
+        self.port = 0
+        self.delay_s = 0.0
+        """Before each piece of data is passed on, in each direction."""
+
+        self._connect = connect
+        self._open = asyncio.Event()
+        self._open.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def listen(self) -> asyncio.Server:
+        """Listen on a free port of loopback."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    async def cut(self) -> None:
+        """End every connection in the middle of what it was saying, and take no new one."""
+        self._open.clear()
+        for writer in list(self._writers):
+            _reset(writer)
+
+    async def mend(self) -> None:
+        """Take connections again."""
+        self._open.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._open.is_set():
+            _reset(writer)
+            return
+        try:
+            beyond, to = await self._connect()
+        except OSError:
+            _reset(writer)
+            return
+        ends = {writer, to}
+        self._writers |= ends
+        passing = [
+            asyncio.create_task(self._pass_on(source, sink))
+            for source, sink in ((reader, to), (beyond, writer))
+        ]
+        try:
+            # A cancelled handler would be reported as a defect of the server.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in passing:
+                task.cancel()
+            self._writers -= ends
+            for end in ends:
+                end.close()
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(CHUNK):
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                sink.write(data)
+                await sink.drain()
+
+
+class Proxies:
+    """The thread in which proxies run, for the time of a block."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies")
+        self._servers: list[asyncio.Server] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine where the proxies are and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def to_port(self, port: int) -> Proxy:
+        """Return a proxy in front of a port of loopback."""
+        return self._start(Proxy(lambda: asyncio.open_connection("127.0.0.1", port)))
+
+    def to_socket(self, path: str) -> Proxy:
+        """Return a proxy in front of a Unix socket."""
+        return self._start(Proxy(lambda: asyncio.open_unix_connection(path)))
+
+    def _start(self, proxy: Proxy) -> Proxy:
+        self._servers.append(self.run(proxy.listen()))
+        return proxy
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        mine = asyncio.current_task()
+        rest = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in rest:
+            task.cancel()
+        await asyncio.wait_for(asyncio.gather(*rest, return_exceptions=True), STOP_S)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as a machine that went away would, without a goodbye."""
+    at_once = struct.pack("ii", 1, 0)
+    with suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    writer.transport.abort()

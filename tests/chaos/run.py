@@ -1,0 +1,253 @@
+"""One run: a fleet, its load, its faults, its judgement. `make chaos` is this as a command."""
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import anyio
+import psycopg
+
+from tests.chaos.fleet import Fleet, running_fleet
+from tests.chaos.judge import judge, read_record
+from tests.chaos.load import Answers, Plan, produce, read_answers
+from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
+
+LOAD_S = 180.0
+"""After the last fault, until everything was answered."""
+
+DRAIN_S = 120.0
+"""After the last answer, until every request has its outcome."""
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run came to."""
+
+    seed: int
+    requests: int
+    answers: int
+    asked_again: dict[str, int]
+    faults: dict[str, int]
+    ended_by_itself: dict[str, list[int]]
+    log_rows: int
+    outcomes: dict[str, int]
+    seconds: dict[str, float]
+    wrong: dict[str, list[str]]
+
+
+def _kill(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    fleet.processes[fault.target].kill()
+    wait(fault.lasts_s)
+    fleet.processes[fault.target].start()
+
+
+def _pause(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    fleet.processes[fault.target].send(signal.SIGSTOP)
+    try:
+        wait(fault.lasts_s)
+    finally:
+        fleet.processes[fault.target].send(signal.SIGCONT)
+
+
+def _flush(fleet: Fleet, _fault: Fault, _wait: Callable[[float], None]) -> None:
+    fleet.flush_redis()
+
+
+def _restart_redis(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    fleet.kill_redis()
+    wait(fault.lasts_s)
+    fleet.redis.start()
+
+
+def _restart_postgres(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    fleet.postgres.stop(signal.SIGQUIT)
+    wait(fault.lasts_s)
+    fleet.postgres.start()
+
+
+def _delay(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    proxy = fleet.proxy(fault.kind.partition("_")[2])
+    proxy.delay_s = fault.delay_ms / 1000
+    try:
+        wait(fault.lasts_s)
+    finally:
+        proxy.delay_s = 0.0
+
+
+def _cut(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+    proxy = fleet.proxy(fault.kind.partition("_")[2])
+    fleet.proxies.run(proxy.cut())
+    try:
+        wait(fault.lasts_s)
+    finally:
+        fleet.proxies.run(proxy.mend())
+
+
+INFLICT: Mapping[str, Callable[[Fleet, Fault, Callable[[float], None]], None]] = {
+    "kill_gateway": _kill,
+    "kill_worker": _kill,
+    "pause_gateway": _pause,
+    "pause_worker": _pause,
+    "flush_redis": _flush,
+    "restart_redis": _restart_redis,
+    "restart_postgres": _restart_postgres,
+    "delay_redis": _delay,
+    "delay_postgres": _delay,
+    "cut_redis": _cut,
+    "cut_postgres": _cut,
+}
+
+
+class _Load(threading.Thread):
+    """The producers, beside the faults."""
+
+    def __init__(self, plan: Plan, fleet: Fleet, answers: Answers) -> None:
+        super().__init__(name="load", daemon=True)
+        self._work = (plan, list(fleet.urls.values()), fleet.proxied_place(), answers)
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            anyio.run(produce, *self._work)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
+            self.error = error
+
+
+def run(
+    folder: Path, seed: int, requests: int, seconds: float, say: Callable[[str], None]
+) -> Report:
+    """Run everything and return what it came to; the folder keeps what was said and answered.
+
+    Raises:
+        AssertionError: when the load does not end, or the requests are not all closed, in time.
+    """
+    faults = schedule(seed, seconds)
+    (folder / "schedule.json").write_text(json.dumps([asdict(one) for one in faults], indent=1))
+    plan = Plan.of(requests, seconds)
+    answers = Answers(folder / "answers.jsonl")
+    say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {seconds:g} s")
+    started_s = time.monotonic()
+    with running_fleet(folder) as fleet:
+        began_s = time.monotonic()
+        load = _Load(plan, fleet, answers)
+        load.start()
+        _inflict(fleet, faults, began_s, say)
+        faults_s = time.monotonic()
+        _wait(fleet, LOAD_S, lambda: not load.is_alive(), lambda: f"the load: {answers.again}")
+        answers.close()
+        if load.error is not None:
+            raise load.error
+        load_s = time.monotonic()
+        say(f"{answers.count} answers; asked again: {dict(answers.again)}")
+        _wait(
+            fleet,
+            DRAIN_S,
+            lambda: not fleet.open_requests(),
+            lambda: f"open: {fleet.open_requests()}",
+        )
+        drained_s = time.monotonic()
+        fleet.stop()
+        record, given = read_record(fleet.database_url), read_answers(answers.path)
+        wrong = judge(record, given)
+        if wrong:
+            _dump(fleet, folder)
+        return Report(
+            seed=seed,
+            requests=plan.requests,
+            answers=len(given),
+            asked_again=dict(answers.again),
+            faults=dict(Counter(fault.kind for fault in faults)),
+            ended_by_itself={name: one.ended for name, one in fleet.processes.items() if one.ended},
+            log_rows=len(record.log),
+            outcomes=dict(Counter(outcome for _, outcome in record.outcomes)),
+            seconds={
+                "started": round(began_s - started_s, 1),
+                "faults": round(faults_s - began_s, 1),
+                "load": round(load_s - began_s, 1),
+                "drained": round(drained_s - began_s, 1),
+                "judged": round(time.monotonic() - began_s, 1),
+            },
+            wrong=wrong,
+        )
+
+
+def _inflict(
+    fleet: Fleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
+) -> None:
+    for fault in faults:
+        _sleep(fleet, began_s + fault.at_s - time.monotonic(), "")
+        say(f"{time.monotonic() - began_s:7.2f} s {fault}")
+
+        def wait(seconds: float, target: str = fault.target) -> None:
+            _sleep(fleet, seconds, target)
+
+        INFLICT[fault.kind](fleet, fault, wait)
+
+
+def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        time.sleep(min(POLL_S, left_s))
+        fleet.keep_up(except_for=target)
+
+
+def _wait(fleet: Fleet, seconds: float, done: Callable[[], bool], what: Callable[[], str]) -> None:
+    until_s = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until_s, f"not within {seconds:g} s: {what()}"
+        _sleep(fleet, POLL_S, "")
+
+
+def _dump(fleet: Fleet, folder: Path) -> None:
+    """Keep the ledger's rows, by table, as text."""
+    with psycopg.connect(fleet.database_url) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        for (name,) in found.fetchall():
+            with (
+                (folder / f"{name}.csv").open("wb") as file,
+                connection.cursor().copy(f'COPY "{name}" TO STDOUT CSV HEADER') as copied,
+            ):
+                for piece in copied:
+                    file.write(piece)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run as a command; the folder stays when something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=len(KINDS) * SLOT_S_MIN / 60)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
+    try:
+        report = run(folder, given.seed, given.requests, given.minutes * 60, _say)
+    except BaseException:
+        _say(f"seed {given.seed}; kept: {folder}")
+        raise
+    _say(json.dumps(asdict(report), indent=1))
+    if report.wrong:
+        _say(f"seed {given.seed}; kept: {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

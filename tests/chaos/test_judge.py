@@ -1,0 +1,120 @@
+"""Each check finds what it is there for, in a record that is whole but for that."""
+
+from dataclasses import replace
+
+import pytest
+
+from actors.shards import shard_of
+from tests.chaos import judge as j
+from tests.chaos.load import STATES, session_of
+
+SESSION = session_of(0)
+SHARD = str(shard_of(SESSION, 64))
+ANSWERS = [
+    {"kind": "declared", "session": SESSION},
+    *(
+        {
+            "kind": "operated",
+            "intent_key": f"key-{number}",
+            "node": node,
+            "intent": intent,
+            "operation": f"op-{number}",
+            "row_hash": f"hash-{number}",
+        }
+        for number, (node, intent) in enumerate(
+            [("source", "create_source"), ("cu", "synthesize_cu"), ("source", "field_adapt")], 1
+        )
+    ),
+    *({"kind": "eliminated", "session": SESSION, "observation": f"o-{n}"} for n in range(3)),
+    *(
+        {"kind": "requested", "request": f"step-{number}", "queue": "extraction"}
+        for number in range(1, len(STATES))
+    ),
+    {"kind": "requested", "request": "binding", "queue": "binding"},
+]
+REQUESTS = [answer["request"] for answer in ANSWERS if answer["kind"] == "requested"]
+WHOLE = j.Record(
+    log=[
+        j.LogRow(1, "op-1", "create", "0" * 64, "hash-1"),
+        j.LogRow(2, "op-2", "create", "hash-1", "hash-2"),
+        j.LogRow(3, "op-3", "field_adapt", "hash-2", "hash-3"),
+        j.LogRow(4, "op-4", "recalculate_authority", "hash-3", "hash-4"),
+    ],
+    requests=dict.fromkeys(REQUESTS, 0),
+    outcomes=[(request, "completed") for request in REQUESTS],
+    writes=[("source", "op-1"), ("cu", "op-2"), ("source", "op-3"), ("cu", "op-4")],
+    trails={SESSION: ["o-0", "o-1", "o-2"]},
+    attempts={"run": list(enumerate(STATES[1:], start=1))},
+    notes=[
+        ("shard", SHARD, ""),
+        ("shard", SHARD, "a"),
+        *[("belief_events", SESSION, "gateway_a")] * 3,
+        ("shard", SHARD, "b"),
+        ("kernel_event_log", SESSION, "gateway_b"),
+    ],
+    authorities_equal=1,
+    authorities_pending=0,
+    findings=[],
+)
+STEPS = WHOLE.attempts["run"]
+LOG = WHOLE.log
+
+BROKEN = [
+    (j.one_outcome_for_each_request, {"outcomes": WHOLE.outcomes[1:]}),
+    (j.one_outcome_for_each_request, {"outcomes": [*WHOLE.outcomes, ("binding", "cancelled")]}),
+    (j.one_outcome_for_each_request, {"outcomes": [*WHOLE.outcomes, ("other", "completed")]}),
+    (j.one_outcome_for_each_request, {"requests": {**WHOLE.requests, "binding": 1}}),
+    (j.nothing_given_up, {"outcomes": [*WHOLE.outcomes[:-1], ("binding", "dead_letter")]}),
+    (j.every_answer_on_record, {"log": LOG[:2]}),
+    (j.every_answer_on_record, {"log": [*LOG[:3], replace(LOG[3], operation="op-1")]}),
+    (j.every_answer_on_record, {"requests": {}}),
+    (j.every_answer_on_record, {"trails": {SESSION: ["o-0", "o-1"]}}),
+    (j.every_answer_on_record, {"trails": {}}),
+    (j.no_effect_twice, {"log": [*LOG, replace(LOG[0], sequence=5)]}),
+    (j.no_effect_twice, {"writes": WHOLE.writes[1:]}),
+    (
+        j.no_effect_twice,
+        {
+            "log": [*LOG, j.LogRow(5, "op-5", "field_adapt", "hash-4", "hash-5")],
+            "writes": [*WHOLE.writes, ("source", "op-5")],
+        },
+    ),
+    (j.no_effect_twice, {"trails": {SESSION: ["o-0", "o-1", "o-2", "o-1"]}}),
+    (j.no_effect_twice, {"attempts": {"run": [*STEPS, STEPS[0]]}}),
+    (j.sessions_in_order, {"trails": {SESSION: ["o-1", "o-0", "o-2"]}}),
+    (j.sessions_in_order, {"trails": {SESSION: ["o-0", "o-1", "o-2", "o-9"]}}),
+    (j.no_stale_write, {"notes": [*WHOLE.notes, ("belief_events", SESSION, "gateway_a")]}),
+    (j.no_stale_write, {"notes": WHOLE.notes[2:]}),
+    (j.no_stale_write, {"notes": WHOLE.notes[:3]}),
+    (j.one_chain, {"log": LOG[1:]}),
+    (j.one_chain, {"log": [LOG[0], replace(LOG[1], prior_row_hash="other"), *LOG[2:]]}),
+    (j.one_chain, {"log": [*LOG[:3], replace(LOG[3], sequence=5)]}),
+    (j.one_chain, {"findings": ["nodes source: bytes_changed"]}),
+    (j.authorities_from_scratch, {"authorities_equal": 0}),
+    (j.authorities_from_scratch, {"authorities_pending": 1}),
+    (j.extractions_in_order, {"attempts": {"run": [STEPS[1], STEPS[0], *STEPS[2:]]}}),
+    (j.extractions_in_order, {"attempts": {"run": STEPS[:-1]}}),
+    (j.extractions_in_order, {"attempts": {}}),
+]
+
+
+def test_a_whole_record_is_found_whole():
+    assert j.judge(WHOLE, ANSWERS) == {}
+
+
+@pytest.mark.parametrize(
+    ("check", "changes"), BROKEN, ids=[f"{check.__name__}-{list(c)}" for check, c in BROKEN]
+)
+def test_a_check_finds_what_is_broken(check, changes):
+    found = j.judge(replace(WHOLE, **changes), ANSWERS)
+    assert found.get(check.__name__)
+
+
+def test_an_intent_that_was_answered_with_two_operations_is_found():
+    other = {**ANSWERS[1], "operation": "op-2", "row_hash": "hash-2"}
+    found = j.judge(WHOLE, [*ANSWERS, other])
+    assert set(found) == {"no_effect_twice"}
+
+
+def test_every_check_has_a_record_that_it_finds_broken():
+    assert {check for check, _ in BROKEN} == set(j.CHECKS)

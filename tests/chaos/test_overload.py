@@ -1,0 +1,36 @@
+"""A fleet that is offered ten times what it can do refuses in order, stays small, and recovers."""
+
+import os
+import sys
+
+import anyio
+import pytest
+
+from tests.chaos.fleet import running_fleet
+from tests.chaos.overload import REFUSED, SESSIONS, described, overload
+from workers.record import verify_file
+
+SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "10"))
+MAILBOX_MAX = 16
+MEBIBYTE = 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
+@pytest.mark.timeout(300 + 20 * SECONDS)
+def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_path):
+    with running_fleet(tmp_path, ROTULUS_MAILBOX_MAX=str(MAILBOX_MAX)) as fleet:
+        seen = anyio.run(overload, fleet, SECONDS)
+        print(described(seen))  # noqa: T201 - shown where it fails
+        assert sum(seen.statuses[status] for status in REFUSED) > 0
+        assert seen.statuses[200] > 0
+        assert seen.refused_without_retry_after == 0
+        for name, size in seen.rss_most.items():
+            assert size < 2 * seen.rss_before[name] + 64 * MEBIBYTE, name
+        assert seen.critical_asked > 0
+        assert len(seen.critical_s) == seen.critical_asked
+        assert seen.accepted_after == SESSIONS
+        assert fleet.open_requests() == {}
+        fleet.stop()
+        found = verify_file(fleet.place, lambda _done, _total: None)
+        assert (found.findings, found.authorities_pending) == ((), 0)

@@ -1,0 +1,24 @@
+"""A worker as its operator starts it, with something that evaluates bindings.
+
+What it makes of a binding follows from the binding alone, so asking twice changes nothing.
+"""
+
+from functools import partial
+
+from kernel.work.contents import BindingEvaluation
+from workers.commands.common import read_settings, redis_url, run
+from workers.evaluation import Evaluated
+from workers.worker import serve_worker
+
+
+class SayYes:
+    """Creates a target for every binding."""
+
+    async def evaluate(self, _request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+        """Return the same for the same binding."""
+        return Evaluated("succeeded", "target_created", f"target:{evaluation.binding_id}")
+
+
+if __name__ == "__main__":
+    settings = read_settings(None)
+    run(partial(serve_worker, settings, redis_url(settings), SayYes()))
