@@ -35,6 +35,7 @@ from workers.crons import CronRunner
 from workers.drainer import Drainer
 from workers.idling import Idling
 from workers.turns import turn_order
+from workers.worker_metrics import WorkerMetrics
 
 CLAIM_ITEMS = 64
 VISIBILITY_MS = 10_000
@@ -87,6 +88,7 @@ class WorkerProcess:
     crons: CronRunner | None = None
     host: str = ""
     version: str = ""
+    metrics: WorkerMetrics = field(init=False)
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _drained: anyio.Event = field(default_factory=anyio.Event)
     _running: set[int] = field(default_factory=set)
@@ -98,6 +100,9 @@ class WorkerProcess:
     """By holder: the batch that its slot has begun."""
 
     _idling: Idling = field(default_factory=Idling)
+
+    def __post_init__(self) -> None:
+        self.metrics = WorkerMetrics(self.drainers, self.slots)
 
     def stop(self) -> None:
         """Ask every slot to finish what it holds and end."""
@@ -267,7 +272,8 @@ class WorkerProcess:
 
     async def _finish(self, drainer: Drainer, claims: Sequence[Claim], holder: str) -> bool:
         """Drain a batch; one that was begun is finished: it may be on the record already."""
-        moved = False
+        moved, began_s = False, time.perf_counter()
+        self.metrics.claimed(drainer.queue.name, claims)
         self._in_hand[holder] = (drainer.queue, claims)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
@@ -276,6 +282,7 @@ class WorkerProcess:
                 tasks.cancel_scope.cancel()
         # Not where it was cut off: then the batch is still in hand, and is given back.
         del self._in_hand[holder]
+        self.metrics.drained(drainer.queue.name, time.perf_counter() - began_s)
         return moved
 
     async def _renew(self, queue: WorkQueue, claims: Sequence[Claim]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from actors.committer import Committer
 from actors.local_model import LocalModel
@@ -40,6 +41,8 @@ from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
 from workers.external.performer import ExternalEffects
+from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
+from workers.gateway_metrics import install as install_metrics
 from workers.host import system_host
 from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
@@ -122,12 +125,14 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         dev_mode=settings.kernel_dev_mode,
         capacity=capacity,
     )
+    measures = GatewayMeasures()
     committer = Committer(
         ledger,
         kernel,
         Orchestrator(host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
         committed=lambda _: notify_all(),
+        measured=measures.written,
     )
     gateway = gateway_name(settings, listening.getsockname()[1])
     sharing = share_sessions(ledger, committer, redis, settings, gateway)
@@ -174,15 +179,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-        lifespan="off",
-    )
-    server = GatewayServer(config, hub, sharing.leave)
+    install_metrics(app, GatewayMetrics(measures, services, committer, sharing.runtime, settings))
+    server = GatewayServer(_server_config(app), hub, sharing.leave)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
@@ -201,6 +199,17 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             if isinstance(model, HttpModel):
                 await model.aclose()
             ledger.close()
+
+
+def _server_config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        lifespan="off",
+    )
 
 
 def _capacity(settings: Settings, leases: CapacityLeases) -> LeasedCapacity:
