@@ -161,13 +161,13 @@ class Committer:
             except Exception as error:
                 _answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
+        seconds = time.perf_counter() - began_s
         for waiting in batch:
             waiting.done.set()
         if head is not None:
             self._committed(head)
         units = sum(len(waiting.units) for waiting in batch)
         results = [one for waiting in batch for one in waiting.results or ()]
-        seconds = time.perf_counter() - began_s
         self._measured(Written(units, seconds, head is not None, results))
 
     def _waiting(self) -> list[_Waiting]:

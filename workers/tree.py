@@ -49,6 +49,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
         DataFolderBusyError: another tree runs on this data folder.
         LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
         EmbeddedServerError: there is no Redis and no server to start.
+        SettingsError: there are not as many ports as workers to measure.
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder = DataFolder(settings.data_dir)
@@ -123,10 +124,12 @@ def _metrics_ports(settings: Settings, workers: int) -> list[dict[str, int]]:
     first = settings.worker_metrics_port
     if first is None:
         return [{}] * workers
-    return [
+    found = [
         {"worker_metrics_port": first + number if first else _free_port(settings.host)}
         for number in range(workers)
     ]
+    settings.replaced(**found[-1])  # raises where there are not as many ports
+    return found
 
 
 def _free_port(host: str) -> int:

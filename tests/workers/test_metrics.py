@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 from redis import Redis
@@ -25,11 +26,12 @@ from tests.workers.api.door import ONTOLOGY, SESSION
 from tests.workers.test_gateway import answers, free_port
 from workers import gateway_metrics
 from workers.gateway import serve_gateway
+from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
 from workers.metrics.door import MetricsDoorError, open_door
-from workers.metrics.registry import CONTENT_TYPE, Metrics
+from workers.metrics.registry import CONTENT_TYPE, Metrics, Readings
 from workers.metrics.table import GATEWAY, WORKER, Metric
 from workers.redis_client import connect_redis
-from workers.settings import Settings
+from workers.settings import Settings, SettingsError
 from workers.tree import _metrics_ports
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +171,45 @@ async def test_what_is_away_is_told_and_the_rest_as_before(tmp_path: Path, valke
     assert found.families["rotulus_lease_slots"].samples == []
 
 
+async def test_a_part_that_does_not_answer_is_away_and_none_of_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(gateway_metrics, "PART_S", 0.05)
+    found = gateway_metrics._Readings()
+
+    async def hangs(part: gateway_metrics._Readings) -> None:
+        part.put("rotulus_workers_alive", 1)
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(WAIT_S):
+        await gateway_metrics._part(found, "redis", hangs)
+    assert found == {"rotulus_dependency_up": {("redis",): 0.0}}
+
+
+async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gateway_metrics, "FRESH_S", 60.0)
+    reads = []
+
+    class Counted(GatewayMetrics):
+        async def _readings(self) -> Readings:
+            reads.append(1)
+            await anyio.lowlevel.checkpoint()
+            return {"rotulus_chain_height": {(): float(len(reads))}}
+
+    nothing: Any = None
+    metrics = Counted(GatewayMeasures(), nothing, nothing, nothing, nothing)
+    texts: list[bytes] = []
+
+    async def ask_once() -> None:
+        texts.append(await metrics.text())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(ask_once)
+    assert len(reads) == 1
+    assert {b"\nrotulus_chain_height 1.0\n" in text for text in texts} == {True}
+
+
 def test_a_reading_that_is_in_no_table_is_an_error():
     metrics = Metrics(WORKER, lambda: {"rotulus_made_up": {(): 1.0}})
     with pytest.raises(LookupError, match="rotulus_made_up"):
@@ -207,10 +248,11 @@ def test_the_door_answers_one_path_one_method_and_our_own_names(door: str):
     assert ask(f"{door}/metrics", Host="rebound.example") == (421, b"")
 
 
-def test_who_says_nothing_keeps_nobody_out_for_long(door: str):
+def test_who_says_nothing_keeps_nobody_out_for_long(door: str, capfd: pytest.CaptureFixture[str]):
     port = int(door.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)):
         assert ask(f"{door}/metrics") == (200, b"all 1\n")
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_a_door_that_was_closed_leaves_nothing_behind():
@@ -241,3 +283,5 @@ def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tm
         {"worker_metrics_port": port} for port in (9500, 9501, 9502)
     ]
     assert all(one["worker_metrics_port"] > 0 for one in ports(worker_metrics_port=0))
+    with pytest.raises(SettingsError):
+        ports(worker_metrics_port=65_534)

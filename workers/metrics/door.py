@@ -5,6 +5,7 @@ what asks too much or too slowly waits, and takes nothing from the work.
 """
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,15 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import structlog
+
 from workers.metrics.registry import CONTENT_TYPE
 
 ASKER_S = 2.0
 POLL_S = 0.1
 _LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_log = structlog.get_logger(__name__)
 
 
 class MetricsDoorError(Exception):
@@ -34,6 +39,10 @@ class _Server(WSGIServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
+        """Go on after an asker that went away or took too long."""
+        _log.info("metrics_asker_failed", error=repr(sys.exception()))
 
 
 class _Server6(_Server):
