@@ -22,6 +22,7 @@ from queues.queue import WorkQueue
 from workers.api.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
+from workers.evaluation import CAPACITY_RESOURCE
 from workers.metrics.measured import Measured
 from workers.metrics.registry import CONTENT_TYPE, Metrics, Readings
 from workers.metrics.table import GATEWAY
@@ -130,11 +131,14 @@ class GatewayMetrics:
             found.put("rotulus_shards_owned", len(self.services.ownership.held))
 
     async def _redis(self, found: _Readings) -> None:
+        slots = dict.fromkeys(self.services.queues, self.settings.lease_slots)
+        slots[CAPACITY_RESOURCE] = self.settings.binding_slots
         for queue in self.services.queues.values():
             await _queue(found, queue)
-            held = await self.services.leases.held(queue.name)
-            found.put("rotulus_lease_slots_held", len(held), queue.name)
-            found.put("rotulus_lease_slots", self.settings.lease_slots, queue.name)
+        for resource, most in slots.items():
+            held = await self.services.leases.held(resource)
+            found.put("rotulus_lease_slots_held", len(held), resource)
+            found.put("rotulus_lease_slots", most, resource)
         found.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
 
     async def _ledger(self, found: _Readings) -> None:

@@ -18,6 +18,7 @@ from redis import Redis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from queues.heartbeats import Heartbeats, WorkerBeat
 from queues.items import NewItem
+from queues.leases import CapacityLeases
 from queues.priorities import QUEUES
 from queues.queue import WorkQueue
 from tests.kernel.build import create
@@ -73,6 +74,7 @@ async def prepare(url: str) -> None:
         [NewItem(f"u-{n}", "background_normal", f"c-{n}", b"{}") for n in range(3)]
     )
     assert len(await queue.claim(1, 60_000)) == 1
+    assert await CapacityLeases(redis).acquire("binding_evaluation", 3, "w/1", 60_000)
     beat = WorkerBeat("w", 1, (AUTHORITY_QUEUE,), 2, 0, 0, 0, 0)
     await Heartbeats(redis).beat(beat, 60_000)
     await redis.aclose()
@@ -98,7 +100,9 @@ async def exercise(client: httpx.AsyncClient) -> None:
 async def test_a_gateway_under_load_tells_every_metric_of_its_table_and_no_other(
     tmp_path: Path, valkey_url: str
 ):
-    settings = Settings(data_dir=tmp_path / "data", port=free_port(), lease_slots=7)
+    settings = Settings(
+        data_dir=tmp_path / "data", port=free_port(), lease_slots=7, binding_slots=3
+    )
     await prepare(valkey_url)
     async with gateway(settings, valkey_url) as client:
         await exercise(client)
@@ -143,6 +147,8 @@ def check_the_fleets(found: Scraped) -> None:
     assert value("rotulus_queue_items", queue=AUTHORITY_QUEUE, state="in_flight") == 1
     assert value("rotulus_lease_slots", resource=AUTHORITY_QUEUE) == 7
     assert value("rotulus_lease_slots_held", resource=AUTHORITY_QUEUE) == 0
+    assert value("rotulus_lease_slots", resource="binding_evaluation") == 3
+    assert value("rotulus_lease_slots_held", resource="binding_evaluation") == 1
     assert value("rotulus_workers_alive") == 1
     assert value("rotulus_chain_height") == 10
     for dependency in ("redis", "ledger"):
