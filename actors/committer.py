@@ -60,6 +60,17 @@ class _Waiting:
     error: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One transaction that has ended, for whoever measures."""
+
+    units: int
+    seconds: float
+    durable: bool
+    results: list[Any]
+    """Of every unit whose outcome is durable."""
+
+
 class Committer:
     """The one writer of this process; run `run` in a task group."""
 
@@ -71,6 +82,7 @@ class Committer:
         *,
         batch_max_units: int = BATCH_MAX_UNITS,
         committed: Callable[[Head], None] = lambda _: None,
+        measured: Callable[[Written], None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
         self._kernel = kernel
@@ -79,7 +91,15 @@ class Committer:
         self._committed = committed
         """Called on the event loop after each durable batch, with the head it reached."""
 
+        self._measured = measured
+        """Called on the event loop after each batch, when everybody has been answered."""
+
         self._send, self._receive = anyio.create_memory_object_stream[_Waiting](WAITING_MAX)
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for the next batch."""
+        return self._receive.statistics().current_buffer_used
 
     async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
         """Run units in order in one transaction and return their results once it is durable.
@@ -134,16 +154,21 @@ class Committer:
             self._send.close()
 
     async def _commit_batch(self, batch: list[_Waiting]) -> None:
+        began_s = time.perf_counter()
         with anyio.CancelScope(shield=True):
             try:
                 head = await anyio.to_thread.run_sync(partial(self._write, batch))
             except Exception as error:
                 _answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
+        seconds = time.perf_counter() - began_s
         for waiting in batch:
             waiting.done.set()
         if head is not None:
             self._committed(head)
+        units = sum(len(waiting.units) for waiting in batch)
+        results = [one for waiting in batch for one in waiting.results or ()]
+        self._measured(Written(units, seconds, head is not None, results))
 
     def _waiting(self) -> list[_Waiting]:
         found = []

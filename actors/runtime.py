@@ -120,6 +120,11 @@ class SessionRuntime:
         return len(self._active)
 
     @property
+    def mailbox_depths(self) -> list[int]:
+        """How many messages wait for each active session."""
+        return [one.send.statistics().current_buffer_used for one in self._active.values()]
+
+    @property
     def corrupt_sessions(self) -> dict[str, str]:
         """The sessions that are not served, and why."""
         return dict(self._corrupt)

@@ -36,6 +36,8 @@ class Tally:
 
     completed: int = 0
     failed: int = 0
+    put_off: int = 0
+    dead_letters: int = 0
     in_flight: int = 0
     last_error: str = ""
 
@@ -146,6 +148,7 @@ class Drainer:
         for code, put_off in _by_code(settled, "put_off").items():
             claims = [one.claim for one in put_off]
             await self.queue.put_off(claims, [self._spread(one) for one in put_off], code)
+            self.tally.put_off += len(claims)
         for code, failed in _by_code(settled, "failed").items():
             self.tally.failed += len(failed)
             self.tally.last_error = code
@@ -170,6 +173,7 @@ class Drainer:
             return
         _log.error("item_dead_lettered", item_key=claim.key, error_signature=code)
         await self.queue.bury([claim], [code])
+        self.tally.dead_letters += 1
 
     async def _record_dead_letter(self, claim: Claim, code: str) -> bool:
         if not await self.ready():

@@ -31,6 +31,7 @@ from queues.leases import CapacityLeases
 from workers.crons import CronRunner
 from workers.drainer import Drainer
 from workers.slots import Slots
+from workers.worker_metrics import WorkerMetrics
 
 BEAT_EVERY_S = 4.0
 BEAT_TTL_MS = 12_000
@@ -66,6 +67,7 @@ class WorkerProcess:
     crons: CronRunner | None = None
     host: str = ""
     version: str = ""
+    metrics: WorkerMetrics = field(init=False)
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _drained: anyio.Event = field(default_factory=anyio.Event)
     _running: set[int] = field(default_factory=set)
@@ -74,7 +76,10 @@ class WorkerProcess:
     _slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
-        self._slots = Slots(self.drainers, self.leases, self.lease_slots, self._stopping)
+        self.metrics = WorkerMetrics(self.drainers, self.slots)
+        self._slots = Slots(
+            self.drainers, self.leases, self.lease_slots, self._stopping, self.metrics
+        )
 
     def stop(self) -> None:
         """Ask every slot to finish what it holds and end."""

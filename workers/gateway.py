@@ -16,6 +16,8 @@ from typing import Any
 import anyio
 import structlog
 import uvicorn
+from fastapi import FastAPI
+from pydantic import SecretStr
 
 from actors.committer import Committer
 from actors.local_model import LocalModel
@@ -43,6 +45,8 @@ from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
 from workers.external.performer import ExternalEffects
+from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
+from workers.gateway_metrics import install as install_metrics
 from workers.host import system_host
 from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
@@ -131,12 +135,14 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         dev_mode=settings.kernel_dev_mode,
         capacity=capacity,
     )
+    measures = GatewayMeasures()
     committer = Committer(
         ledger,
         kernel,
         Orchestrator(host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
         committed=lambda _: notify_all(),
+        measured=measures.written,
     )
     gateway = gateway_name(settings, listening.getsockname()[1])
     sharing = share_sessions(
@@ -162,7 +168,6 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     ) -> Replayed:
         return tuple(await write(ReplayUnit(target, strategy, models, context)))
 
-    token = settings.worker_token
     model = _model(settings)
     services = Services(
         ledger=ledger,
@@ -181,20 +186,13 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         replay=replay,
         models=models,
         outcomes=outcomes,
-        worker_token=None if token is None else token.get_secret_value(),
+        worker_token=_secret(settings.worker_token),
         ownership=sharing.ownership,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-        lifespan="off",
-    )
-    server = GatewayServer(config, sharing.leave, hub.stop, outcomes.stop)
+    install_metrics(app, GatewayMetrics(measures, services, committer, sharing.runtime, settings))
+    server = GatewayServer(_server_config(app), sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
@@ -213,6 +211,21 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             if isinstance(model, HttpModel):
                 await model.aclose()
             ledger.close()
+
+
+def _server_config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        lifespan="off",
+    )
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
 
 
 def _capacity(settings: Settings, leases: CapacityLeases) -> LeasedCapacity:

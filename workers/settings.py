@@ -206,6 +206,14 @@ class Settings(BaseSettings):
         default=",".join(PRIORITIES_OF),
         description="Queues that a worker drains, separated by commas.",
     )
+    worker_metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port of a worker's `/metrics`, on the address of ROTULUS_HOST; 0: any free "
+        "port, which the log and `rotulus up` tell; unset: none. "
+        "Of the workers of one tree each takes the next one.",
+    )
     binding_slots: int = Field(
         default=2,
         ge=1,

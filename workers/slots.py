@@ -7,6 +7,7 @@ alone, so that it is never behind a batch of anything else.
 """
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from queues.queue import WorkQueue
 from workers.drainer import Drainer
 from workers.leasing import Holder, capacity_of
 from workers.turns import turn_order
+from workers.worker_metrics import WorkerMetrics
 
 CLAIM_ITEMS = 64
 VISIBILITY_MS = 10_000
@@ -109,6 +111,7 @@ class Slots:
     leases: CapacityLeases
     lease_slots: int
     stopping: anyio.Event
+    metrics: WorkerMetrics
     _served: dict[str, int] = field(default_factory=dict)
     _serving: int = 0
     _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
@@ -214,7 +217,8 @@ class Slots:
 
     async def _finish(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> bool:
         """Drain a batch; one that was begun is finished: it may be on the record already."""
-        moved = False
+        moved, began_s = False, time.perf_counter()
+        self.metrics.claimed(drainer.queue.name, claims)
         self._in_hand[slot.holder.name] = (drainer.queue, claims)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
@@ -223,6 +227,7 @@ class Slots:
                 tasks.cancel_scope.cancel()
         # Not where it was cut off: then the batch is still in hand, and is given back.
         del self._in_hand[slot.holder.name]
+        self.metrics.drained(drainer.queue.name, time.perf_counter() - began_s)
         return moved
 
     async def _renew(self, slot: _Slot, queue: WorkQueue, claims: Sequence[Claim]) -> None:

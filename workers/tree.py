@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -37,6 +38,7 @@ class Tree:
     folder: DataFolder
     ledger_place: LedgerPlace
     gateway_url: str
+    worker_metrics_urls: tuple[str, ...] = ()
 
 
 @asynccontextmanager
@@ -47,6 +49,7 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
         DataFolderBusyError: another tree runs on this data folder.
         LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
         EmbeddedServerError: there is no Redis and no server to start.
+        SettingsError: there are not as many ports as workers to measure.
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder = DataFolder(settings.data_dir)
@@ -62,9 +65,16 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
         )
         redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
-        def environment() -> dict[str, str]:
+        def environment(**more: int) -> dict[str, str]:
             known = shared if redis is None else shared.replaced(redis_url=redis.url)
-            return child_environment(known)
+            return child_environment(known.replaced(**more) if more else known)
+
+        ports = _metrics_ports(settings, workers)
+        metrics_urls = tuple(
+            f"http://{_url_host(settings.host)}:{one['worker_metrics_port']}/metrics"
+            for one in ports
+            if one
+        )
 
         async with GatewayClient(gateway_url) as client:
 
@@ -77,13 +87,15 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
                 specs.append(ServiceSpec("redis", redis))
             specs.append(ChildSpec("gateway", (*command, "gateway"), environment, ready))
             specs += [
-                ChildSpec(f"worker-{number}", (*command, "worker"), environment)
-                for number in range(1, workers + 1)
+                ChildSpec(f"worker-{number}", (*command, "worker"), partial(environment, **port))
+                for number, port in enumerate(ports, start=1)
             ]
             async with Supervisor(specs) as supervisor:
                 folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
                 try:
-                    yield Tree(supervisor, folder, ledger_place(settings), gateway_url)
+                    yield Tree(
+                        supervisor, folder, ledger_place(settings), gateway_url, metrics_urls
+                    )
                 finally:
                     folder.remove_runtime()
 
@@ -105,6 +117,19 @@ def _bring_forward(place: LedgerPlace) -> None:
 def _gateway_id(folder: DataFolder) -> str:
     """The same for every tree on a folder, of which there is one at a time."""
     return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
+
+
+def _metrics_ports(settings: Settings, workers: int) -> list[dict[str, int]]:
+    """The port at which each worker can be measured, the same when it is started again."""
+    first = settings.worker_metrics_port
+    if first is None:
+        return [{}] * workers
+    found = [
+        {"worker_metrics_port": first + number if first else _free_port(settings.host)}
+        for number in range(workers)
+    ]
+    settings.replaced(**found[-1])  # raises where there are not as many ports
+    return found
 
 
 def _free_port(host: str) -> int:

@@ -4,7 +4,8 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import MappingProxyType
@@ -32,6 +33,7 @@ from workers.fleet import WorkerProcess, new_worker_id
 from workers.gateway_client import GatewayClient
 from workers.hand_in import HandIn
 from workers.host import system_host
+from workers.metrics.door import open_door
 from workers.recompute import AuthorityHandler
 from workers.record import LedgerPlace, ledger_place, open_store, shown_place
 from workers.redis_client import connect_redis
@@ -124,12 +126,25 @@ async def serve_worker(
             queues=list(drainers),
             slots=process.slots,
         )
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_stop_on_signal, process)
-            await process.run()
-            tasks.cancel_scope.cancel()
+        with _metrics_door(settings, process):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_stop_on_signal, process)
+                await process.run()
+                tasks.cancel_scope.cancel()
     await redis.aclose()
     ledger.close()
+
+
+@contextmanager
+def _metrics_door(settings: Settings, process: WorkerProcess) -> Iterator[None]:
+    """Let the worker be measured for the time of a block, where that was asked for."""
+    if settings.worker_metrics_port is None:
+        yield
+        return
+    port, any_host = settings.worker_metrics_port, settings.allow_remote
+    with open_door(settings.host, port, process.metrics.text, any_host=any_host) as found:
+        _log.info("worker_metrics", worker_id=process.worker_id, port=found)
+        yield
 
 
 async def _stop_on_signal(process: WorkerProcess) -> None:

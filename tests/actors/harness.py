@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from actors.committer import BATCH_MAX_UNITS, Committer
+from actors.committer import Committer
 from actors.messages import Declare, Eliminate
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
@@ -97,11 +97,8 @@ def scripted_ledger(inner: Store | None = None) -> tuple[Ledger, ScriptedStore]:
     return ledger, store
 
 
-def make_committer(
-    ledger: Ledger, kernel: Kernel | None = None, batch_max_units: int = BATCH_MAX_UNITS
-) -> Committer:
-    orchestrator = Orchestrator(ledger.host)
-    return Committer(ledger, kernel or Kernel(), orchestrator, batch_max_units=batch_max_units)
+def make_committer(ledger: Ledger, kernel: Kernel | None = None, **options: Any) -> Committer:
+    return Committer(ledger, kernel or Kernel(), Orchestrator(ledger.host), **options)
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -343,7 +344,11 @@ async def test_an_outcome_is_looked_up_again_while_the_store_is_away(monkeypatch
         def comes_back(_):
             store.views_fail = False
 
-        monkeypatch.setattr(committer_module, "time", SimpleNamespace(sleep=comes_back))
+        monkeypatch.setattr(
+            committer_module,
+            "time",
+            SimpleNamespace(perf_counter=time.perf_counter, sleep=comes_back),
+        )
         (result,) = await committer.commit([create("a")])
     assert result.ec_sequence_number == 1
     with ledger.view() as view:
@@ -439,3 +444,33 @@ async def test_a_batch_that_is_being_written_is_finished_when_the_committer_is_c
 async def _expect_stopped(committer):
     with pytest.raises(CommitFailed):
         await committer.commit([create("late")])
+
+
+async def test_who_measures_is_told_of_every_batch_and_only_what_is_durable():
+    ledger, store = scripted_ledger()
+    told = []
+    async with running_committer(ledger, measured=told.append) as committer:
+        await committer.commit([Note("one"), Note("two")])
+        store.faults.append("unavailable")
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("n-1")])
+    assert [(one.units, one.durable, one.results) for one in told] == [
+        (2, True, ["one", "two"]),
+        (1, False, []),
+    ]
+    assert all(one.seconds > 0 for one in told)
+
+
+async def test_callers_that_wait_are_counted():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            for number in range(3):
+                tasks.start_soon(committer.commit, [create(f"n-{number}")])
+            await anyio.wait_all_tasks_blocked()
+            assert committer.waiting == 3
+            gate.open()
+        assert committer.waiting == 0

@@ -219,6 +219,7 @@ async def test_a_full_mailbox_pushes_back_and_drops_nothing():
                 with pytest.raises(MailboxFull) as full:
                     await sessions.ask("s-1", strike(f"o-{number}", f"h{number}"))
                 refused.append(full.value)
+            assert sessions.mailbox_depths == [4]
             assert answers == {}
             gate.open()
         left = await sessions.ask("s-1", Query())

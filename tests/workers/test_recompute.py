@@ -175,6 +175,7 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
     # Whatever it is that makes an actor fail, it is not tried for ever.
     await wear_out(world, {"outcome": "failed", "code": "actor_failed"})
     assert [one["error_signature"] for one in world.gateway.dead_letters()] == ["actor_failed"]
+    assert world.drainer.tally.dead_letters == 1
 
 
 @pytest.mark.parametrize("code", sorted(NO_ROOM))
@@ -189,7 +190,7 @@ async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming
         assert not await world.drainer.ready()
         world.now_ms += 60_000
     assert world.gateway.dead_letters() == []
-    assert world.drainer.tally.failed == 0
+    assert (world.drainer.tally.failed, world.drainer.tally.put_off) == (0, 2 * MAX_ATTEMPTS)
 
 
 @pytest.mark.spec("§18.1")

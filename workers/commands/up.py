@@ -29,8 +29,10 @@ def up(data_dir: Path | None, workers: int) -> None:
 
 def say_where(tree: Tree) -> None:
     """Say where a tree can be looked at, and how it is stopped."""
+    measured = "".join(f"\n                 {url}" for url in tree.worker_metrics_urls)
     click.echo(
         f"\n  dashboard      {tree.gateway_url}/"
+        f"\n  metrics        {tree.gateway_url}/metrics{measured}"
         f"\n  ledger         {shown_place(tree.ledger_place)}"
         "\n  stop           Ctrl-C\n"
     )

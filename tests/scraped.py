@@ -1,0 +1,43 @@
+"""What `/metrics` answered, read by the client library's own parser."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from workers.metrics.table import Metric
+
+
+class Scraped:
+    """One answer."""
+
+    def __init__(self, text: str) -> None:
+        self.families = {one.name: one for one in text_string_to_metric_families(text)}
+        self.values = {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in self.families.values()
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.values[(name, *sorted(labels.items()))]
+
+    def labels(self, name: str) -> list[dict[str, str]]:
+        return [sample.labels for sample in self.families[name.removesuffix("_total")].samples]
+
+    def counters(self) -> dict[tuple[object, ...], float]:
+        """Everything that can only grow."""
+        return {
+            one: value
+            for one, value in self.values.items()
+            if str(one[0]).endswith(("_total", "_count", "_bucket"))
+        }
+
+    def described(self) -> set[tuple[str, str]]:
+        """Name and kind of every metric of ours; the parser leaves a counter's ending out."""
+        return {
+            (f"{name}_total" if one.type == "counter" else name, one.type)
+            for name, one in self.families.items()
+            if name.startswith("rotulus_")
+        }
+
+
+def declared(table: tuple[Metric, ...]) -> set[tuple[str, str]]:
+    return {(one.name, one.kind) for one in table}

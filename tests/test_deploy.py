@@ -1,0 +1,100 @@
+"""What operators are given to watch with names what there is to watch."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workers.metrics.table import GATEWAY, WORKER, Metric
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+METRICS = {one.name: one for one in (*GATEWAY, *WORKER)}
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DEPLOY / "grafana-dashboard.json").read_bytes())
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load((DEPLOY / "prometheus-alerts.yml").read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def expressions() -> list[str]:
+    return [rule["expr"] for rule in rules()] + [
+        target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]
+    ]
+
+
+def metric_of(series: str) -> Metric:
+    """The metric that a series is of; a histogram is seen by three."""
+    if series in METRICS:
+        assert METRICS[series].kind != "histogram", f"{series} has no series of its own"
+        return METRICS[series]
+    name, _, part = series.rpartition("_")
+    assert part in ("bucket", "sum", "count"), f"{series} is in no table"
+    assert METRICS[name].kind == "histogram"
+    return METRICS[name]
+
+
+def row(one: Metric) -> str:
+    labels = ", ".join(one.labels)
+    return f"| `{one.name}` | {one.kind} | {labels} | {one.meaning} |"
+
+
+@pytest.mark.parametrize(("heading", "table"), [("gateway", GATEWAY), ("worker", WORKER)])
+def test_the_readme_shows_every_metric_and_no_other(heading: str, table: tuple[Metric, ...]):
+    readme = (DEPLOY / "README.md").read_text()
+    _, _, after = readme.partition(f"### Metrics of a {heading}\n")
+    part = after.partition("\n#")[0]
+    shown = [line for line in part.splitlines() if line.startswith("| `rotulus_")]
+    assert shown == [row(one) for one in table]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_an_expression_names_metrics_and_labels_that_there_are(expression: str):
+    series = set(re.findall(r"\brotulus_\w+", expression))
+    assert series
+    known = {label for one in series for label in metric_of(one).labels} | {"instance", "le"}
+    grouped = re.findall(r"\bby \(([^)]*)\)", expression)
+    assert {label for one in grouped for label in re.split(r",\s*", one)} <= known
+    for one, selectors in re.findall(r"\b(rotulus_\w+)\{([^}]*)\}", expression):
+        assert set(re.findall(r"(\w+)=", selectors)) <= set(metric_of(one).labels)
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_counters_are_seen_as_rates_and_brackets_match(expression: str):
+    for series in re.findall(r"\brotulus_\w+", expression):
+        if metric_of(series).kind != "gauge":
+            place = expression.index(series)
+            assert re.search(r"(rate|increase)\($", expression[:place]), series
+    for opening, closing in ("()", "{}", "[]"):
+        assert expression.count(opening) == expression.count(closing)
+
+
+def test_each_alert_says_how_bad_it_is_and_what_it_is():
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names)
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+
+
+def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
+    shown = {
+        metric_of(series).name
+        for panel in dashboard()["panels"]
+        for target in panel["targets"]
+        for series in re.findall(r"\brotulus_\w+", target["expr"])
+    }
+    assert METRICS.keys() - shown == {"rotulus_shards", "rotulus_queue_paused"}
+
+
+def test_panels_have_a_place_and_a_number_each():
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)

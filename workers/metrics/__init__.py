@@ -1,0 +1,1 @@
+"""What the processes say of themselves to Prometheus."""
