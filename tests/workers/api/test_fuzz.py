@@ -110,6 +110,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "eliminated": ["a"],
         "justification": {"j": 1},
     },
+    f"/v1/sessions/{SESSION}/obligations": {"obligation_id": KEY, "min_total_eliminations": 2},
+    f"/v1/sessions/{SESSION}/obligations/{KEY}/exit": {"context": {"c": 1}},
+    f"/v1/sessions/{SESSION}/conclusions": {"conclusion_id": KEY, "context": {"c": 1}},
+    f"/v1/sessions/{SESSION}/terminate": {"context": {"c": 1}},
     f"/v1/sessions/{SESSION}/operations": {
         "intents": [
             source(KEY, metadata={"m": {"n": 1}}),
