@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench spec registry baseline revision lock clean
+.PHONY: help setup demo test check lint types imports bench spec registry openapi baseline revision lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ spec: $(STAMP) ## Which rule of the specification is proved by which tests
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
+	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json
 
 baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was released
 	@$(BIN)/python -m tests.revisions baseline

@@ -15,6 +15,7 @@ COMMANDS = {
     "ingest": "Post the dockets of a file to a running gateway.",
     "dockets": "Say what the rules find in the dockets of a file.",
     "play": "Play a kit of hypotheses through a belief session.",
+    "session": "Declare, eliminate, look at and replay a belief session.",
     "simulate": "Ask a running gateway what an operation would come to.",
     "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",
