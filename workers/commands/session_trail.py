@@ -160,7 +160,7 @@ def _tell(entry: AuditEntry) -> None:
     )
     reason = str(entry.payload.get("reason", ""))
     cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, named + more, reason)
-    click.echo("  ".join(one for one in cells if one))
+    click.echo("  ".join(one for one in cells if one).rstrip())
 
 
 def _print_replayed(replayed: Replayed) -> None:
