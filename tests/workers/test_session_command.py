@@ -152,6 +152,20 @@ def test_replay_of_another_session_than_is_shown_ends_with_one(kept, monkeypatch
     assert "DIFFERS  survivors" in session("replay", "--session", SESSION, code=1)
 
 
+def test_replay_of_a_session_that_moves_on_is_of_the_moment_that_was_shown(kept, monkeypatch):
+    send = type(kept).send
+
+    def moving(self, method, path, **options):
+        response = send(self, method, path, **options)
+        if path.endswith(SESSION):
+            send(self, "POST", f"{path}/conclusions", json={"conclusion_id": "meanwhile"})
+        return response
+
+    monkeypatch.setattr(type(kept), "send", moving)
+    assert told("replay", "--session", SESSION)["events"] == 1
+    assert told("replay", "--session", SESSION)["events"] == 2
+
+
 @pytest.mark.parametrize("content", ["", "[", "7", "{}", '"x"'])
 def test_a_file_that_holds_no_trail_is_a_clean_error(kept, tmp_path, content):
     (tmp_path / "audit.json").write_text(content)

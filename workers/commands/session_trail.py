@@ -127,12 +127,14 @@ async def _played(one: SessionClient) -> Replayed:
 
 
 async def _fetched(one: SessionClient) -> Replayed:
-    """Read snapshot and trail of one moment, and replay."""
-    while True:
-        snapshot = (await one.snapshot()).model_dump()
-        events = [entry.model_dump() async for entry in one.audit()]
-        if (await one.snapshot()).audit_head_event_id == snapshot["audit_head_event_id"]:
-            return replay_audit(events, snapshot)
+    """Read the snapshot, then the trail up to its head, and replay."""
+    snapshot = (await one.snapshot()).model_dump()
+    events = []
+    async for entry in one.audit():
+        events.append(entry.model_dump())
+        if entry.event_id == snapshot["audit_head_event_id"]:
+            break
+    return replay_audit(events, snapshot)
 
 
 def _events(content: bytes) -> list[Any]:
