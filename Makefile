@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos spec registry baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos spec registry openapi baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ spec: $(STAMP) ## Which rule of the specification is proved by which tests
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
+	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json
 
 baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was released
 	@$(BIN)/python -m tests.revisions baseline

@@ -7,6 +7,7 @@ import anyio
 import structlog
 
 from actors.intents import Intent, RecalculateAuthority
+from kernel.belief.limits import AUDIT_PAGE_MAX
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.ledger.shards import Position
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
@@ -67,29 +68,74 @@ class Declare(Message):
     hypotheses: tuple[str, ...]
     policy: SessionPolicy
     metadata: dict[str, Any] | None = None
+    survivors_max: int | None = None
 
 
 @dataclass(slots=True)
-class Eliminate(Message):
+class BeliefVerb(Message):
+    """Base of what changes a belief session (seed 001 §2.1)."""
+
+    expected_head: str | None = field(default=None, kw_only=True)
+    """Only if this is the session's last event."""
+
+    survivors_max: int | None = field(default=None, kw_only=True)
+    """How many survivors the snapshot lists; None for all, 0 for a snapshot without the list."""
+
+
+@dataclass(slots=True)
+class Eliminate(BeliefVerb):
     """Strike hypotheses."""
 
     source_id: str
     observation_id: str
     eliminated: tuple[str, ...]
     justification: dict[str, Any] | None = None
-    expected_head: str | None = None
+
+
+@dataclass(slots=True)
+class EnterObligation(BeliefVerb):
+    """Open an obligation that so many eliminations discharge."""
+
+    obligation_id: str
+    min_total_eliminations: int
+
+
+@dataclass(slots=True)
+class RequestExit(BeliefVerb):
+    """Ask to close the obligation."""
+
+    obligation_id: str
+    context: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class DeclareConclusion(BeliefVerb):
+    """Declare what follows."""
+
+    conclusion_id: str
+    context: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class RequestTermination(BeliefVerb):
+    """Ask to end the session."""
+
+    context: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class Query(Message):
     """Ask where the session stands."""
 
+    survivors_max: int | None = None
+
 
 @dataclass(slots=True)
 class Audit(Message):
-    """Ask for the audit entries after one."""
+    """Ask for a page of the audit entries after one."""
 
     since_event_id: str | None = None
+    limit: int = AUDIT_PAGE_MAX
 
 
 @dataclass(slots=True)

@@ -22,13 +22,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from actors.belief_verbs import VERBS, take
 from actors.committer import Committer
 from actors.errors import ActorFailed, ReplyLost
 from actors.journal import log_result
 from actors.messages import (
     Audit,
+    BeliefVerb,
     Declare,
-    Eliminate,
     Message,
     Operate,
     Query,
@@ -226,37 +227,28 @@ class SessionActor:
             )
             self._title = _title_of(self._belief)
             batch.events.append(event)
-        snapshot = self._belief.snapshot()
+        snapshot = self._belief.snapshot(message.survivors_max)
         batch.add(message, [], lambda _: snapshot)
 
-    def _eliminate(self, message: Eliminate, batch: _Batch) -> None:
-        belief = self._expect_belief()
-        result = belief.eliminate(
-            message.source_id,
-            message.observation_id,
-            message.eliminated,
-            message.justification,
-            expected_head=message.expected_head,
-            **self._stamp(),
-        )
-        if result.event is not None:
-            batch.events.append(result.event)
-        answer = {
-            "applied_eliminated": result.applied,
-            "ignored_eliminated": result.ignored,
-            "snapshot": belief.snapshot(),
-            "audit_event_id": result.event_id,
-            "duplicate": result.event is None,
-        }
+    def _verb(self, message: BeliefVerb, batch: _Batch) -> None:
+        answer, event = take(self._expect_belief(), message, self._stamp())
+        if event is not None:
+            batch.events.append(event)
         batch.add(message, [], lambda _: answer)
 
     def _query(self, message: Query, batch: _Batch) -> None:
-        snapshot = self._expect_belief().snapshot()
+        snapshot = self._expect_belief().snapshot(message.survivors_max)
         batch.add(message, [], lambda _: snapshot)
 
     def _audit(self, message: Audit, batch: _Batch) -> None:
-        events = [one.to_dict() for one in self._expect_belief().audit(message.since_event_id)]
-        batch.add(message, [], lambda _: events)
+        belief = self._expect_belief()
+        events = belief.audit_page(message.since_event_id, message.limit)
+        last = events[-1].event_id if events else belief.head_event_id
+        page = {
+            "events": [one.to_dict() for one in events],
+            "next_since_event_id": None if last == belief.head_event_id else last,
+        }
+        batch.add(message, [], lambda _: page)
 
     def _operate(self, message: Operate, batch: _Batch) -> None:
         self._expect_belief()
@@ -295,8 +287,8 @@ def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
 
 
 def _title_of(belief: BeliefSession) -> str:
-    """The name of the case, where the declaration gave one; reads the whole trail."""
-    metadata = belief.audit()[0].payload.get("metadata", {})
+    """The name of the case, where the declaration gave one."""
+    metadata = belief.audit_page(None, 1)[0].payload.get("metadata", {})
     return str(metadata.get("case_name", belief.session_id))
 
 
@@ -323,7 +315,7 @@ def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
 _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] = MappingProxyType(
     {
         Declare: SessionActor._declare,  # noqa: SLF001 - the table of this module's own class
-        Eliminate: SessionActor._eliminate,  # noqa: SLF001
+        **dict.fromkeys(VERBS, SessionActor._verb),  # noqa: SLF001
         Query: SessionActor._query,  # noqa: SLF001
         Audit: SessionActor._audit,  # noqa: SLF001
         Operate: SessionActor._operate,  # noqa: SLF001

@@ -8,7 +8,7 @@ was.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -28,12 +28,16 @@ from actors.intents import (
 from actors.messages import (
     Audit,
     Declare,
+    DeclareConclusion,
     Eliminate,
+    EnterObligation,
     Message,
     Operate,
     Query,
     Recomputed,
     Reports,
+    RequestExit,
+    RequestTermination,
     Simulate,
     SubmitEnvelope,
 )
@@ -133,27 +137,22 @@ def _declared(message: Declare) -> Any:
         "hypotheses": list(message.hypotheses),
         "policy": message.policy.to_dict(),
         "metadata": message.metadata,
+        "survivors_max": message.survivors_max,
     }
 
 
 def _read_declared(given: Any) -> Declare:
     ontology, policy = OntologyBundle(**given["ontology"]), SessionPolicy(**given["policy"])
-    return Declare(ontology, tuple(given["hypotheses"]), policy, given["metadata"])
+    hypotheses = tuple(given["hypotheses"])
+    return Declare(ontology, hypotheses, policy, given["metadata"], given["survivors_max"])
 
 
-def _eliminated(message: Eliminate) -> Any:
-    return [
-        message.source_id,
-        message.observation_id,
-        list(message.eliminated),
-        message.justification,
-        message.expected_head,
-    ]
+def _named(message: Message) -> dict[str, Any]:
+    return {one.name: getattr(message, one.name) for one in fields(message) if one.init}
 
 
 def _read_eliminated(given: Any) -> Eliminate:
-    source_id, observation_id, eliminated, *rest = given
-    return Eliminate(source_id, observation_id, tuple(eliminated), *rest)
+    return Eliminate(**{**given, "eliminated": tuple(given["eliminated"])})
 
 
 def _simulated(message: Simulate) -> Any:
@@ -182,9 +181,13 @@ _MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Me
     MappingProxyType(
         {
             Declare: (_declared, _read_declared),
-            Eliminate: (_eliminated, _read_eliminated),
-            Query: (lambda _: None, lambda _: Query()),
-            Audit: (lambda message: message.since_event_id, Audit),
+            Eliminate: (_named, _read_eliminated),
+            EnterObligation: (_named, lambda given: EnterObligation(**given)),
+            RequestExit: (_named, lambda given: RequestExit(**given)),
+            DeclareConclusion: (_named, lambda given: DeclareConclusion(**given)),
+            RequestTermination: (_named, lambda given: RequestTermination(**given)),
+            Query: (_named, lambda given: Query(**given)),
+            Audit: (_named, lambda given: Audit(**given)),
             Operate: (
                 lambda message: _intents(message.intents),
                 lambda given: Operate(_read_intents(given)),

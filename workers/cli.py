@@ -18,6 +18,7 @@ COMMANDS = {
     "play": "Play a kit of hypotheses through a belief session.",
     "enqueue": "Ask a queue for the work in a file of JSON lines.",
     "queues": "Show the queues; pause, resume, requeue and cancel.",
+    "session": "Declare, eliminate, look at and replay a belief session.",
     "simulate": "Ask a running gateway what an operation would come to.",
     "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",

@@ -1,7 +1,8 @@
 """The gateway as other processes see it: HTTP with patience.
 
-Every request that is sent again after a failure is one that the gateway recognises (a session id,
-an intent key, an observation), so trying again is always safe.
+A request that is sent again after any failure is one that the gateway recognises (a session id,
+an intent key, an observation). One that it would not recognise goes through `ask_once`, which
+sends it again only where the gateway cannot have taken it.
 """
 
 import random
@@ -18,6 +19,10 @@ PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
 _TRY_AGAIN = frozenset({429, 503})
+_NOT_TAKEN = frozenset({"mailbox_full", "runtime_full", "shard_unowned", "commit_failed"})
+"""Codes that say that nothing happened, and that it may the next time."""
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 _log = structlog.get_logger(__name__)
 
@@ -25,10 +30,13 @@ _log = structlog.get_logger(__name__)
 class GatewayError(Exception):
     """The gateway refused, or could not be reached for too long; `code` is stable."""
 
-    def __init__(self, code: str, message: str, status: int = 0) -> None:
+    def __init__(
+        self, code: str, message: str, status: int = 0, details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.details = details or {}
 
 
 class GatewayClient:
@@ -61,11 +69,26 @@ class GatewayClient:
         Raises:
             GatewayError: with the gateway's own code, or `gateway_unreachable`.
         """
-        return await self._patiently(lambda: self._http.post(path, json=body))
+        return (await self.ask("POST", path, json=body)).json()
 
     async def get(self, path: str, **query: Any) -> Any:
         """Get JSON; see `post`."""
-        return await self._patiently(lambda: self._http.get(path, params=query))
+        return (await self.ask("GET", path, params=query)).json()
+
+    async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request as `httpx` takes it and return the response; see `post`."""
+        return await self._patiently(lambda: self._http.request(method, path, **options))
+
+    async def ask_once(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request that must not happen twice; again only where it cannot have happened.
+
+        Raises:
+            GatewayError: the gateway's own code; `gateway_unreachable` when nobody knows whether
+                it happened, or nobody could be reached for too long.
+        """
+        return await self._patiently(
+            lambda: self._http.request(method, path, **options), known=False
+        )
 
     async def answers(self, path: str) -> bool:
         """Tell whether the gateway answers this path with success right now."""
@@ -75,7 +98,9 @@ class GatewayClient:
             return False
         return response.is_success
 
-    async def _patiently(self, ask: Callable[[], Awaitable[httpx.Response]]) -> Any:
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[httpx.Response]], *, known: bool = True
+    ) -> httpx.Response:
         pause_s, waited_s = PAUSE_FIRST_S, 0.0
         while True:
             error = GatewayError("gateway_unreachable", "the gateway cannot be reached")
@@ -83,11 +108,15 @@ class GatewayClient:
                 response = await ask()
             except httpx.TransportError as found:
                 _log.debug("gateway_unreachable", error=repr(found))
+                if not known and not isinstance(found, _NOT_SENT):
+                    raise error from found
             else:
                 if response.is_success:
-                    return response.json()
+                    return response
                 error = _error_of(response)
                 if response.status_code not in _TRY_AGAIN:
+                    raise error
+                if not known and error.code not in _NOT_TAKEN:
                     raise error
             if waited_s >= self._give_up_after_s:
                 raise error
@@ -100,6 +129,8 @@ class GatewayClient:
 def _error_of(response: httpx.Response) -> GatewayError:
     try:
         error = response.json()["error"]
-        return GatewayError(error["code"], error["message"], response.status_code)
+        return GatewayError(
+            error["code"], error["message"], response.status_code, error.get("details")
+        )
     except (ValueError, KeyError, TypeError):
         return GatewayError("gateway_failed", f"HTTP {response.status_code}", response.status_code)

@@ -13,6 +13,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.host import Host, iso_time
 from workers.gateway_client import GatewayClient
+from workers.session_client import SessionClient
 
 TURNS_MAX = 10_000
 
@@ -190,8 +191,8 @@ class GatewaySession:
 
     async def audit(self) -> list[dict[str, Any]]:
         """Return the whole trail."""
-        events: list[dict[str, Any]] = (await self._gateway.get(f"{self._path}/audit"))["events"]
-        return events
+        trail = SessionClient(self._gateway, self.session_id).audit()
+        return [entry.model_dump() async for entry in trail]
 
 
 def _ontology(space: HypothesisSpace) -> dict[str, str]:

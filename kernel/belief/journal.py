@@ -4,6 +4,7 @@ Entries are kept as bytes only. Whoever reads one gets it decoded afresh and ver
 that a reader does to it, and nothing that happened to the memory unnoticed, enters the record.
 """
 
+from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from kernel.belief.errors import BeliefError
@@ -85,9 +86,23 @@ class Journal:
         Raises:
             BeliefError: EVENT_NOT_FOUND when no event has that id.
         """
-        first = 0
-        if event_id is not None:
-            if event_id not in self._positions:
-                raise BeliefError("EVENT_NOT_FOUND", "no such event", {"event_id": event_id})
-            first = self._positions[event_id] + 1
-        return [self.event(position) for position in range(first, len(self._stored))]
+        return [self.event(position) for position in range(self._after(event_id), len(self))]
+
+    def page(self, event_id: str | None, limit: int, max_bytes: int) -> list[BeliefEvent]:
+        """Read the first few of them; one at least, where there is one.
+
+        Raises:
+            BeliefError: EVENT_NOT_FOUND when no event has that id.
+        """
+        first = self._after(event_id)
+        sizes = accumulate(len(one) for one in islice(self._stored, first, first + limit))
+        fitting = sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes))
+        end = min(first + max(fitting, 1), len(self))
+        return [self.event(position) for position in range(first, end)]
+
+    def _after(self, event_id: str | None) -> int:
+        if event_id is None:
+            return 0
+        if event_id not in self._positions:
+            raise BeliefError("EVENT_NOT_FOUND", "no such event", {"event_id": event_id})
+        return self._positions[event_id] + 1

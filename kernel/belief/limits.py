@@ -21,6 +21,9 @@ MAX_STABILITY_WINDOW = 10_000
 MAX_OPAQUE_BYTES = 1 << 20
 """Canonical size of a justification, a context or a session's metadata."""
 MAX_OPAQUE_DEPTH = 64
+AUDIT_PAGE_MAX = 1000
+AUDIT_PAGE_BYTES = 8 << 20
+"""A page of the audit ends before the entry that would pass this, and has one entry at least."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(?:Z|\+00:00)", re.ASCII)
 

@@ -5,7 +5,7 @@ from typing import Any
 from kernel.belief.core import CMBSCore
 from kernel.belief.events import BeliefEvent
 from kernel.belief.journal import Journal
-from kernel.belief.limits import check_text
+from kernel.belief.limits import AUDIT_PAGE_BYTES, check_text
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.belief.universe import Survivors, Universe
 
@@ -95,18 +95,28 @@ class SessionState:
         """Length of the trail."""
         return len(self._journal)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the belief as a JSON object; it costs the size of the universe."""
+    def snapshot(self, survivors_max: int | None = None) -> dict[str, Any]:
+        """Return the belief as a JSON object; it costs the size of the universe.
+
+        ``survivors_max`` bounds the list of survivors to its first ones, and the cost with it;
+        with 0 the object has no list, which nobody can take for an empty one.
+        """
+        listed = {"survivors": self._listed(survivors_max)} if survivors_max != 0 else {}
         return {
             "session_id": self._session_id,
             "ontology": self._ontology.to_dict(),
-            "survivors": self._survivors.ids(),
+            **listed,
             "n_survivors": len(self._survivors),
             "entropy_proxy": self._core.entropy,
             "terminated": self.terminated,
             "active_obligation_id": self._obligation_id,
             "audit_head_event_id": self.head_event_id,
         }
+
+    def _listed(self, survivors_max: int | None) -> list[str]:
+        if survivors_max is None:
+            return self._survivors.ids()
+        return self._survivors.first(survivors_max)
 
     def audit(self, since_event_id: str | None = None) -> list[BeliefEvent]:
         """List the events strictly after the given one, or all, each verified as it is read.
@@ -115,3 +125,11 @@ class SessionState:
             BeliefError: EVENT_NOT_FOUND when the trail has no such event.
         """
         return self._journal.since(since_event_id)
+
+    def audit_page(self, since_event_id: str | None, limit: int) -> list[BeliefEvent]:
+        """List the first of them: at most ``limit``, and about 8 MiB, but one if there is one.
+
+        Raises:
+            BeliefError: EVENT_NOT_FOUND when the trail has no such event.
+        """
+        return self._journal.page(since_event_id, limit, AUDIT_PAGE_BYTES)

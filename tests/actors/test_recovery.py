@@ -68,7 +68,7 @@ async def test_what_was_answered_survives_a_kill_and_the_session_goes_on(tmp_pat
             before = await sessions.ask(session_id, Query())
             struck = before["survivors"][-1]
             after = await sessions.ask(session_id, strike("afterwards", struck))
-            trail = await sessions.ask(session_id, Audit())
+            trail = (await sessions.ask(session_id, Audit()))["events"]
             assert after["applied_eliminated"] == [struck]
             assert after["snapshot"]["n_survivors"] == before["n_survivors"] - 1
             assert trail[-1]["event_id"] == after["audit_event_id"]

@@ -66,7 +66,7 @@ def events_on_record(ledger, session_id):
 async def assert_agreement(ledger, sessions, session_id):
     """The session in memory, its audit, the stored trail and the anchor all say the same."""
     snapshot = await sessions.ask(session_id, Query())
-    trail = await sessions.ask(session_id, Audit())
+    trail = (await sessions.ask(session_id, Audit()))["events"]
     rows, anchor = events_on_record(ledger, session_id), anchor_of(ledger, session_id)
     assert [row["event_id"] for row in rows] == [one["event_id"] for one in trail]
     assert snapshot["audit_head_event_id"] == trail[-1]["event_id"]
@@ -87,7 +87,7 @@ async def test_a_session_takes_messages_in_the_order_in_which_they_were_asked():
     async with running_sessions(ledger) as sessions:
         await sessions.ask("s-1", declare(*names))
         answers = await ask_together(sessions, "s-1", [strike(f"o-{name}", name) for name in names])
-        trail = await sessions.ask("s-1", Audit())
+        trail = (await sessions.ask("s-1", Audit()))["events"]
 
     assert [one["snapshot"]["n_survivors"] for one in answers] == list(range(99, -1, -1))
     assert [one["payload"]["eliminated"] for one in trail[1:]] == [[name] for name in names]
@@ -134,7 +134,7 @@ async def test_one_observation_asked_many_times_at_once_counts_once():
     async with running_sessions(ledger) as sessions:
         await sessions.ask("s-1", declare(*TRIO))
         answers = await ask_together(sessions, "s-1", [strike("o-1", "h1") for _ in range(20)])
-        trail = await sessions.ask("s-1", Audit())
+        trail = (await sessions.ask("s-1", Audit()))["events"]
 
     assert len({one["audit_event_id"] for one in answers}) == 1
     assert all(one["applied_eliminated"] == ["h1"] for one in answers)
@@ -150,7 +150,7 @@ async def test_a_session_answers_declare_eliminate_query_and_audit():
         declared = await sessions.ask("s-1", declare(*TRIO))
         struck = await sessions.ask("s-1", strike("o-1", "h1", "elsewhere"))
         asked = await sessions.ask("s-1", Query())
-        since = await sessions.ask("s-1", Audit(declared["audit_head_event_id"]))
+        since = (await sessions.ask("s-1", Audit(declared["audit_head_event_id"])))["events"]
         await assert_agreement(ledger, sessions, "s-1")
 
     assert declared["survivors"] == ["h1", "h2", "h3"]
@@ -288,11 +288,11 @@ async def test_an_idle_session_passivates_and_comes_back_the_same():
     async with running_sessions(ledger, passivate_after_s=SHORTLY_S) as sessions:
         await sessions.ask("s-1", declare(*TRIO, metadata={"case_name": "A v. B"}))
         before = (await sessions.ask("s-1", strike("o-1", "h2")))["snapshot"]
-        trail = await sessions.ask("s-1", Audit())
+        trail = (await sessions.ask("s-1", Audit()))["events"]
         await settle(lambda: sessions.active_sessions == 0)
 
         assert await sessions.ask("s-1", Query()) == before
-        assert await sessions.ask("s-1", Audit()) == trail
+        assert (await sessions.ask("s-1", Audit()))["events"] == trail
         again = await sessions.ask("s-1", strike("o-1", "h2"))
         assert again["audit_event_id"] == trail[-1]["event_id"]
         await sessions.ask("s-1", strike("o-2", "h1"))

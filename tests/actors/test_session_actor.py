@@ -90,7 +90,8 @@ async def test_messages_taken_together_are_one_commit_and_run_in_order():
     assert answers[1]["applied_eliminated"] == ["h1"]
     assert [type(one) for one in answers[3]] == [SubmissionResult] * 2
     assert (answers[4]["applied_eliminated"], answers[4]["ignored_eliminated"]) == (["h2"], ["h1"])
-    assert [one["verb"] for one in answers[5]] == ["DECLARE_SESSION", "ELIMINATE", "ELIMINATE"]
+    verbs = [one["verb"] for one in answers[5]["events"]]
+    assert verbs == ["DECLARE_SESSION", "ELIMINATE", "ELIMINATE"]
 
 
 async def test_the_events_of_a_batch_are_anchored_once():
@@ -99,10 +100,10 @@ async def test_the_events_of_a_batch_are_anchored_once():
         actor = SessionActor("s-1", None, committer, ledger.host)
         await ask(actor, declare(*TRIO), strike("o-1", "h1"))
         assert log_length(ledger) == 1
-        *_, trail = await ask(actor, strike("o-2", "h2"), strike("o-3", "h3"), Audit())
+        *_, page = await ask(actor, strike("o-2", "h2"), strike("o-3", "h3"), Audit())
         assert log_length(ledger) == 2
 
-    assert anchor_of(ledger, "s-1")["head_event_hash"] == trail[-1]["event_hash"]
+    assert anchor_of(ledger, "s-1")["head_event_hash"] == page["events"][-1]["event_hash"]
     assert anchor_of(ledger, "s-1")["n_events"] == 4
     assert anchor_of(ledger, "s-1")["n_survivors"] == 0
 

@@ -202,7 +202,7 @@ async def test_every_session_is_served_at_every_gateway(world):
             await door.sessions.ask(session_id, declare("h0", "h1", "h2", "h3", "h4"))
             answer = await door.sessions.ask(session_id, strike(f"o{number}", f"h{number}"))
             assert answer["applied_eliminated"] == [f"h{number}"]
-        trails = [await door.sessions.ask(session_id, Audit()) for door in (a, b)]
+        trails = [(await door.sessions.ask(session_id, Audit()))["events"] for door in (a, b)]
         assert trails[0] == trails[1]
         assert len(trails[0]) == 5
     assert all(not mail for mail in world.hub.mail.values())
@@ -240,7 +240,7 @@ async def test_requests_for_one_session_take_effect_in_the_order_of_their_mailbo
     async with anyio.create_task_group() as tasks:
         for name in "abcdef":
             tasks.start_soon(a.sessions.ask, session_id, strike(name, name))
-    trail = await b.sessions.ask(session_id, Audit())
+    trail = (await b.sessions.ask(session_id, Audit()))["events"]
     assert [one["payload"]["observation_id"] for one in trail[1:]] == list("abcdef")
 
 

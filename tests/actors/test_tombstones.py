@@ -119,7 +119,7 @@ async def test_a_store_that_fails_leaves_core_store_and_audit_as_they_were(tombs
             await sessions.ask("s", strike("o", "a"))
         assert failed.value.retryable
         await check_agrees(sessions, tombstones, ledger, NAMES)
-        assert len(await sessions.ask("s", Audit())) == 1
+        assert len((await sessions.ask("s", Audit()))["events"]) == 1
         answer = await sessions.ask("s", strike("o", "a"))
         assert answer["applied_eliminated"] == ["a"]
         await check_agrees(sessions, tombstones, ledger, {"b", "c", "d"})
@@ -141,7 +141,7 @@ async def test_a_crash_between_store_and_audit_repairs_itself(tombstones, crash)
         assert len(view.belief_events("s")) == 1
     async with serving(ledger, tombstones) as sessions:
         await check_agrees(sessions, tombstones, ledger, {"b", "c", "d"})
-        declared, adopted = await sessions.ask("s", Audit())
+        declared, adopted = (await sessions.ask("s", Audit()))["events"]
         assert adopted["payload"]["source_id"] == ADOPTED_SOURCE
         assert adopted["delta"] == {"eliminated": ["a"]}
         assert declared["verb"] == "DECLARE_SESSION"
@@ -149,7 +149,7 @@ async def test_a_crash_between_store_and_audit_repairs_itself(tombstones, crash)
         assert again["applied_eliminated"] == ["b"]
         await check_agrees(sessions, tombstones, ledger, {"c", "d"})
     async with serving(ledger, tombstones) as sessions:
-        assert len(await sessions.ask("s", Audit())) == 3
+        assert len((await sessions.ask("s", Audit()))["events"]) == 3
 
 
 async def test_a_declaration_that_was_not_recorded_may_be_made_again(tombstones):

@@ -1,6 +1,7 @@
 """What goes to another gateway arrives as it was sent."""
 
 import math
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -17,13 +18,18 @@ from actors.errors import (
 from actors.intents import AdaptFields, RecalculateAuthority
 from actors.messages import (
     Audit,
+    BeliefVerb,
     Declare,
+    DeclareConclusion,
     Eliminate,
+    EnterObligation,
     Message,
     Operate,
     Query,
     Recomputed,
     Reports,
+    RequestExit,
+    RequestTermination,
     Simulate,
     SubmitEnvelope,
 )
@@ -75,7 +81,7 @@ INTENTS = (
 
 
 def fields_of(message):
-    names = [name for name in message.__slots__ if name not in ("reply", "position")]
+    names = [one.name for one in fields(message) if one.name not in ("reply", "position")]
     return {name: getattr(message, name) for name in names}
 
 
@@ -105,10 +111,15 @@ def refused(error):
     [
         Declare(ONTOLOGY, ("h1", "h2"), SessionPolicy(True, False, 3), {"case_name": "Ä"}),
         Declare(ONTOLOGY, (), DEFAULT_POLICY),
-        Eliminate("s", "o", ("h1",), {"why": 0.1}, "e-1"),
+        Eliminate("s", "o", ("h1",), {"why": 0.1}, expected_head="e-1", survivors_max=7),
         Eliminate("s", "o", ()),
+        EnterObligation("ob", 3, expected_head="e-1"),
+        RequestExit("ob", {"why": 0.1}, survivors_max=0),
+        DeclareConclusion("c", None, expected_head="e-1"),
+        RequestTermination({"force": True}, expected_head="e-1", survivors_max=1),
         Query(),
-        Audit("e-1"),
+        Query(2),
+        Audit("e-1", 5),
         Audit(),
         Operate(INTENTS),
         SubmitEnvelope({"operation_id": "x", "n": 2**70}),
@@ -185,7 +196,8 @@ def test_what_workers_report_arrives_as_they_reported_it():
 
 
 def test_every_message_has_a_form_on_the_wire():
-    assert {*_MESSAGES} == {*Message.__subclasses__()}
+    kinds = {*Message.__subclasses__(), *BeliefVerb.__subclasses__()} - {BeliefVerb}
+    assert {*_MESSAGES} == kinds
 
 
 def test_what_a_model_answered_arrives_with_its_bytes():

@@ -93,7 +93,7 @@ async def play(rounds, per_session):
         ends = {
             session_id: (
                 await sessions.ask(session_id, Query()),
-                await sessions.ask(session_id, Audit()),
+                (await sessions.ask(session_id, Audit()))["events"],
                 anchor_of(ledger, session_id),
             )
             for session_id in SESSIONS

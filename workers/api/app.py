@@ -6,6 +6,7 @@ from kernel.host import Host
 from workers.api import (
     audit,
     authority,
+    belief,
     crons,
     errors,
     health,
@@ -38,6 +39,7 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
     app.state.services = services
     errors.install(app)
     for module in (
+        belief,
         sessions,
         synthesis,
         simulations,

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import requests
 import schemathesis
-from fastapi import APIRouter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import load_all_checks
@@ -19,7 +18,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from kernel.ledger import schema
-from tests.kernel.build import FakeHost, adapt, changed, everything, places
+from tests import openapi_doc
+from tests.kernel.build import adapt, changed, everything, places
 from tests.workers.api.door import (
     ANY_JSON,
     ONTOLOGY,
@@ -31,10 +31,9 @@ from tests.workers.api.door import (
     understanding,
 )
 from tests.workers.api.kept import KeptDoor, kept_door, rows_of, typed
-from workers.api.app import build_app
 from workers.api.guard import MAX_BODY_BYTES
 
-DOCUMENT = build_app(cast("Any", None), APIRouter(), any_host=False, host=FakeHost().host).openapi()
+DOCUMENT = openapi_doc.document()
 OPERATIONS = {
     one.ok().label: one.ok()
     for one in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
@@ -110,6 +109,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "eliminated": ["a"],
         "justification": {"j": 1},
     },
+    f"/v1/sessions/{SESSION}/obligations": {"obligation_id": KEY, "min_total_eliminations": 2},
+    f"/v1/sessions/{SESSION}/obligations/{KEY}/exit": {"context": {"c": 1}},
+    f"/v1/sessions/{SESSION}/conclusions": {"conclusion_id": KEY, "context": {"c": 1}},
+    f"/v1/sessions/{SESSION}/terminate": {"context": {"c": 1}},
     f"/v1/sessions/{SESSION}/operations": {
         "intents": [
             source(KEY, metadata={"m": {"n": 1}}),

@@ -1,0 +1,90 @@
+"""What each verb of the belief protocol answers, and the event that it made (seed 001 §2.1)."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from actors.messages import (
+    BeliefVerb,
+    DeclareConclusion,
+    Eliminate,
+    EnterObligation,
+    RequestExit,
+    RequestTermination,
+)
+from kernel.belief.events import BeliefEvent
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import Verdict
+
+Said = tuple[dict[str, Any], BeliefEvent | None]
+"""The answer but for its snapshot, and the event if there is a new one."""
+
+
+def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> Said:
+    """Carry a verb out and return its whole answer, with the session as it is then.
+
+    Raises:
+        BeliefError: when it is refused; nothing has changed.
+    """
+    told = {"expected_head": message.expected_head, **stamp}
+    answer, event = _VERBS[type(message)](belief, message, told)
+    return answer | {"snapshot": belief.snapshot(message.survivors_max)}, event
+
+
+def _eliminate(belief: BeliefSession, message: Eliminate, told: Mapping[str, Any]) -> Said:
+    result = belief.eliminate(
+        message.source_id,
+        message.observation_id,
+        message.eliminated,
+        message.justification,
+        **told,
+    )
+    answer = {
+        "applied_eliminated": result.applied,
+        "ignored_eliminated": result.ignored,
+        "audit_event_id": result.event_id,
+        "duplicate": result.event is None,
+    }
+    return answer, result.event
+
+
+def _enter(belief: BeliefSession, message: EnterObligation, told: Mapping[str, Any]) -> Said:
+    event = belief.enter_obligation(message.obligation_id, message.min_total_eliminations, **told)
+    return {"audit_event_id": event.event_id}, event
+
+
+def _exit(belief: BeliefSession, message: RequestExit, told: Mapping[str, Any]) -> Said:
+    verdict = belief.request_exit(message.obligation_id, message.context, **told)
+    return _judged("approved", verdict)
+
+
+def _conclude(belief: BeliefSession, message: DeclareConclusion, told: Mapping[str, Any]) -> Said:
+    verdict = belief.declare_conclusion(message.conclusion_id, message.context, **told)
+    return _judged("accepted", verdict)
+
+
+def _terminate(belief: BeliefSession, message: RequestTermination, told: Mapping[str, Any]) -> Said:
+    return _judged("approved", belief.request_termination(message.context, **told))
+
+
+def _judged(name: str, verdict: Verdict) -> Said:
+    answer = {
+        name: verdict.approved,
+        "reason": verdict.reason,
+        "audit_event_id": verdict.event.event_id,
+    }
+    return answer, verdict.event
+
+
+_VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any]], Said]] = (
+    MappingProxyType(
+        {
+            Eliminate: _eliminate,
+            EnterObligation: _enter,
+            RequestExit: _exit,
+            DeclareConclusion: _conclude,
+            RequestTermination: _terminate,
+        }
+    )
+)
+VERBS = frozenset(_VERBS)

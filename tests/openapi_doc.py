@@ -1,0 +1,28 @@
+"""`make openapi`: the OpenAPI document of the gateway, from its routes alone.
+
+What it writes is `workers/api/openapi.json`; a test fails when that file says anything else.
+"""
+
+import json
+import sys
+from typing import Any, cast
+
+from fastapi import APIRouter
+
+from tests.kernel.build import FakeHost
+from workers.api.app import build_app
+
+
+def document() -> dict[str, Any]:
+    """Return the document."""
+    app = build_app(cast("Any", None), APIRouter(), any_host=False, host=FakeHost().host)
+    return app.openapi()
+
+
+def text() -> str:
+    """Return the file."""
+    return json.dumps(document(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,113 @@
+"""What the belief protocol answers over HTTP (seed 001 §2), for the document and for clients.
+
+Routes do not pass their answers through these: listing a large universe once more would cost more
+than the verb.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernel.belief.events import Verb
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Ontology(_Document):
+    """Which upstream models the hypotheses come from."""
+
+    hypothesis_space_id: str
+    hypothesis_version: str
+    causal_graph_ref: str
+    causal_graph_version: str
+
+
+class Snapshot(_Document):
+    """Where a session stands."""
+
+    session_id: str
+    ontology: Ontology
+    survivors: list[str] | None = None
+    """Sorted; the first ones only where `survivors` bounds them, absent in a minimal answer."""
+
+    n_survivors: int
+    entropy_proxy: float
+    """log2(n_survivors), 0 for none or one."""
+
+    terminated: bool
+    active_obligation_id: str | None
+    audit_head_event_id: str
+    """What `If-Match` is compared with."""
+
+
+class Declared(_Document):
+    """A session that was declared, now or before."""
+
+    session_id: str
+    snapshot: Snapshot
+
+
+class Eliminated(_Document):
+    """What an elimination did when it was first received."""
+
+    applied_eliminated: list[str]
+    ignored_eliminated: list[str]
+    audit_event_id: str
+    duplicate: bool
+    snapshot: Snapshot
+
+
+class Entered(_Document):
+    """An obligation that is open now."""
+
+    audit_event_id: str
+    snapshot: Snapshot
+
+
+class Approval(_Document):
+    """Whether an exit or a termination was approved; both answers are on the record."""
+
+    approved: bool
+    reason: str
+    audit_event_id: str
+    snapshot: Snapshot
+
+
+class Acceptance(_Document):
+    """Whether a conclusion was accepted; both answers are on the record."""
+
+    accepted: bool
+    reason: str
+    audit_event_id: str
+    snapshot: Snapshot
+
+
+class Delta(_Document):
+    """What an entry removed."""
+
+    eliminated: list[str]
+
+
+class AuditEntry(_Document):
+    """One entry of the trail; its hash covers every other field (RFC 8785)."""
+
+    event_id: str
+    session_id: str
+    ts: str
+    verb: Verb
+    payload: dict[str, Any]
+    delta: Delta
+    survivors_before_hash: str
+    survivors_after_hash: str
+    prev_event_hash: str
+    event_hash: str = Field(min_length=64, max_length=64)
+
+
+class AuditPage(_Document):
+    """Entries in order."""
+
+    events: list[AuditEntry]
+    next_since_event_id: str | None
+    """Where the next page begins; null when there was no more."""

@@ -1,0 +1,52 @@
+"""Whether an audit trail, replayed, gives the session that is shown with it (seed 001 §7)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.session import BeliefSession
+from kernel.canonical import canonicalize
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay came to."""
+
+    snapshot: dict[str, Any] | None
+    """What the trail gives; None where it gives nothing."""
+
+    head_event_hash: str | None
+    events: int
+    differences: tuple[str, ...]
+    """What was found, empty where everything agrees."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "replays": not self.differences,
+            "events": self.events,
+            "head_event_hash": self.head_event_hash,
+            "differences": list(self.differences),
+            "snapshot": self.snapshot,
+        }
+
+
+def replay_audit(events: Iterable[Any], shown: dict[str, Any] | None = None) -> Replayed:
+    """Carry out every event again, to the byte, and compare with the snapshot that is shown."""
+    found = list(events)
+    try:
+        session = BeliefSession.restore(canonicalize(one) for one in found)
+    except (BeliefError, CorruptBeliefEvent, ValueError) as error:
+        return Replayed(None, None, len(found), (str(error),))
+    snapshot = session.snapshot()
+    differences = (
+        tuple(
+            f"{name}: replayed {snapshot.get(name)!r}, shown {shown.get(name)!r}"
+            for name in sorted(snapshot.keys() | shown.keys())
+            if snapshot.get(name) != shown.get(name)
+        )
+        if shown is not None
+        else ()
+    )
+    return Replayed(snapshot, session.head_event_hash, len(found), differences)
