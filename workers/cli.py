@@ -12,7 +12,7 @@ COMMANDS = {
     "up": "Run Redis, a gateway and workers in one process tree.",
     "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
     "worker": "Run one worker: drain slots that compute authorities.",
-    "tee": "Serve a causal graph and its incidents over gRPC, from the ledger.",
+    "tee": "Serve a causal graph and its incidents over gRPC.",
     "ingest": "Post the dockets of a file to a running gateway.",
     "dockets": "Say what the rules find in the dockets of a file.",
     "play": "Play a kit of hypotheses through a belief session.",
