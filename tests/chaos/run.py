@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -133,54 +134,67 @@ def run(
     Raises:
         AssertionError: when the load does not end, or the requests are not all closed, in time.
     """
+    started_s = time.monotonic()
+    with running_fleet(folder) as fleet:
+        say(f"started in {time.monotonic() - started_s:.1f} s")
+        try:
+            report = _run(fleet, seed, requests, seconds, say)
+        except BaseException:
+            with suppress(psycopg.OperationalError):
+                _dump(fleet, folder)
+            raise
+        if report.wrong:
+            _dump(fleet, folder)
+        return report
+
+
+def _run(
+    fleet: Fleet, seed: int, requests: int, seconds: float, say: Callable[[str], None]
+) -> Report:
+    folder = fleet.folder
     faults = schedule(seed, seconds)
     (folder / "schedule.json").write_text(json.dumps([asdict(one) for one in faults], indent=1))
     plan = Plan.of(requests, seconds)
     answers = Answers(folder / "answers.jsonl")
     say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {seconds:g} s")
-    started_s = time.monotonic()
-    with running_fleet(folder) as fleet:
-        began_s = time.monotonic()
-        load = _Load(plan, fleet, answers)
-        load.start()
-        _inflict(fleet, faults, began_s, say)
-        faults_s = time.monotonic()
-        _wait(fleet, LOAD_S, lambda: not load.is_alive(), lambda: f"the load: {answers.again}")
-        answers.close()
-        if load.error is not None:
-            raise load.error
-        load_s = time.monotonic()
-        say(f"{answers.count} answers; asked again: {dict(answers.again)}")
-        _wait(
-            fleet,
-            DRAIN_S,
-            lambda: not fleet.open_requests(),
-            lambda: f"open: {fleet.open_requests()}",
-        )
-        drained_s = time.monotonic()
-        fleet.stop()
-        record, given = read_record(fleet.database_url), read_answers(answers.path)
-        wrong = judge(record, given)
-        if wrong:
-            _dump(fleet, folder)
-        return Report(
-            seed=seed,
-            requests=plan.requests,
-            answers=len(given),
-            asked_again=dict(answers.again),
-            faults=dict(Counter(fault.kind for fault in faults)),
-            ended_by_itself={name: one.ended for name, one in fleet.processes.items() if one.ended},
-            log_rows=len(record.log),
-            outcomes=dict(Counter(outcome for _, outcome in record.outcomes)),
-            seconds={
-                "started": round(began_s - started_s, 1),
-                "faults": round(faults_s - began_s, 1),
-                "load": round(load_s - began_s, 1),
-                "drained": round(drained_s - began_s, 1),
-                "judged": round(time.monotonic() - began_s, 1),
-            },
-            wrong=wrong,
-        )
+    began_s = time.monotonic()
+    load = _Load(plan, fleet, answers)
+    load.start()
+    _inflict(fleet, faults, began_s, say)
+    faults_s = time.monotonic()
+    _wait(fleet, LOAD_S, lambda: not load.is_alive(), lambda: f"the load: {answers.again}")
+    answers.close()
+    if load.error is not None:
+        raise load.error
+    load_s = time.monotonic()
+    say(f"{answers.count} answers; asked again: {dict(answers.again)}")
+    _wait(
+        fleet,
+        DRAIN_S,
+        lambda: not fleet.open_requests(),
+        lambda: f"open: {fleet.open_requests()}",
+    )
+    drained_s = time.monotonic()
+    fleet.stop()
+    record, given = read_record(fleet.database_url), read_answers(answers.path)
+    wrong = judge(record, given)
+    return Report(
+        seed=seed,
+        requests=plan.requests,
+        answers=len(given),
+        asked_again=dict(answers.again),
+        faults=dict(Counter(fault.kind for fault in faults)),
+        ended_by_itself={name: one.ended for name, one in fleet.processes.items() if one.ended},
+        log_rows=len(record.log),
+        outcomes=dict(Counter(outcome for _, outcome in record.outcomes)),
+        seconds={
+            "faults": round(faults_s - began_s, 1),
+            "load": round(load_s - began_s, 1),
+            "drained": round(drained_s - began_s, 1),
+            "judged": round(time.monotonic() - began_s, 1),
+        },
+        wrong=wrong,
+    )
 
 
 def _inflict(
