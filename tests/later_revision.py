@@ -33,7 +33,9 @@ def upgrade():
         op.create_table(
             "kernel_event_log_new",
             sa.Column("ec_sequence_number", INTEGER, primary_key=True),
-            sa.Column("operation_id", TEXT, nullable=False, unique=True),
+            sa.Column("operation_id", TEXT, nullable=False),
+            sa.Column("supersedes_sequence", INTEGER, nullable=False),
+            sa.UniqueConstraint("operation_id", "supersedes_sequence"),
             sa.Column("prior_row_hash", TEXT, nullable=False, unique=True),
             sa.Column("row_hash", TEXT, nullable=False),
             sa.Column("row_bytes", sa.LargeBinary(), nullable=False),

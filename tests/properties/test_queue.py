@@ -117,6 +117,8 @@ def test_whatever_capacity_comes_and_goes_the_background_waits_in_order_and_noth
     world.begin("binding-evaluation")
     waiting: dict[str, str] = {}
     suspended: list[str] = []
+    since: dict[str, int] = {}
+    """When each was suspended for the first time, which is its place whenever it is again."""
     number = 0
     for arrivals, capacity, limit in [*rounds, *[([], "all", 100)] * 2]:
         world.now_ms += STEP_MS
@@ -139,7 +141,9 @@ def test_whatever_capacity_comes_and_goes_the_background_waits_in_order_and_noth
         suspended = suspended[first:]
         halted = background if capacity == "lost meanwhile" else []
         assert all(world.do(world.queue.suspend(halted)))
-        suspended += [claim.key for claim in halted]
+        for claim in halted:
+            since.setdefault(claim.key, len(since))
+        suspended = sorted([*suspended, *(claim.key for claim in halted)], key=since.__getitem__)
         done = [claim for claim in claims if claim not in halted]
         assert all(claim.attempt == 1 for claim in claims)
         assert all(world.do(world.queue.acknowledge(done)))

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from fakeredis import FakeAsyncRedis
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -201,13 +200,8 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.spec("§18.2", "§8.3")
-def test_leases_agree_with_their_model(redis_kind, request) -> None:
-    def client() -> Redis:
-        if redis_kind == "fakeredis":
-            return FakeAsyncRedis()
-        return Redis.from_url(request.getfixturevalue("embedded_url"))
-
+def test_leases_agree_with_their_model(new_client) -> None:
     run_state_machine_as_test(
-        lambda: LeaseMachine(client()),
+        lambda: LeaseMachine(new_client()),
         settings=settings(max_examples=60, stateful_step_count=40, deadline=None),
     )
