@@ -10,7 +10,7 @@ from tests.chaos.fleet import running_fleet
 from tests.chaos.overload import REFUSED, SESSIONS, described, overload
 from workers.record import verify_file
 
-SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "10"))
+SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "4"))
 MAILBOX_MAX = 16
 MEBIBYTE = 2**20
 
