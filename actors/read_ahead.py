@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from sqlalchemy import Table
+
 from actors.intents import (
     AdaptFields,
     CreateClaim,
     CreateSource,
+    EnqueueRecompute,
     Intent,
     LinkInput,
     RecalculateAuthority,
@@ -20,7 +23,7 @@ from actors.intents import (
 )
 from actors.orchestrator import idempotency_key
 from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, SESSION_CORPUS, authority_view, edge_id
-from kernel.authority.read_ahead import RecordKey
+from kernel.authority.read_ahead import Around, RecordKey
 from kernel.ledger import schema
 
 NAMED_MAX = 256
@@ -47,10 +50,10 @@ def records_named(document: object) -> Iterator[RecordKey]:
     """Yield the nodes that an envelope of a caller's declares; it was not validated yet."""
     if not isinstance(document, dict):
         return
-    for name in ("read_set_refs", "write_set_refs", "source_refs"):
+    for name, kind in _NAMED.items():
         refs = document.get(name)
         if isinstance(refs, list) and len(refs) <= NAMED_MAX:
-            yield from ((schema.nodes, ref) for ref in refs if isinstance(ref, str))
+            yield from ((kind, ref) for ref in refs if isinstance(ref, str))
 
 
 def _of_source(intent: CreateSource) -> Iterator[RecordKey]:
@@ -59,6 +62,7 @@ def _of_source(intent: CreateSource) -> Iterator[RecordKey]:
 
 def _of_understanding(intent: SynthesizeUnderstanding) -> Iterator[RecordKey]:
     yield from _created(intent.node_id, intent.corpus_id)
+    yield Around.BELOW, intent.node_id
     for span in intent.source_spans:
         yield schema.nodes, span.source_ref
 
@@ -71,20 +75,27 @@ def _of_claim(intent: CreateClaim) -> Iterator[RecordKey]:
 
 
 def _of_link(intent: LinkInput) -> Iterator[RecordKey]:
-    yield schema.nodes, intent.source_node_id
+    yield Around.ABOVE, intent.source_node_id
     yield from _linked(intent.source_node_id, intent.target_node_id)
 
 
 def _of_adapted(intent: AdaptFields) -> Iterator[RecordKey]:
-    yield schema.nodes, intent.node_id
+    yield Around.BELOW, intent.node_id
 
 
 def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
-    yield schema.nodes, intent.target_cu_id
+    yield Around.ABOVE, intent.target_cu_id
     for one in intent.input_versions:
         yield schema.nodes, one.parent_node_id
     yield schema.derived_indexes, f"{AUTHORITY_INDEX}|{intent.target_cu_id}"
     yield schema.materialized_views, authority_view(intent.target_cu_id)
+
+
+def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
+    # One that cascades writes its requests down; a page has planned them on a snapshot.
+    around = Around.BELOW if intent.asked_for.cascades else Around.ABOVE
+    for one in intent.asked_for.requests:
+        yield around, one.target_cu_id
 
 
 def _of_belief(intent: RecordBelief) -> Iterator[RecordKey]:
@@ -99,12 +110,21 @@ def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
 
 def _linked(source: str, target: str) -> Iterator[RecordKey]:
     edge = edge_id(source, target)
-    yield schema.nodes, target
+    yield Around.BELOW, target
     # Whatever an operation writes is also looked for among the nodes.
     yield schema.nodes, edge
     yield schema.edges, edge
     yield schema.materialized_views, authority_view(target)
 
+
+_NAMED: Mapping[str, Table | Around] = MappingProxyType(
+    {
+        "read_set_refs": schema.nodes,
+        "write_set_refs": Around.BELOW,
+        "source_refs": schema.nodes,
+    }
+)
+"""What an envelope declares, and what is read of it."""
 
 _ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
     {
@@ -126,6 +146,7 @@ _RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingP
         LinkInput: _of_link,
         AdaptFields: _of_adapted,
         RecalculateAuthority: _of_recalculation,
+        EnqueueRecompute: _of_enqueued,
         RecordBelief: _of_belief,
     }
 )

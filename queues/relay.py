@@ -8,7 +8,7 @@ is done: an understanding that is fed by one that waits (K12), a step of an extr
 earlier one of its run (§16.4). `ROUTES` says for each queue what may be sent, and as what.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -18,12 +18,20 @@ import anyio.to_thread
 import orjson
 import structlog
 
-from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
+from kernel.authority.read_ahead import Around, read_ahead
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    CASCADE_QUEUE,
+    awaited_by,
+    freed_by,
+    ready_items,
+)
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.order import due, first_of_each_run
+from kernel.work.order import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue import WorkQueue
@@ -34,8 +42,11 @@ SWEEP_EVERY_S = 1.0
 PAUSE_BETWEEN_SENDS_S = 0.01
 """Collects what is committed meanwhile; an idle relay sends at once."""
 
-PAUSE_SHARE = 4
-"""A relay with much to look at rests so many times as long as it looked."""
+SWEEP_SHARE = 20
+"""After a sweep over much that is open, none is made for so many times as long as it took."""
+
+CLOSED_MAX = 5000
+"""Outcomes that are followed to what they set free; where there are more, a sweep is cheaper."""
 
 _log = structlog.get_logger(__name__)
 
@@ -47,7 +58,13 @@ class Route:
     ready: Callable[[LedgerView, Sequence[Request]], list[Request]]
     """Which of the open requests nothing holds back."""
 
+    freed: Callable[[LedgerView, Sequence[str]], list[Request]]
+    """Which requests nothing holds back any more, now that these items have had an outcome."""
+
     item: Callable[[Request], NewItem]
+
+    follows_inputs: bool = False
+    """Whether both ask for what feeds an item, and for what it feeds."""
 
 
 @dataclass(slots=True)
@@ -67,6 +84,9 @@ class OutboxRelay:
         self._sent: dict[str, _Sent] = {}
         self._held = False
         self._last_sequence = 0
+        self._closed_to = 0
+        self._swept_at_s = float("-inf")
+        self._sweep_took_s = 0.0
         self._wake = anyio.Event()
 
     def notify(self) -> None:
@@ -74,59 +94,107 @@ class OutboxRelay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled; what cannot be reached is tried again at the next sweep."""
-        swept_at_s, reached = float("-inf"), True
+        """Send until cancelled; what cannot be reached is tried again at the next look."""
+        looked_at_s, reached = float("-inf"), True
         while True:
-            began_s = self._clock_s()
-            sweep = began_s - swept_at_s >= SWEEP_EVERY_S
+            look = self._clock_s() - looked_at_s >= SWEEP_EVERY_S
             try:
-                if sweep:
-                    await self.sweep()
-                    swept_at_s = self._clock_s()
-                else:
-                    await self.send_new()
+                await (self.look() if look else self.send_new())
                 reached = True
             except (QueueError, LedgerUnavailable) as error:
-                swept_at_s = self._clock_s()
                 if reached:
                     _log.warning("relay_waits", code=error.code, error=str(error))
-                reached = False
-            took_s = self._clock_s() - began_s
-            await anyio.sleep(max(PAUSE_BETWEEN_SENDS_S, PAUSE_SHARE * took_s))
+                # What was read and not sent is found again by a sweep alone.
+                self._swept_at_s, look, reached = float("-inf"), True, False
+            if look:
+                looked_at_s = self._clock_s()
+            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
             with anyio.move_on_after(SWEEP_EVERY_S):
                 await self._wake.wait()
             self._wake = anyio.Event()
 
-    async def send_new(self) -> int:
-        """Send what was recorded since the last call and return how many requests that was."""
-        if self._held:
-            # What was held may be free now, so everything open is looked at again.
+    async def look(self) -> int:
+        """Sweep where that is due or Redis has lost its mark, else send what is new."""
+        since_s = self._clock_s() - self._swept_at_s
+        rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
+        if rested or not await self._queue.marked():
             return await self.sweep()
-        ready = await anyio.to_thread.run_sync(self._read, self._last_sequence)
-        return await self._send(ready)
+        return await self.send_new()
+
+    async def send_new(self) -> int:
+        """Send what was recorded or set free since the last call; return how many that was."""
+        ready = await anyio.to_thread.run_sync(self._read_new)
+        return await (self.sweep() if ready is None else self._send(ready))
 
     async def sweep(self) -> int:
         """Send everything open that the queue may not have, and return how many that was."""
+        began_s = self._clock_s()
         if not await self._queue.marked():
             self._sent.clear()
             await self._queue.mark()
-        ready = await anyio.to_thread.run_sync(self._read, 0)
-        return await self._send(ready)
+        sent = await self._send(await anyio.to_thread.run_sync(self._read_all))
+        self._swept_at_s = self._clock_s()
+        self._sweep_took_s = self._swept_at_s - began_s
+        return sent
 
-    def _read(self, after: int) -> list[Request]:
+    def _read_all(self) -> list[Request]:
+        still_open: set[str] = set()
+        self._held = False
         with self._ledger.view() as view:
-            requests = list(_open_requests(view, self._queue.name, after))
-            due_now = due(requests, self._ledger.host.now_us())
-            ready = self._route.ready(view, due_now)
-        # What is delayed is found by the sweeps; what waits for others is looked for at once.
-        self._held = len(ready) < len(due_now)
-        if after == 0:
-            still_open = {request.request_id for request in requests}
-            for request_id in self._sent.keys() - still_open:
-                del self._sent[request_id]
-        if requests:
-            self._last_sequence = max(self._last_sequence, requests[-1].request_sequence)
+            ready = []
+            for page in _open_requests(view, self._queue.name, 0):
+                ready += self._ready(view, page)
+                still_open.update(request.request_id for request in page)
+            self._closed_to = view.head().ec_sequence_number
+        for request_id in self._sent.keys() - still_open:
+            del self._sent[request_id]
         return ready
+
+    def _read_new(self) -> list[Request] | None:
+        """Return what may be sent, None where only a sweep can tell."""
+        with self._ledger.view() as view:
+            items = self._closed_items(view) if self._held else []
+            if items is None:
+                return None
+            ready = []
+            for page in _open_requests(view, self._queue.name, self._last_sequence):
+                ready += self._ready(view, page)
+            freed = self._route.freed(self._keeping(view, items, Around.BELOW), items)
+            self._closed_to = view.head().ec_sequence_number
+        return ready + due(freed, self._ledger.host.now_us())
+
+    def _closed_items(self, view: LedgerView) -> list[str] | None:
+        """Return the items of this queue that have had an outcome since the last time."""
+        # The newest operation may have had another outcome since: a dead letter is none of its own.
+        closed = view.tables.select(
+            schema.outbox_outcomes,
+            order_by="closed_sequence",
+            after=self._closed_to - 1,
+            limit=CLOSED_MAX,
+        )
+        ids = [row["request_id"] for row in closed]
+        rows = view.tables.select_any(schema.outbox, "request_id", ids, {})
+        # Until a wide cascade was written down everything is held back.
+        if len(ids) == CLOSED_MAX or any(row["queue"] == CASCADE_QUEUE for row in rows):
+            return None
+        items = (row["item_key"] for row in rows if row["queue"] == self._queue.name)
+        return list(dict.fromkeys(items))
+
+    def _ready(self, view: LedgerView, page: list[Request]) -> list[Request]:
+        due_now = due(page, self._ledger.host.now_us())
+        keeping = self._keeping(view, [one.item_key for one in due_now], Around.ABOVE)
+        ready = self._route.ready(keeping, due_now)
+        # What is delayed is found by the sweeps; what waits for others is looked for at once.
+        self._held |= not {one.request_id for one in due_now} <= {one.request_id for one in ready}
+        self._last_sequence = max(self._last_sequence, page[-1].request_sequence)
+        return ready
+
+    def _keeping(self, view: LedgerView, items: Sequence[str], around: Around) -> LedgerView:
+        if not self._route.follows_inputs or not items:
+            return view
+        batch = view.batch()
+        read_ahead(batch, [(around, item) for item in items])
+        return batch
 
     async def _send(self, requests: Iterable[Request]) -> int:
         now_s = self._clock_s()
@@ -145,9 +213,9 @@ class OutboxRelay:
         )
 
 
-def _open_requests(view: LedgerView, queue: str, after: int) -> Iterable[Request]:
+def _open_requests(view: LedgerView, queue: str, after: int) -> Iterator[list[Request]]:
     while page := view.open_requests(queue=queue, after=after, limit=PAGE_REQUESTS):
-        yield from page
+        yield page
         after = page[-1].request_sequence
 
 
@@ -178,6 +246,15 @@ def _all(_: LedgerView, requests: Sequence[Request]) -> list[Request]:
     return list(requests)
 
 
+def _ready_authorities(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
+    """Of these, and of what they have made more urgent."""
+    return ready_items(view, [*requests, *awaited_by(view, requests)])
+
+
+def _nothing(_: LedgerView, __: Sequence[str]) -> list[Request]:
+    return []
+
+
 def _short(name: str) -> str:
     """A name longer than the queue takes stands there by its digest; the payload has it whole."""
     content = name.encode()
@@ -186,8 +263,8 @@ def _short(name: str) -> str:
 
 ROUTES: Mapping[str, Route] = MappingProxyType(
     {
-        AUTHORITY_QUEUE: Route(ready_items, _authority_item),
-        BINDING_QUEUE: Route(_all, _request_item),
-        EXTRACTION_QUEUE: Route(first_of_each_run, _request_item),
+        AUTHORITY_QUEUE: Route(_ready_authorities, freed_by, _authority_item, follows_inputs=True),
+        BINDING_QUEUE: Route(_all, _nothing, _request_item),
+        EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _request_item),
     }
 )

@@ -13,6 +13,7 @@ import orjson
 import structlog
 
 from kernel.authority.graph import authority_of
+from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import digest
@@ -66,8 +67,10 @@ class AuthorityHandler(Handler):
         await self._hand_in.post("/internal/dead-letters", body)
 
     def _compute(self, claims: Sequence[Claim]) -> list[Computed]:
-        with self._ledger.view() as view:
+        with self._ledger.view() as snapshot:
+            view = snapshot.batch()
             sequence = view.head().ec_sequence_number
+            read_ahead(view, [(Around.INPUTS, _target(claim)) for claim in claims])
             return [self._compute_alone(view, claim, sequence) for claim in claims]
 
     def _compute_alone(self, view: LedgerView, claim: Claim, sequence: int) -> Computed:

@@ -2,9 +2,11 @@
 
 A batch asks for the same few things of every node that it writes: its row, what it feeds, what
 feeds it, and the open requests. Asked for one by one that is a good part of an envelope's cost.
+Only of what is written are the surroundings read: an input may feed a hundred thousand others.
 """
 
 from collections.abc import Iterable
+from enum import Enum
 
 from sqlalchemy import Table
 
@@ -12,33 +14,69 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.keys import key_names
-from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.ledger import LedgerView
 from kernel.model.node_kinds import UNDERSTANDING
 
-RecordKey = tuple[Table, str]
+EDGES_MAX = 4096
+"""Edges that are read ahead by one statement; where there are more, they are read when needed."""
 
 
-def read_ahead(transaction: LedgerTransaction, keys: Iterable[RecordKey]) -> None:
-    """Read records by their keys, and what surrounds those that are nodes."""
-    by_table: dict[Table, dict[str, None]] = {schema.nodes: {}}
-    for table, key in keys:
-        by_table.setdefault(table, {})[key] = None
-    tables = transaction.tables
+class Around(Enum):
+    """What is read with a node's row."""
+
+    BELOW = "below"
+    """Of a node that changes: whom it feeds, and what waits for those to be recomputed."""
+
+    ABOVE = "above"
+    """Of a recompute: the requests for it, and those for what feeds it."""
+
+    INPUTS = "inputs"
+    """Of an understanding that is computed: the requests for it, and everything that feeds it."""
+
+
+RecordKey = tuple[Table | Around, str]
+
+
+def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
+    """Read records by their keys, and what surrounds those that are nodes.
+
+    Without effect on a view that keeps nothing (`Ledger.view`).
+    """
+    tables = view.tables
     if not isinstance(tables, BufferedTables):
         return
-    for table, names in by_table.items():
+    by_kind: dict[Table | Around, dict[str, None]] = {schema.nodes: {}}
+    for kind, key in keys:
+        by_kind.setdefault(kind, {})[key] = None
+    below, above, computed = (by_kind.pop(kind, {}) for kind in Around)
+    by_kind[schema.nodes] |= below | above | computed
+    for table, names in by_kind.items():
+        assert isinstance(table, Table)  # noqa: S101 - for the types
         # An answer is asked for by its key alone, without the sequence that belongs to it.
         tables.read_ahead(table, key_names(table)[0], names)
-    named = by_table[schema.nodes]
-    leaving = tables.read_ahead(schema.edges, "source_node_id", named)
-    beyond = {row["target_node_id"] for row in leaving} - named.keys()
-    tables.read_ahead(schema.nodes, "node_id", beyond)
-    tables.read_ahead(schema.edges, "source_node_id", beyond)
-    asked = [one for one in (*named, *beyond) if _may_be_understanding(transaction, one)]
-    tables.read_ahead(schema.outbox, "item_key", asked, {"queue": AUTHORITY_QUEUE, "open": 1})
-    tables.read_ahead(schema.edges, "target_node_id", asked, {"input_from": UNDERSTANDING})
+    known = by_kind[schema.nodes]
+    beyond = dict.fromkeys(_fed_by(tables, below))
+    tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())
+    _fed_by(tables, beyond.keys() - below.keys())
+    waiting = {one for one in (*below, *beyond) if _may_be_understanding(tables, one)}
+    waiting |= above.keys() | computed.keys()
+    _read_requests(tables, waiting)
+    feeding = {"input_from": UNDERSTANDING}
+    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting - computed.keys(), feeding)
+    _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
+    inputs = tables.read_ahead(schema.edges, "target_node_id", computed)
+    tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
 
 
-def _may_be_understanding(transaction: LedgerTransaction, node_id: str) -> bool:
-    node = transaction.node(node_id)
+def _fed_by(tables: BufferedTables, nodes: Iterable[str]) -> list[str]:
+    edges = tables.read_ahead(schema.edges, "source_node_id", nodes, most=EDGES_MAX)
+    return [row["target_node_id"] for row in edges]
+
+
+def _read_requests(tables: BufferedTables, nodes: Iterable[str]) -> None:
+    tables.read_ahead(schema.outbox, "item_key", nodes, {"queue": AUTHORITY_QUEUE, "open": 1})
+
+
+def _may_be_understanding(tables: BufferedTables, node_id: str) -> bool:
+    node = tables.get(schema.nodes, node_id)
     return node is None or node["node_kind"] == UNDERSTANDING

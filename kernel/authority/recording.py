@@ -15,6 +15,7 @@ from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
     CASCADES,
+    LEAST_URGENT,
     PRIORITIES,
     RANKS,
     forget_cascades,
@@ -32,8 +33,6 @@ DEFERRED_RECEIPT = "authority_cascade_deferred"
 
 CASCADE_REQUESTS_MAX = 1024
 """How many understandings a trigger may ask for in its own transaction."""
-
-_LEAST_URGENT = len(PRIORITIES) - 1
 
 
 def record_requests(operation: Operation, envelope: Envelope, triggers: list[Trigger]) -> None:
@@ -146,7 +145,7 @@ def _raise_parents(
     transaction: LedgerTransaction, node_id: str, rank: int, planned: Iterable[str]
 ) -> None:
     """Let what waits above be as urgent; where it is already, what is above that is as well."""
-    waiting = [node_id] if rank < _LEAST_URGENT else []
+    waiting = [node_id] if rank < LEAST_URGENT else []
     while waiting:
         for parent in transaction.input_sources(waiting.pop(), UNDERSTANDING):
             if parent in planned:

@@ -11,7 +11,7 @@ whatever waits further above has asked for them as well. While a cascade is stil
 down (`enqueue.py`), that is not so yet, and nothing is due.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -39,6 +39,7 @@ PRIORITIES = tuple(PRIORITIES_OF[AUTHORITY_QUEUE])
 DEFAULT_PRIORITY = "background_normal"
 
 RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
+LEAST_URGENT = len(PRIORITIES) - 1
 
 _ROWS_AT_ONCE = 8
 _ANY_SEQUENCE = 2**63 - 1
@@ -142,6 +143,24 @@ def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
     below = {child for node in closed for child in dependents_of(view, node)}
     waiting = (view.open_requests_of(AUTHORITY_QUEUE, node) for node in sorted(below))
     return ready_items(view, [request for requests in waiting for request in requests])
+
+
+def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
+    """Return what holds these requests back, all the way up, where that may be more urgent by them.
+
+    Who asks lets what waits above be as urgent as the asking (`recording.py`).
+    """
+    known = {one.item_key for one in requests}
+    waiting = [one.item_key for one in requests if RANKS[one.priority] < LEAST_URGENT]
+    found: list[Request] = []
+    while waiting:
+        for parent in view.input_sources(waiting.pop(), UNDERSTANDING):
+            if parent not in known:
+                known.add(parent)
+                above = view.open_requests_of(AUTHORITY_QUEUE, parent)
+                found += above
+                waiting += [parent] if above else []
+    return found
 
 
 def _held_back(

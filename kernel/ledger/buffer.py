@@ -186,14 +186,20 @@ class BufferedTables:
         return {values: number for values, number in found.items() if number}
 
     def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
         return [
             row
             for value in dict.fromkeys(values)
-            for row in self.select(table, {**where, column: value})
-        ]
+            for row in self.select(table, {**where, column: value}, limit=limit)
+        ][:limit]
 
     def read_ahead(
         self,
@@ -201,18 +207,24 @@ class BufferedTables:
         column: str,
         values: Iterable[str | int],
         where: Mapping[str, Any] | None = None,
+        *,
+        most: int | None = None,
     ) -> list[Row]:
         """Read in one go what will be asked for value by value; a hint that changes no answer.
 
         With the primary key as the column `get` is answered from it, else `select` of exactly
-        the columns of `where` and, after them, `column`.
+        the columns of `where` and, after them, `column`. Where there are more rows than `most`,
+        none are kept and none returned.
         """
         held = self._of(table)
         wanted = list(dict.fromkeys(values))
         if not _is_askable("".join(map(str, wanted))):
             wanted = [one for one in wanted if _is_askable(str(one))]
         given = where or {}
-        rows = self._store.select_any(table, column, wanted, given)
+        limit = None if most is None else most + 1
+        rows = self._store.select_any(table, column, wanted, given, limit=limit)
+        if most is not None and len(rows) > most:
+            return []
         if key_names(table) == (column,):
             found = {row[column]: row for row in rows}
             for value in wanted:
@@ -324,6 +336,8 @@ class BufferedTables:
                 the transaction may be kept.
         """
         for table, held in self._held.items():
+            if not held.pending:
+                continue
             added: list[Row] = []
             replaced: list[Row] = []
             # In the order of their keys, so that neighbours are written into one page.
@@ -334,8 +348,10 @@ class BufferedTables:
                 if row is not None:
                     (added if is_new else replaced).append(row)
             try:
-                self._store.put_many(table, replaced)
-                self._store.insert_many(table, added)
+                if replaced:
+                    self._store.put_many(table, replaced)
+                if added:
+                    self._store.insert_many(table, added)
             except DuplicateKey as error:
                 raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
         self._held.clear()

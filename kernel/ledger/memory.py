@@ -127,20 +127,28 @@ class MemoryTables:
         return [dict(row) for row in rows[:limit]]
 
     def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
         if self._tables[table.name].key_columns == (column,):
             rows = (self.get(table, value) for value in dict.fromkeys(values))
             wanted = where.items()
-            return [
+            found = [
                 row for row in rows if row and all(row[name] == value for name, value in wanted)
             ]
-        return [
-            row
-            for value in dict.fromkeys(values)
-            for row in self.select(table, {**where, column: value})
-        ]
+        else:
+            found = [
+                row
+                for value in dict.fromkeys(values)
+                for row in self.select(table, {**where, column: value})
+            ]
+        return found[:limit]
 
     def columns(
         self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int

@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -440,6 +440,7 @@ outbox_outcomes = Table(
     Column("closed_at_us", Integer, nullable=False),
     CheckConstraint("outcome IN ('completed', 'dead_letter', 'cancelled')"),
     Index("outbox_outcomes_by_outcome", "outcome"),
+    Index("outbox_outcomes_by_sequence", "closed_sequence"),
     info={"append_only": True},
 )
 

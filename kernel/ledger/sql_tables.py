@@ -72,18 +72,28 @@ class SqlTables(ABC):
         return [dict(zip(columns, row, strict=True)) for row in self._rows(sql, values)]
 
     def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
         found_by, names = statements.Where(where), column_names(table)
         rows: list[Row] = []
         for part in statements.parts_of(values):
-            shape = ("any", table.name, column, len(part), found_by.names, found_by.nulls)
+            options = (column, len(part), limit is None)
+            shape = ("any", table.name, options, found_by.names, found_by.nulls)
             sql = self._texts.get(shape)
             if sql is None:
-                sql = self._build(shape, statements.any_sql(table, column, len(part), found_by))
-            found = self._rows(sql, [*found_by.values, *part])
+                sql = self._build(shape, statements.any_sql(table, found_by, *options))
+            room = () if limit is None else (limit - len(rows),)
+            found = self._rows(sql, (*found_by.values, *part, *room))
             rows += [dict(zip(names, row, strict=True)) for row in found]
+            if limit is not None and len(rows) >= limit:
+                break
         return rows
 
     def columns(

@@ -10,6 +10,7 @@ quoted, values are always bound. Null is asked for with ``IS NULL`` and every ot
 # Every name that is put into a text here is one of the schema's.
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table
@@ -69,11 +70,18 @@ def select_sql(
     return sql if unlimited else f"{sql} LIMIT ?"
 
 
-def any_sql(table: Table, column: str, places: int, where: Where) -> str:
+def any_sql(
+    table: Table,
+    where: Where,
+    column: str,
+    places: int,
+    unlimited: bool,  # noqa: FBT001 - one of the parts of a statement's shape
+) -> str:
     """Return the text that reads rows with one of so many values in a column."""
     marks = ", ".join("?" * places)
     joined = f"{where.sql()} AND" if where.names or where.nulls else " WHERE"
-    return f"SELECT {_columns(table)} FROM {table.name}{joined} {column} IN ({marks})"
+    sql = f"SELECT {_columns(table)} FROM {table.name}{joined} {column} IN ({marks})"
+    return sql if unlimited else f"{sql} LIMIT ?"
 
 
 def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
@@ -112,6 +120,7 @@ def counts_sql(table: Table, columns: tuple[str, ...]) -> str:
     return f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"
 
 
+@cache
 def insert_sql(table: Table, conflict: str = "") -> str:
     """Return the text that adds a row."""
     names = column_names(table)
@@ -119,6 +128,7 @@ def insert_sql(table: Table, conflict: str = "") -> str:
     return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"
 
 
+@cache
 def upsert_sql(table: Table) -> str:
     """Return the text that adds a row or replaces the one with its key."""
     key = key_names(table)
@@ -127,12 +137,14 @@ def upsert_sql(table: Table) -> str:
     return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
 
 
+@cache
 def update_sql(table: Table, names: tuple[str, ...]) -> str:
     """Return the text that sets columns of the row of a primary key."""
     assigned = ", ".join(f"{name} = ?" for name in names)
     return f"UPDATE {table.name} SET {assigned}{_where(key_names(table))}"
 
 
+@cache
 def delete_sql(table: Table) -> str:
     """Return the text that removes the row of a primary key."""
     return f"DELETE FROM {table.name}{_where(key_names(table))}"

@@ -48,11 +48,18 @@ class TablesView(Protocol):
         """
 
     def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column.
 
-        In no order; many values cost little more than one.
+        In no order; many values cost little more than one. Where there are more rows than
+        `limit`, it is any of them.
         """
 
     def columns(

@@ -108,10 +108,16 @@ class StateAsOf:
         return found[:limit]
 
     def select_any(
-        self, table: Table, column: str, values: Sequence[str | int], where: Mapping[str, Any]
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
     ) -> list[Row]:
         """No effect asks for it."""
-        del column, values, where
+        del column, values, where, limit
         _refuse(table.name)
 
     def columns(

@@ -57,6 +57,12 @@ def first_of_each_run(view: LedgerView, requests: Iterable[Request]) -> list[Req
     return ready
 
 
+def next_of_runs(view: LedgerView, runs: Iterable[str]) -> list[Request]:
+    """Return the request of each run that no earlier attempt holds back."""
+    waiting = (view.open_requests_of(EXTRACTION_QUEUE, run) for run in runs)
+    return [min(requests, key=_attempt) for requests in waiting if requests]
+
+
 def _attempt(request: Request) -> tuple[int, int]:
     return request.document["content"]["attempt_number"], request.request_sequence
 

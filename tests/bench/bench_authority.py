@@ -29,9 +29,10 @@ import structlog
 
 from actors.intents import AdaptFields, EnqueueRecompute, InputVersion, RecalculateAuthority
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, IntentUnit, RecomputeUnit, Unit
+from actors.units import Bench, IntentUnit, RecomputeUnit, Unit, records_read
 from kernel.authority.enqueue import plan_deferred
 from kernel.authority.graph import authority_of, materialized_authority
+from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
@@ -241,7 +242,9 @@ class Run:
             with self.part("recorded"):
                 self.write(units)
             count += len(batch)
-            with self.part("readiness"), self.ledger.view() as view:
+            with self.part("readiness"), self.ledger.view() as snapshot:
+                view = snapshot.batch()
+                read_ahead(view, [(Around.BELOW, one) for one in batch])
                 ready += keys_of(freed_by(view, batch))
         return count
 
@@ -257,8 +260,10 @@ class Run:
                 self.write([IntentUnit(intent, None, "system")])
 
     def compute(self, targets: list[str]) -> list[RecomputeUnit]:
-        with self.ledger.view() as view:
+        with self.ledger.view() as snapshot:
+            view = snapshot.batch()
             sequence = view.head().ec_sequence_number
+            read_ahead(view, [(Around.INPUTS, one) for one in targets])
             return [RecomputeUnit(self.computed(view, one, sequence), None) for one in targets]
 
     def computed(self, view: LedgerView, target: str, sequence: int) -> RecalculateAuthority:
@@ -275,6 +280,8 @@ class Run:
     def write(self, units: list[Unit]) -> None:
         with self.ledger.transaction() as transaction:
             bench = Bench(transaction, self.kernel, self.orchestrator)
+            policy = transaction.policy_generation_id()
+            read_ahead(transaction, (key for one in units for key in records_read(one, policy)))
             for unit in units:
                 with transaction.savepoint():
                     result = unit.run(bench)

@@ -268,6 +268,76 @@ async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: Wo
     assert await world.relay.sweep() == 0
 
 
+async def test_what_an_outcome_sets_free_is_sent_without_looking_at_everything(
+    world: World, monkeypatch
+):
+    """Of a wide cascade a hundred thousand requests may be open at once."""
+    names = [f"u-{number}" for number in range(6)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    await world.relay.send_new()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    for name in names:
+        assert await world.claim() == [name]
+        world.serve(name)
+        await world.relay.send_new()
+    assert await world.waiting() == []
+
+
+async def test_what_a_given_up_item_held_back_is_sent(world: World, monkeypatch):
+    """A dead letter is no operation: it bears the sequence of one that was looked at before."""
+    world.ask("u-parent")
+    world.ask("u-child")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    await world.relay.send_new()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    with world.ledger.transaction() as transaction:
+        head = transaction.head_now
+        at = {"closed_sequence": head.ec_sequence_number, "closed_at_us": head.committed_at_us}
+        outcome = {"outcome": "dead_letter", "operation_id": None}
+        close_requests(transaction, "u-parent", head.ec_sequence_number, **outcome, **at)
+    assert await world.relay.send_new() == 2
+    assert {"u-child"} <= set(await world.waiting())
+
+
+async def test_after_a_long_sweep_there_is_none_for_a_while_but_a_flush_is_noticed(world: World):
+    world.ask("u-1")
+    inner = world.relay._read_all
+
+    def slow() -> Any:
+        world.now_s += 2.0
+        return inner()
+
+    world.relay._read_all = slow
+    assert await world.relay.look() == 1
+    began_s = world.now_s
+    for _ in range(20):
+        world.now_s += SWEEP_EVERY_S
+        await world.relay.look()
+    assert world.now_s == began_s + 20 * SWEEP_EVERY_S
+    await world.redis.flushall()
+    assert await world.relay.look() == 1
+    assert world.now_s == began_s + 20 * SWEEP_EVERY_S + 2.0
+
+
+@pytest.mark.spec("K12")
+async def test_what_became_more_urgent_by_another_is_sent_with_it(world: World, monkeypatch):
+    world.ask("u-parent", recompute_priority="background_low_priority")
+    world.ask("u-other", recompute_priority="background_normal")
+    world.ask("u-child", recompute_priority="background_low_priority")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    urgent = {"recompute_priority": "user_initiated_critical"}
+    submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
+    await world.relay.send_new()
+    [first] = await world.queue.peek(1)
+    assert (first.key, first.priority) == ("u-parent", "user_initiated_critical")
+
+
 async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_back(world: World):
     world.ask("u-1")
     world.server.connected = False

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0008"
+revision = "0009"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -360,6 +360,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("request_id"),
     )
     op.create_index("outbox_outcomes_by_outcome", "outbox_outcomes", ["outcome"], unique=False)
+    op.create_index(
+        "outbox_outcomes_by_sequence", "outbox_outcomes", ["closed_sequence"], unique=False
+    )
     op.create_table(
         "policy_snapshots",
         sa.Column("policy_generation_id", TEXT, nullable=False),
