@@ -34,7 +34,7 @@ def unique_columns(table: Table) -> tuple[Columns, ...]:
     indexes = [
         tuple(column.name for column in index.columns) for index in table.indexes if index.unique
     ]
-    return tuple(constraints + indexes)
+    return tuple(sorted(constraints + indexes))
 
 
 def holds_unique_values(row: Mapping[str, Any]) -> bool:

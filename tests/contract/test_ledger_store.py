@@ -61,7 +61,7 @@ def unique_sets():
             if isinstance(constraint, UniqueConstraint)
         ]
         sets += [tuple(c.name for c in index.columns) for index in table.indexes if index.unique]
-        for columns in sets:
+        for columns in sorted(sets):
             yield table, columns
 
 
