@@ -92,7 +92,7 @@ def _suspect(value: Any, fast: bytes) -> bool:
     return (
         not isinstance(value, dict | list | tuple)
         or b"null" in fast
-        or _WHOLE_FLOAT(fast) is not None
+        or (b".0" in fast and _WHOLE_FLOAT(fast) is not None)
         or (_EXPONENT_END(fast) is not None and _holds_exponent(fast))
         or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
     )

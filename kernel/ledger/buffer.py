@@ -163,11 +163,19 @@ class BufferedTables:
         return rows[:limit]
 
     def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
     ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column."""
+        """Return some columns of the rows in the order of one column."""
         take = values_getter(names)
-        return [take(row) for row in self.select(table, after=after, limit=limit)]
+        return [
+            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
+        ]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""

@@ -97,10 +97,16 @@ class SqlTables(ABC):
         return rows
 
     def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
     ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column."""
-        sql = self._marked(statements.columns_sql(table, names, after is None))
+        """Return some columns of the rows in the order of one column."""
+        sql = self._marked(statements.columns_sql(table, names, order_by, after is None))
         return self._rows(sql, (limit,) if after is None else (after, limit))
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:

@@ -101,12 +101,13 @@ def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
 def columns_sql(
     table: Table,
     names: tuple[str, ...],
+    order_by: str | None,
     from_start: bool,  # noqa: FBT001 - one of the parts of a statement's shape
 ) -> str:
     """Return the text that reads some columns of a page of rows."""
-    key = key_names(table)[-1]
-    after = "" if from_start else f" WHERE {key} > ?"
-    return f"SELECT {', '.join(names)} FROM {table.name}{after} ORDER BY {key} LIMIT ?"
+    column = order_by or key_names(table)[-1]
+    after = "" if from_start else f" WHERE {column} > ?"
+    return f"SELECT {', '.join(names)} FROM {table.name}{after} ORDER BY {column} LIMIT ?"
 
 
 def count_sql(table: Table, where: Where) -> str:

@@ -63,9 +63,15 @@ class TablesView(Protocol):
         """
 
     def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
     ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of the primary key's last column.
+        """Return some columns of the rows in the order of one column.
 
         What `select` returns, for who reads very many rows and little of each.
         """

@@ -121,10 +121,16 @@ class StateAsOf:
         _refuse(table.name)
 
     def columns(
-        self, table: Table, names: tuple[str, ...], *, after: Any = None, limit: int
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
     ) -> list[tuple[Any, ...]]:
         """No effect asks for it."""
-        del names, after, limit
+        del names, order_by, after, limit
         _refuse(table.name)
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:

@@ -44,9 +44,9 @@ _BAD_RECORD = (
 """What a record that is not as it was written makes its reader raise."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
 class Reproduction:
-    """One operation computed again."""
+    """One operation computed again; for reading only."""
 
     ec_sequence_number: int
     """Of its place in the order: of a superseded one, that of the lite envelope."""

@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from actors.errors import (
@@ -115,7 +116,7 @@ async def test_leaving_hands_over_at_once_what_in_hand_is_finished(world):
         await gate.reached()
         tasks.start_soon(a.keeper.leave)
         while a.held:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         with pytest.raises(ShardUnowned):
             a.runtime.put(session_id, Query())
         gate.open()
