@@ -28,8 +28,8 @@ $(STAMP): pyproject.toml uv.lock deploy/requirements.txt
 demo: $(STAMP) ## The main job: everything started, real dockets ingested, the record verified
 	@$(BIN)/rotulus demo $(DOCKETS) $(ARGS)
 
-test: $(STAMP) ## The tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## The tests, on every core up to four
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: lint types imports test ## Format, lint, types, import rules, tests: what CI runs
 
