@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from actors.belief_verbs import VERBS, take
 from actors.committer import Committer
 from actors.errors import ActorFailed, ReplyLost
-from actors.journal import log_result
+from actors.journal import log_results
 from actors.messages import (
     Audit,
     BeliefVerb,
@@ -273,9 +273,12 @@ class SessionActor:
 
 
 def _answer(batch: _Batch, results: list[Any]) -> None:
+    log_results(
+        (result, message.request_id)
+        for message, start, end, _ in batch.answers
+        for result in results[start:end]
+    )
     for message, start, end, finish in batch.answers:
-        for result in results[start:end]:
-            log_result(result, message.request_id)
         try:
             message.reply.set(finish(results[start:end]))
         except BeliefError as error:

@@ -3,7 +3,7 @@
 import structlog
 from structlog.testing import capture_logs
 
-from actors.journal import log_result
+from actors.journal import log_results
 from actors.messages import Query
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.simulate.operation import SimulationResult
@@ -14,7 +14,7 @@ REFUSED = RejectedResult("op-2", Rejection("V8", "envelope_taint", "field", "tex
 
 def logged(result, request_id="request-1"):
     with capture_logs() as lines:
-        log_result(result, request_id)
+        log_results([(result, request_id)])
     return lines
 
 
