@@ -6,7 +6,10 @@ import pytest
 
 from actors.read_ahead import records_named
 from actors.units import EnvelopeUnit, IntentUnit, RecomputeUnit
-from kernel.authority.requests import CASCADE_QUEUE
+from kernel.authority.graph import authority_of
+from kernel.authority.read_ahead import Around, read_ahead
+from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
+from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
@@ -24,8 +27,8 @@ ONCE_A_BATCH = {"chain_head", "policy_snapshots", "daily_operation_counts"}
 class Listening:
     """Tables that note what they are asked for one by one."""
 
-    def __init__(self, tables, asked):
-        self._tables, self._asked = tables, asked
+    def __init__(self, tables, asked, in_bulk):
+        self._tables, self._asked, self._in_bulk = tables, asked, in_bulk
 
     def __getattr__(self, name):
         return getattr(self._tables, name)
@@ -41,17 +44,27 @@ class Listening:
             self._asked.append((table.name, where))
         return self._tables.select(table, where, **options)
 
+    def select_any(self, table, column, values, where, **options):
+        found = self._tables.select_any(table, column, values, where, **options)
+        self._in_bulk.append((table.name, column, len(found)))
+        return found
+
 
 class ListeningStore:
     def __init__(self):
         self._inner = MemoryStore()
-        self.view = self._inner.view
         self.asked = []
+        self.in_bulk = []
+
+    @contextmanager
+    def view(self):
+        with self._inner.view() as tables:
+            yield Listening(tables, self.asked, self.in_bulk)
 
     @contextmanager
     def transaction(self):
         with self._inner.transaction() as tables:
-            yield Listening(tables, self.asked)
+            yield Listening(tables, self.asked, self.in_bulk)
 
 
 @pytest.fixture
@@ -102,9 +115,48 @@ async def test_the_operation_of_an_intent_asks_the_store_for_nothing_one_by_one(
 
 async def test_an_authority_is_recorded_from_what_was_read_ahead(store, ledger):
     intent = recalculation(ledger, "u-1")
+    store.asked.clear()
     [(outcome, _)] = await write(ledger, RecomputeUnit(intent, None))
     assert outcome == "completed"
     assert {name for name, _ in store.asked} - ONCE_A_BATCH == set()
+
+
+async def test_of_an_input_that_feeds_many_their_edges_are_not_read(store, ledger):
+    """A claim may feed a hundred thousand, and each of their recomputes names it."""
+    for number in range(20):
+        put(ledger, understanding(f"w-{number}", "s-1"), link("c-1", f"w-{number}"))
+    intent = recalculation(ledger, "w-3")
+    store.in_bulk.clear()
+    [(outcome, _)] = await write(ledger, RecomputeUnit(intent, None))
+    assert outcome == "completed"
+    assert max(count for _, _, count in store.in_bulk) < 20
+
+
+async def test_where_very_many_are_fed_they_are_read_when_needed(store, ledger, monkeypatch):
+    monkeypatch.setattr("kernel.authority.read_ahead.EDGES_MAX", 5)
+    for number in range(20):
+        put(ledger, understanding(f"w-{number}", "s-1"), link("c-1", f"w-{number}"))
+    store.in_bulk.clear()
+    [result] = await write(ledger, unit(adapt("c-1", authority=0.5)))
+    assert len(result.emitted_receipts) >= 20
+    assert all(count <= 6 for table, _, count in store.in_bulk if table == "edges")
+
+
+def test_a_batch_of_authorities_is_computed_from_what_was_read_in_one_go(store, ledger):
+    for number in range(20):
+        put(ledger, understanding(f"w-{number}", "s-1"), link("c-1", f"w-{number}"))
+    targets = [f"w-{number}" for number in range(20)]
+    with ledger.view() as view:
+        apart = [authority_of(view, BetaPosteriorMean(), view.node(one)) for one in targets]
+        store.asked.clear()
+        batch = view.batch()
+        read_ahead(batch, [(Around.INPUTS, one) for one in targets])
+        together = [authority_of(batch, BetaPosteriorMean(), batch.node(one)) for one in targets]
+        assert [batch.open_requests_of(AUTHORITY_QUEUE, one) for one in targets] == [
+            view.open_requests_of(AUTHORITY_QUEUE, one) for one in targets
+        ]
+    assert together == apart
+    assert [one for one in store.asked if one[0] != "outbox"] == []
 
 
 async def test_a_batch_leaves_what_its_units_leave_one_by_one():
