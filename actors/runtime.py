@@ -12,7 +12,8 @@ belong to a process that is alone.
 `Sessions` is the port by which everybody else reaches a session, wherever it lives.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -102,6 +103,9 @@ class SessionRuntime:
         tombstones: AsyncEliminationStore | None = None,
     ) -> None:
         """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        self.handled: Callable[[Sequence[Message], int], None] | None = None
+        """Called with each batch of messages that was answered, and when it was taken (in ns)."""
+
         self._tombstones = tombstones
         self._ledger = ledger
         self._committer = committer
@@ -159,6 +163,8 @@ class SessionRuntime:
             self._stop(active)
             active = None
         active = active or self._activate(session_id, fence)
+        if self.handled is not None:
+            message.put_at_ns = time.time_ns()
         try:
             active.send.send_nowait(message)
         except anyio.WouldBlock:
@@ -205,7 +211,10 @@ class SessionRuntime:
                 actor = await self._recover(session_id, active.fence)
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
+                    taken_ns = 0 if self.handled is None else time.time_ns()
                     await actor.handle(batch)
+                    if self.handled is not None:
+                        self.handled(batch, taken_ns)
                     if not actor.declared and not receive.statistics().current_buffer_used:
                         # Asking for sessions that are not there must not fill the runtime.
                         break

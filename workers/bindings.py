@@ -22,6 +22,7 @@ from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
     CapacityRejected,
+    WorkReport,
 )
 from kernel.work.requests import read_content
 from queues.items import Claim
@@ -34,8 +35,9 @@ from workers.evaluation import (
     MidEvaluationRejection,
 )
 from workers.extraction import REPORTS_PATH, report_given_up
-from workers.hand_in import HandIn
+from workers.hand_in import HandIn, Outcome
 from workers.leasing import Holder
+from workers.trace_context import traceparents_of
 
 EVALUATOR_MISSING = "binding_evaluator_missing"
 SUSPENDED = "binding_suspended_capacity_pressure"
@@ -194,7 +196,7 @@ class BindingHandler(Handler):
         outcome = _outcome_of(one.request, found)
         self._observe(outcome)
         report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
-        [handed_in] = await self._report(report.model_dump(mode="json"))
+        handed_in = await self._report(one.claim, report)
         return settlement_of(one.claim, handed_in, rejection_is_final=True)
 
     async def _hand_in_rejection(
@@ -208,7 +210,7 @@ class BindingHandler(Handler):
             retry_eligible=rejection.retry_eligible,
             capacity_signal_at_rejection=await self._capacity.signal(holder, one.capacity_priority),
         )
-        [handed_in] = await self._report(report.model_dump(mode="json"))
+        handed_in = await self._report(one.claim, report)
         if handed_in["outcome"] != "recorded":
             return settlement_of(one.claim, handed_in, rejection_is_final=True)
         if not rejection.retry_eligible:
@@ -218,9 +220,11 @@ class BindingHandler(Handler):
             return Settlement(one.claim, "done")
         return Settlement(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
-    async def _report(self, report: dict[str, object]) -> list[dict[str, object]]:
-        more = {"queue": BINDING_QUEUE}
-        return await self._hand_in.batch(REPORTS_PATH, "reports", [report], more)
+    async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
+        more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
+        traces = traceparents_of([claim])
+        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, traces)
+        return handed_in
 
 
 def _admits(plans: Mapping[str, FanOut], one: _Due) -> bool:

@@ -6,6 +6,7 @@ tried again after a growing pause until its attempts are used up, and then recor
 letter. An item leaves the queue when the record no longer asks for it, not before.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -73,6 +74,13 @@ class Handler(Protocol):
         """Record the item's requests as dead letters; raises `GatewayError`."""
 
 
+class Told(Protocol):
+    """Who is told of batches."""
+
+    def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
+        """Take note of a batch that was claimed then (ns since the epoch) and is settled now."""
+
+
 class Drainer:
     """Serves one queue by its handler."""
 
@@ -82,7 +90,9 @@ class Drainer:
         handler: Handler,
         hand_in: HandIn,
         random_unit: Callable[[], float],
+        told: Told | None = None,
     ) -> None:
+        self._told = told
         self.queue = queue
         self.tally = Tally()
         self._handler = handler
@@ -104,6 +114,7 @@ class Drainer:
             QueueError: when Redis is away; what was not settled comes back by itself.
         """
         self.tally.in_flight += len(claims)
+        claimed_ns = 0 if self._told is None else time.time_ns()
         try:
             # What was delivered so often without an end may be what ends its workers.
             settled = [
@@ -120,6 +131,8 @@ class Drainer:
                 if claim.key not in told
             ]
             await self._settle(settled)
+            if self._told is not None:
+                self._told.settled(self.queue.name, settled, claimed_ns)
         finally:
             self.tally.in_flight -= len(claims)
         return any(one.verdict == "done" or one.final for one in settled)

@@ -23,7 +23,7 @@ from workers.api.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.evaluation import CAPACITY_RESOURCE
-from workers.metrics.measured import Measured
+from workers.metrics.measured import Measured, SpanTally, spans_told
 from workers.metrics.registry import CONTENT_TYPE, Metrics, Readings
 from workers.metrics.table import GATEWAY
 from workers.settings import Settings
@@ -94,6 +94,7 @@ class GatewayMetrics:
     committer: Committer
     runtime: SessionRuntime
     settings: Settings
+    spans: SpanTally | None = None
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
     _read_at_s: float = float("-inf")
 
@@ -116,6 +117,7 @@ class GatewayMetrics:
             "rotulus_rejections_total": self.measures.rejections,
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
+            "rotulus_trace_spans_total": spans_told(self.spans),
         }
 
     def _process(self, found: _Readings) -> None:

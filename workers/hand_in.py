@@ -74,17 +74,32 @@ class HandIn:
             raise
 
     async def batch(
-        self, path: str, name: str, items: Sequence[Any], more: dict[str, Any] | None = None
+        self,
+        path: str,
+        name: str,
+        items: Sequence[Any],
+        more: dict[str, Any] | None = None,
+        traceparents: Sequence[Sequence[str]] = (),
     ) -> list[Outcome]:
-        """Hand items in under a name and return an outcome for each, in order; never raises."""
+        """Hand items in under a name and return an outcome for each, in order; never raises.
+
+        `traceparents` names for each item the spans that it belongs to, or is empty.
+        """
         if not items:
             return []
+        body = {name: list(items), **(more or {})}
+        if traceparents:
+            body["traceparents"] = list(traceparents)
         try:
-            answer = await self.post(path, {name: list(items), **(more or {})})
+            answer = await self.post(path, body)
         except GatewayError as error:
             if error.status in _BATCH_REFUSED and len(items) > 1:
                 return [
-                    found for one in items for found in await self.batch(path, name, [one], more)
+                    found
+                    for place, one in enumerate(items)
+                    for found in await self.batch(
+                        path, name, [one], more, traceparents[place : place + 1]
+                    )
                 ]
             found = "absent" if error.code in ABSENCES else "failed"
             return [{"outcome": found, "code": error.code}] * len(items)

@@ -20,6 +20,7 @@ from kernel.ledger.ledger import Document, Ledger, LedgerView
 from queues.items import Claim
 from workers.drainer import Handler, Settlement, settlement_of
 from workers.hand_in import HandIn
+from workers.trace_context import traceparents_of
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +54,10 @@ class AuthorityHandler(Handler):
             else:
                 asked.append(one)
         results = [one.result for one in asked]
-        outcomes = await self._hand_in.batch("/internal/recomputed", "results", results)
+        traces = traceparents_of(one.claim for one in asked)
+        outcomes = await self._hand_in.batch(
+            "/internal/recomputed", "results", results, traceparents=traces
+        )
         settled += [
             settlement_of(one.claim, outcome, rejection_is_final=False)
             for one, outcome in zip(asked, outcomes, strict=True)

@@ -2,11 +2,12 @@
 
 import hmac
 from collections import defaultdict
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
 import anyio
 from fastapi import APIRouter, Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from actors.intents import RecalculateAuthority
 from actors.messages import Recomputed, Reports
@@ -17,8 +18,16 @@ from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
 from workers.api.services import Given, Services
+from workers.trace_context import TRACED_CAUSES_MAX
 
 RESULTS_MAX = 256
+
+Traceparent = Annotated[str, Field(max_length=64)]
+Traceparents = Annotated[
+    list[Annotated[list[Traceparent], Field(max_length=TRACED_CAUSES_MAX)]],
+    Field(max_length=RESULTS_MAX),
+]
+"""The spans of the worker that each part belongs to; none, or as many as there are parts."""
 
 router = APIRouter(prefix="/internal", include_in_schema=False)
 
@@ -32,12 +41,23 @@ class RecomputeResult(BaseModel):
     intent: RecalculateAuthority
 
 
+def _check_traceparents(traceparents: Sequence[object], parts: Sequence[object]) -> None:
+    if traceparents and len(traceparents) != len(parts):
+        raise ValueError("traceparents are none, or as many as there are parts")
+
+
 class RecomputedBody(BaseModel):
     """A batch of results."""
 
     model_config = ConfigDict(extra="forbid")
 
     results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX)]
+    traceparents: Traceparents = []
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.results)
+        return self
 
 
 class DeadLetterBody(BaseModel):
@@ -56,6 +76,12 @@ class WorkBody(BaseModel):
 
     queue: Annotated[str, Field(max_length=128)]
     reports: Annotated[list[WorkReport], Field(max_length=RESULTS_MAX)]
+    traceparents: Traceparents = []
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.reports)
+        return self
 
 
 Authorization = Annotated[str | None, Header()]
@@ -74,6 +100,8 @@ async def recomputed(
 
     async def hand_over(session_id: str, indexes: list[int]) -> None:
         message = Recomputed(tuple(body.results[index].intent for index in indexes))
+        if body.traceparents:
+            message.traceparents = _traced([body.traceparents[index] for index in indexes])
         try:
             answers = await services.sessions.ask(session_id, message)
         except Exception as error:  # noqa: BLE001 - this session's results alone failed
@@ -113,8 +141,14 @@ async def work(
         raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
     if not body.reports:
         return {"outcomes": []}
-    answers = await services.sessions.ask(f"work:{body.queue}", Reports(tuple(body.reports)))
+    message = Reports(tuple(body.reports))
+    message.traceparents = _traced(body.traceparents)
+    answers = await services.sessions.ask(f"work:{body.queue}", message)
     return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+def _traced(traceparents: list[list[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(each) for each in traceparents)
 
 
 def authorize(services: Services, authorization: str | None) -> None:

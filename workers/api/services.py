@@ -24,8 +24,10 @@ from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
 
+Write = Callable[[Unit], Awaitable[Any]]
 ReplayTarget = str | tuple[int, int]
 Replayed = tuple[AuditReplayReceipt, ...]
+Replay = Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,11 @@ class Services:
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
-    write: Callable[[Unit], Awaitable[Any]]
+    write: Write
     """Run one unit in the next commit and return what it came to; raises what it raised."""
 
     confirmations: Confirmations
-    replay: Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
+    replay: Replay
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     models: ModelRegistry

@@ -49,6 +49,12 @@ def _histogram(name: str, buckets: tuple[float, ...], meaning: str, *labels: str
     return Metric(name, "histogram", labels, meaning, buckets)
 
 
+_SPANS = _counter(
+    "rotulus_trace_spans_total",
+    "Spans of traces: exported to the collector, dropped for want of room or of an answer",
+    "outcome",
+)
+
 GATEWAY: tuple[Metric, ...] = (
     # Of the fleet: every gateway tells the same.
     _gauge("rotulus_queue_ready_items", "Items that wait for a claim", "queue", "priority"),
@@ -108,6 +114,7 @@ GATEWAY: tuple[Metric, ...] = (
         "From a request until its answer begins",
         "route",
     ),
+    _SPANS,
 )
 
 WORKER: tuple[Metric, ...] = (
@@ -134,4 +141,5 @@ WORKER: tuple[Metric, ...] = (
         "queue",
         "priority",
     ),
+    _SPANS,
 )
