@@ -69,6 +69,11 @@ class Message:
     put_at_ns: int = field(default=0, init=False)
     """When it came into its session's mailbox, where somebody wants to know."""
 
+    @property
+    def parts(self) -> int:
+        """How many units it comes to, about."""
+        return 1
+
 
 @dataclass(slots=True)
 class Declare(Message):
@@ -154,6 +159,11 @@ class Operate(Message):
 
     intents: tuple[Intent, ...]
 
+    @property
+    def parts(self) -> int:
+        """One for each intent."""
+        return len(self.intents)
+
 
 @dataclass(slots=True)
 class SubmitEnvelope(Message):
@@ -181,9 +191,19 @@ class Recomputed(Message):
 
     intents: tuple[RecalculateAuthority, ...]
 
+    @property
+    def parts(self) -> int:
+        """One for each result."""
+        return len(self.intents)
+
 
 @dataclass(slots=True)
 class Reports(Message):
     """Put what workers report of asked-for work through the kernel, in order."""
 
     reports: tuple[WorkReport, ...]
+
+    @property
+    def parts(self) -> int:
+        """One for each report."""
+        return len(self.reports)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 import anyio
@@ -50,7 +51,9 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
 
 MAILBOX_MAX = 256
-BATCH_MAX_MESSAGES = 64
+BATCH_MAX_PARTS = 64
+"""Of the messages of one batch, but for the last one: what an actor commits holds others up."""
+
 ACTIVE_SESSIONS_MAX = 10_000
 PASSIVATE_AFTER_S = 60.0
 
@@ -304,22 +307,21 @@ class SessionRuntime:
         return session, consumed
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
-        """What waits, at most `BATCH_MAX_MESSAGES`; nothing when the session has been idle."""
+        """What waits, about `BATCH_MAX_PARTS`; nothing when the session has been idle."""
         with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
-            batch = [await receive.receive()]
-            return batch + _drain(receive, BATCH_MAX_MESSAGES - 1)
-        return _drain(receive, BATCH_MAX_MESSAGES)
+            first = await receive.receive()
+            return [first, *_drain(receive, BATCH_MAX_PARTS - first.parts)]
+        return _drain(receive, BATCH_MAX_PARTS)
 
 
 def _is_of(active: _Active, shard: int) -> bool:
     return active.fence is not None and active.fence.shard == shard
 
 
-def _drain(receive: MemoryObjectReceiveStream[Message], limit: int | None = None) -> list[Message]:
+def _drain(receive: MemoryObjectReceiveStream[Message], limit: float = inf) -> list[Message]:
     found: list[Message] = []
-    while limit is None or len(found) < limit:
-        try:
+    with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+        while limit > 0:
             found.append(receive.receive_nowait())
-        except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
-            break
+            limit -= found[-1].parts
     return found

@@ -37,7 +37,6 @@ from workers.evaluation import (
 from workers.extraction import REPORTS_PATH, report_given_up
 from workers.hand_in import HandIn, Outcome
 from workers.leasing import Holder
-from workers.trace_context import traceparents_of
 
 EVALUATOR_MISSING = "binding_evaluator_missing"
 SUSPENDED = "binding_suspended_capacity_pressure"
@@ -222,8 +221,7 @@ class BindingHandler(Handler):
 
     async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
         more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
-        traces = traceparents_of([claim])
-        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, traces)
+        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, [claim])
         return handed_in
 
 

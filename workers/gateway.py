@@ -8,7 +8,7 @@ import gc
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -38,7 +38,15 @@ from queues.leases import CapacityLeases
 from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
 from workers.api.outcome_watch import OutcomeWatch
-from workers.api.services import Replay, Replayed, ReplayTarget, Services, Write
+from workers.api.services import (
+    Replay,
+    Replayed,
+    ReplayTarget,
+    Report,
+    Services,
+    Traceparents,
+    Write,
+)
 from workers.authority_sweeps import DeferredCascades
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
@@ -177,6 +185,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         heartbeats=Heartbeats(redis),
         redis=redis,
         write=traces.write(write),
+        report=traces.report(_reporting(committer)),
         confirmations=confirmations_of(
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
@@ -198,14 +207,23 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     try:
         await sharing.begin()
         _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
-        named = (committer, sharing, external, cascades, hub, capacity, outcomes)
-        await _beside([one.run for one in (*named, *relays)], server.serve([listening]))
+        runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
+        await _beside(
+            [*runs, outcomes.run, *(relay.run for relay in relays)], server.serve([listening])
+        )
     finally:
         with anyio.CancelScope(shield=True):
             await redis.aclose()
             await _close(model)
             ledger.close()
             await traces.close()
+
+
+def _reporting(committer: Committer) -> Report:
+    async def report(units: Sequence[Unit], _: Traceparents) -> list[Any]:
+        return await committer.commit(units, urgent=True)
+
+    return report
 
 
 def _replaying(write: Write, models: ModelRegistry) -> Replay:

@@ -23,7 +23,7 @@ from actors.units import Unit
 from kernel.ledger.ledger import Document
 from queues.items import Enqueued, NewItem
 from queues.queue import WorkQueue
-from workers.api.services import Write
+from workers.api.services import Report, Traceparents, Write
 from workers.metrics.measured import METHODS, NO_ROUTE
 from workers.spans import Attributes, Spans
 from workers.trace_causes import Cause, causes_of
@@ -76,13 +76,8 @@ class GatewayTraces:
         answer, error = message.reply.outcome()
         failure = {} if error is None else {"rotulus.error": _code(error)}
         if message.traceparents:
-            results = answer if isinstance(answer, list) else [None] * len(message.traceparents)
-            for parents, result in zip(message.traceparents, results, strict=False):
-                told = failure or {"rotulus.outcome": _outcome(result)}
-                for parent in parents:
-                    place = read_traceparent(parent)
-                    if place is not None:
-                        yield place, told, bool(failure)
+            results = answer if error is None else [error] * len(message.traceparents)
+            yield from _reported(message.traceparents, results or ())
         elif error is None and (causes := list(causes_of(answer))):
             for cause in causes:
                 root = self.spans.root(cause.name) if cause.is_new else None
@@ -125,6 +120,26 @@ class GatewayTraces:
 
         return traced
 
+    def report(self, report: Report) -> Report:
+        """Return the same way to the next commit, told as one."""
+
+        async def traced(units: Sequence[Unit], traceparents: Traceparents) -> list[Any]:
+            began_ns = time.time_ns()
+            _join(traceparents)
+            results = await report(units, traceparents)
+            for parent, attributes, failed in _reported(traceparents, results):
+                self.spans.tell(
+                    "commit",
+                    parent.child("commit", str(began_ns)),
+                    parent,
+                    times_ns=(began_ns, time.time_ns()),
+                    attributes=attributes,
+                    failed=failed,
+                )
+            return results
+
+        return traced
+
     def install(self, app: FastAPI) -> None:
         """Tell of every request of an application that changes something."""
         app.add_middleware(_Requests, spans=self.spans)
@@ -143,10 +158,7 @@ class _TracedSessions:
         return self._sessions.corrupt_sessions
 
     async def ask(self, session_id: str, message: Message) -> Any:
-        asking = _asking.get()
-        if asking is not None and message.traceparents:
-            found = (read_traceparent(one) for each in message.traceparents for one in each)
-            asking.joined += [one for one in found if one is not None]
+        _join(message.traceparents)
         answer = await self._sessions.ask(session_id, message)
         if not message.traceparents:
             _note(causes_of(answer))
@@ -271,6 +283,26 @@ def _note(causes: Sequence[Cause] | Iterator[Cause]) -> None:
     asking = _asking.get()
     if asking is not None:
         asking.causes += causes
+
+
+def _join(traceparents: Traceparents) -> None:
+    asking = _asking.get()
+    if asking is not None:
+        found = (read_traceparent(one) for each in traceparents for one in each)
+        asking.joined += [one for one in found if one is not None]
+
+
+def _reported(
+    traceparents: Traceparents, results: Sequence[Any]
+) -> Iterator[tuple[TraceContext, Attributes, bool]]:
+    """Yield the spans that reports belong to, with what each report came to."""
+    for parents, result in zip(traceparents, results, strict=False):
+        failed = isinstance(result, Exception)
+        told = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}
+        for parent in parents:
+            place = read_traceparent(parent)
+            if place is not None:
+                yield place, told, failed
 
 
 def _outcome(result: Any) -> str:

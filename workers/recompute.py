@@ -20,7 +20,6 @@ from kernel.ledger.ledger import Document, Ledger, LedgerView
 from queues.items import Claim
 from workers.drainer import Handler, Settlement, settlement_of
 from workers.hand_in import HandIn
-from workers.trace_context import traceparents_of
 
 _log = structlog.get_logger(__name__)
 
@@ -54,9 +53,9 @@ class AuthorityHandler(Handler):
             else:
                 asked.append(one)
         results = [one.result for one in asked]
-        traces = traceparents_of(one.claim for one in asked)
+        claims_asked = [one.claim for one in asked]
         outcomes = await self._hand_in.batch(
-            "/internal/recomputed", "results", results, traceparents=traces
+            "/internal/recomputed", "results", results, claims=claims_asked
         )
         settled += [
             settlement_of(one.claim, outcome, rejection_is_final=False)

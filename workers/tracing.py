@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from actors.runtime import SessionRuntime, Sessions
 from queues.queue import WorkQueue
-from workers.api.services import Write
+from workers.api.services import Report, Write
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Untraced:
     def write(self, write: Write) -> Write:
         """Return the same way to the next commit."""
         return write
+
+    def report(self, report: Report) -> Report:
+        """Return the same way to the next commit."""
+        return report
 
     def install(self, _: FastAPI) -> None:
         """Leave an application as it is."""
