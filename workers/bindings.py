@@ -120,6 +120,10 @@ class BindingHandler(Handler):
         """Return what would not be suspended at once, so that no other is claimed."""
         return await self._capacity.least()
 
+    async def renew(self) -> None:
+        """Keep the slots in which evaluations run."""
+        await self._capacity.renew()
+
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the request as a dead letter."""
         await report_given_up(self._hand_in, BINDING_QUEUE, claim, code)
@@ -160,10 +164,10 @@ class BindingHandler(Handler):
         self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
     ) -> list[Settlement]:
         """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
-        holder, settled = self._capacity.holder(), list[Settlement]()
+        settled = list[Settlement]()
         urgency = CAPACITY_PRIORITIES[::-1]
         waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
-        try:
+        async with self._capacity.holder() as holder:
             for place, one in enumerate(waiting):
                 course = await self._capacity.course(holder, one.capacity_priority)
                 if course.action == "suspend":
@@ -171,8 +175,6 @@ class BindingHandler(Handler):
                 if course.action == "throttle":
                     await anyio.sleep(course.for_ms / 1000)
                 settled.append(await self._evaluate(evaluator, one, holder))
-        finally:
-            await holder.release()
         return settled
 
     def _suspend(self, one: _Due) -> Settlement:

@@ -70,6 +70,10 @@ class Handler(Protocol):
         """Return the least capacity priority of which it could work on something now."""
         return "background"
 
+    async def renew(self) -> None:
+        """Keep what it holds for the batches in hand; asked for as often as claims are renewed."""
+        return
+
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the item's requests as dead letters; raises `GatewayError`."""
 
@@ -106,6 +110,11 @@ class Drainer:
     async def least(self) -> CapacityPriority:
         """Return the least capacity priority that is worth a claim now, beside the slot's own."""
         return await self._handler.least()
+
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
+        """Keep claims hidden, and what their handler holds for them."""
+        await self.queue.renew(claims, visibility_ms)
+        await self._handler.renew()
 
     async def drain(self, claims: Sequence[Claim]) -> bool:
         """Serve claims, each settled before returning; tell whether anything left the queue.

@@ -41,7 +41,7 @@ ARQ_POLL_S = 0.2
 """Sends nothing while every slot runs."""
 
 KEEP_EVERY_S = 1.0
-TICK_EVERY_S = 5.0
+TICK_EVERY_S = 1.0
 RECONNECT_PAUSE_S = 0.5
 FINISH_S = 0.6
 """How long a stop waits for the batches that are in hand; a supervisor kills after one second."""

@@ -42,7 +42,7 @@ from workers.tracing import worker_traces
 
 LEDGER_RETRY_S = 0.1
 LEDGER_WAIT_S = 20.0
-GATEWAY_PATIENCE_S = 5.0
+GATEWAY_PATIENCE_S = 3.0
 """Shorter than a claim is visible, so that a claim is given back before it expires."""
 
 _log = structlog.get_logger(__name__)
