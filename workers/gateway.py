@@ -157,7 +157,13 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     gateway = gateway_name(settings, listening.getsockname()[1])
     sharing = share_sessions(
-        ledger, committer, redis, settings, gateway, _tombstones(settings, ledger)
+        ledger,
+        committer,
+        redis,
+        settings,
+        gateway,
+        _tombstones(settings, ledger),
+        refused=measures.mail_refused,
     )
     sessions = traces.sessions(sharing.sessions, sharing.runtime)
     external = ExternalEffects(

@@ -52,6 +52,7 @@ class GatewayMeasures:
         self.rejections: Counter[Labels] = Counter()
         self.commits: Counter[Labels] = Counter({("committed",): 0, ("rolled_back",): 0})
         self.requests: Counter[Labels] = Counter()
+        self.refused: Counter[Labels] = Counter({("entry",): 0, ("answer",): 0})
         self.read: Readings = {}
         """What was read last."""
 
@@ -64,6 +65,10 @@ class GatewayMeasures:
         self._metrics.observe("rotulus_commit_duration_seconds", batch.seconds)
         for result in batch.results:
             self._count(result)
+
+    def mail_refused(self, what: str) -> None:
+        """Take note of an entry or an answer from elsewhere that was not sealed by a gateway."""
+        self.refused[what,] += 1
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Take note of a request whose answer begins."""
@@ -117,6 +122,7 @@ class GatewayMetrics:
             "rotulus_rejections_total": self.measures.rejections,
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
+            "rotulus_mail_refused_total": self.measures.refused,
             "rotulus_trace_spans_total": spans_told(self.spans),
         }
 

@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 10
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -426,7 +426,7 @@ outbox = Table(
     Column("request_bytes", LargeBinary, nullable=False),
     CheckConstraint("open IN (0, 1)"),
     Index("outbox_by_item", "queue", "item_key", "open", "request_sequence"),
-    Index("outbox_open", "open", "request_sequence"),
+    Index("outbox_open", "open", "queue", "request_sequence"),
 )
 
 outbox_outcomes = Table(
@@ -488,6 +488,15 @@ mailbox_offsets = Table(
     Column("mailbox_id", String, nullable=False),
     # Entries up to this one, as text that sorts like them, have taken effect.
     Column("consumed_to", String, nullable=False),
+)
+
+mail_keys = Table(
+    "mail_keys",
+    metadata,
+    # One row from the founding of the first gateway on: what gateways seal under what they send
+    # each other. A secret of the gateways.
+    Column("name", String, primary_key=True),
+    Column("key", LargeBinary, nullable=False),
 )
 
 STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))

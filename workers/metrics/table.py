@@ -95,6 +95,11 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_mailbox_messages", "Messages that wait in all mailboxes of actors"),
     _gauge("rotulus_mailbox_messages_max", "Messages that wait in the fullest mailbox"),
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),
+    _counter(
+        "rotulus_mail_refused_total",
+        "Entries and answers in Redis that no gateway of this ledger had sealed: entry, answer",
+        "what",
+    ),
     _gauge("rotulus_commit_waiting", "Callers that wait for the next commit"),
     _counter(
         "rotulus_operations_total",
