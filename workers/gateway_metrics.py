@@ -195,7 +195,7 @@ async def _queue(found: _Readings, queue: WorkQueue) -> None:
         found.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *one)
         found.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *one)
         found.put("rotulus_queue_paused", float(paused), *one)
-    for state in ("queued", "delayed", "in_flight", "dead"):
+    for state in ("delayed", "in_flight", "dead"):
         found.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
 
 

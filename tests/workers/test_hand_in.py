@@ -106,7 +106,7 @@ def test_every_queue_is_carried_and_has_its_handler():
 async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, urgent):
     world = World()
     claims = [
-        Claim(str(number), "t", b"", name, ("c",), (Lineage("", ""),), 1, 1, 0, 0, "")
+        Claim(str(number), "t", b"", name, ("c",), (Lineage("", ""),), 1, 1, 0, 0)
         for number, name in enumerate(priorities)
     ]
     await world.hand_in.batch("/path", "items", ["x"] * len(claims), claims=claims)

@@ -304,7 +304,7 @@ def test_a_collector_is_asked_at_its_usual_path_or_at_the_one_that_is_named(give
 def item(*traceparents: str) -> Claim:
     lineage = tuple(Lineage("", one) for one in traceparents)
     causes = tuple(str(number) for number in range(len(traceparents)))
-    return Claim("k", "token", b"", "background", causes, lineage, len(causes), 1, 0, 0, "")
+    return Claim("k", "token", b"", "background", causes, lineage, len(causes), 1, 0, 0)
 
 
 @pytest.mark.parametrize(

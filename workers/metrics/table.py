@@ -74,7 +74,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_queue_paused", "1 where claims pass over the priority", "queue", "priority"),
     _gauge(
         "rotulus_queue_items",
-        "Items that are queued in an order group, delayed, in_flight or dead",
+        "Items that are delayed, in_flight or dead",
         "queue",
         "state",
     ),
