@@ -9,6 +9,9 @@ can still be written (§2.3); their authors may send them again.
 
 Units that are written for a shard come with its fence, which is held against the ledger inside the
 transaction: where the shard has changed hands, they fail with `stale_epoch`, and only they.
+
+Urgent units wait for the batch that is being written, and for no more: they are first in the next
+one, and a batch has as many units as are written in a quarter of a second, by the last ones.
 """
 
 import gc
@@ -23,7 +26,8 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.errors import ActorError, ActorFailed, CommitFailed, StaleEpoch
+from actors.errors import ActorError, ActorFailed, CommitFailed, MailboxFull, StaleEpoch
+from actors.lanes import Lanes
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, Unit, records_read
 from kernel.authority.read_ahead import read_ahead
@@ -45,6 +49,13 @@ LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 ROLLED_BACK = "envelope_commit_rolled_back"
 WAITING_MAX = 1024
+URGENT_MAX = 256
+
+BATCH_S = 0.25
+"""How long a batch should take at most: so long do urgent units wait for it."""
+
+BATCH_UNITS_LEAST = 32
+"""A batch may always have so many: below, what each costs by itself outweighs the units."""
 
 _log = structlog.get_logger(__name__)
 
@@ -94,27 +105,37 @@ class Committer:
         self._measured = measured
         """Called on the event loop after each batch, when everybody has been answered."""
 
-        self._send, self._receive = anyio.create_memory_object_stream[_Waiting](WAITING_MAX)
+        self._lanes = Lanes[_Waiting](WAITING_MAX, URGENT_MAX)
+        self._unit_s = 0.0
+        """How long a unit took of late; 0 while that is not known."""
 
     @property
     def waiting(self) -> int:
         """How many callers wait for the next batch."""
-        return self._receive.statistics().current_buffer_used
+        return self._lanes.waiting
 
-    async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
+    async def commit(
+        self, units: Sequence[Unit], fence: Fence | None = None, *, urgent: bool = False
+    ) -> list[Any]:
         """Run units in order in one transaction and return their results once it is durable.
 
         A unit that failed has its exception as its result. A caller that is cancelled does not
-        learn the outcome; the units may be on the record.
+        learn the outcome; the units may be on the record. `urgent` ones are in the next batch.
 
         Raises:
+            MailboxFull: too much that is urgent waits; nothing was taken.
             StaleEpoch: the fence is not held any more; nothing was written.
             CommitFailed: nothing was written; the same may be asked again.
             ActorFailed: the ledger failed and this process ends; the record tells the outcome.
         """
         waiting = _Waiting(units, fence)
         try:
-            await self._send.send(waiting)
+            if urgent:
+                self._lanes.put_urgent(waiting)
+            else:
+                await self._lanes.put(waiting)
+        except anyio.WouldBlock:
+            raise MailboxFull("too much that is urgent waits") from None
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise CommitFailed("the committer has stopped") from None
         await waiting.done.wait()
@@ -145,13 +166,11 @@ class Committer:
             Exception: when the ledger can no longer be trusted; the process must end.
         """
         try:
-            async for first in self._receive:
-                await self._commit_batch(self._collect(first))
+            while True:
+                await self._commit_batch(await self._lanes.take(self._most_units(), _size))
         finally:
             # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
-            _answer_all(self._waiting(), CommitFailed("the committer has stopped"))
-            self._receive.close()
-            self._send.close()
+            _answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
 
     async def _commit_batch(self, batch: list[_Waiting]) -> None:
         began_s = time.perf_counter()
@@ -170,28 +189,26 @@ class Committer:
         results = [one for waiting in batch for one in waiting.results or ()]
         self._measured(Written(units, seconds, head is not None, results))
 
-    def _waiting(self) -> list[_Waiting]:
-        found = []
-        with suppress(anyio.WouldBlock):
-            while True:
-                found.append(self._receive.receive_nowait())
-        return found
+    def _most_units(self) -> int:
+        """How many units the next batch has at most, but for those of its last caller."""
+        if not self._unit_s:
+            return self._batch_max_units
+        in_time = max(BATCH_UNITS_LEAST, int(BATCH_S / self._unit_s))
+        return min(self._batch_max_units, in_time)
 
-    def _collect(self, first: _Waiting) -> list[_Waiting]:
-        batch, size = [first], len(first.units)
-        while size < self._batch_max_units:
-            try:
-                batch.append(self._receive.receive_nowait())
-            except anyio.WouldBlock:
-                break
-            size += len(batch[-1].units)
-        return batch
+    def _learn(self, units: int, seconds: float) -> None:
+        """Take note of how long a batch took; small ones tell what a batch costs, not a unit."""
+        if units >= BATCH_UNITS_LEAST:
+            unit_s = seconds / units
+            self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
 
     def _write(self, batch: list[_Waiting]) -> Head | None:
         """Run on a worker thread; fills in results or errors, and returns the head if durable."""
         before = head = None
         try:
             with _no_collection(), self._ledger.transaction() as transaction:
+                # From here on it has the ledger to itself; what it waited for was others' time.
+                began_s = time.perf_counter()
                 before = transaction.head_now.copy()
                 bench = Bench(transaction, self._kernel, self._orchestrator)
                 held = {one: holds(transaction, one) for one in _fences(batch)}
@@ -205,6 +222,7 @@ class Committer:
                     else:
                         waiting.results = [_run(unit, bench) for unit in waiting.units]
                 head = transaction.head_now
+            self._learn(sum(map(_size, batch)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
             _fail_all(batch, CommitFailed(str(error)))
             return None
@@ -253,6 +271,10 @@ class Committer:
     def _holds(self, fence: Fence) -> bool:
         with self._ledger.view() as view:
             return holds(view, fence)
+
+
+def _size(waiting: _Waiting) -> int:
+    return len(waiting.units)
 
 
 def _is_written(view: LedgerView, before: Head, head: Head) -> bool:

@@ -23,6 +23,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     Fence,
     Shard,
+    found_mail_key,
     found_shards,
     release_shards,
     shards_of,
@@ -98,18 +99,19 @@ class ShardKeeper:
         self._turn = anyio.Lock()
         ownership.lost = self._lost
 
-    async def found(self) -> None:
-        """Give a new ledger its shards.
+    async def found(self) -> bytes:
+        """Give a new ledger its shards, and return the key of its gateways' mail.
 
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
 
-        def write() -> None:
+        def write() -> bytes:
             with self._ledger.transaction() as transaction:
                 found_shards(transaction, self._ownership.shards)
+                return found_mail_key(transaction)
 
-        await anyio.to_thread.run_sync(write)
+        return await anyio.to_thread.run_sync(write)
 
     async def run(self) -> None:
         """Keep the shards until cancelled."""

@@ -35,6 +35,10 @@ class Reply(Generic[Answer]):
             self._error = error
             self._done.set()
 
+    def outcome(self) -> tuple[Answer | None, Exception | None]:
+        """Return the answer and the error as they stand; neither before there is one."""
+        return self._answer, self._error
+
     async def wait(self) -> Answer:
         """Return the answer; cancelling the wait does not take the message back."""
         await self._done.wait()
@@ -58,6 +62,17 @@ class Message:
 
     position: Position | None = field(default=None, init=False)
     """Where it stands in a mailbox, when it came from another gateway."""
+
+    traceparents: tuple[tuple[str, ...], ...] = field(default=(), init=False)
+    """For each part of what it reports, the spans that this belongs to; empty where none are."""
+
+    put_at_ns: int = field(default=0, init=False)
+    """When it came into its session's mailbox, where somebody wants to know."""
+
+    @property
+    def parts(self) -> int:
+        """How many units it comes to, about."""
+        return 1
 
 
 @dataclass(slots=True)
@@ -144,6 +159,11 @@ class Operate(Message):
 
     intents: tuple[Intent, ...]
 
+    @property
+    def parts(self) -> int:
+        """One for each intent."""
+        return len(self.intents)
+
 
 @dataclass(slots=True)
 class SubmitEnvelope(Message):
@@ -171,9 +191,19 @@ class Recomputed(Message):
 
     intents: tuple[RecalculateAuthority, ...]
 
+    @property
+    def parts(self) -> int:
+        """One for each result."""
+        return len(self.intents)
+
 
 @dataclass(slots=True)
 class Reports(Message):
     """Put what workers report of asked-for work through the kernel, in order."""
 
     reports: tuple[WorkReport, ...]
+
+    @property
+    def parts(self) -> int:
+        """One for each report."""
+        return len(self.reports)

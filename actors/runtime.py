@@ -12,9 +12,11 @@ belong to a process that is alone.
 `Sessions` is the port by which everybody else reaches a session, wherever it lives.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 import anyio
@@ -49,7 +51,9 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
 
 MAILBOX_MAX = 256
-BATCH_MAX_MESSAGES = 64
+BATCH_MAX_PARTS = 64
+"""Of the messages of one batch, but for the last one: what an actor commits holds others up."""
+
 ACTIVE_SESSIONS_MAX = 10_000
 PASSIVATE_AFTER_S = 60.0
 
@@ -102,6 +106,9 @@ class SessionRuntime:
         tombstones: AsyncEliminationStore | None = None,
     ) -> None:
         """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        self.handled: Callable[[Sequence[Message], int], None] | None = None
+        """Called with each batch of messages that was answered, and when it was taken (in ns)."""
+
         self._tombstones = tombstones
         self._ledger = ledger
         self._committer = committer
@@ -159,6 +166,8 @@ class SessionRuntime:
             self._stop(active)
             active = None
         active = active or self._activate(session_id, fence)
+        if self.handled is not None:
+            message.put_at_ns = time.time_ns()
         try:
             active.send.send_nowait(message)
         except anyio.WouldBlock:
@@ -205,7 +214,10 @@ class SessionRuntime:
                 actor = await self._recover(session_id, active.fence)
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
+                    taken_ns = 0 if self.handled is None else time.time_ns()
                     await actor.handle(batch)
+                    if self.handled is not None:
+                        self.handled(batch, taken_ns)
                     if not actor.declared and not receive.statistics().current_buffer_used:
                         # Asking for sessions that are not there must not fill the runtime.
                         break
@@ -295,22 +307,21 @@ class SessionRuntime:
         return session, consumed
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
-        """What waits, at most `BATCH_MAX_MESSAGES`; nothing when the session has been idle."""
+        """What waits, about `BATCH_MAX_PARTS`; nothing when the session has been idle."""
         with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
-            batch = [await receive.receive()]
-            return batch + _drain(receive, BATCH_MAX_MESSAGES - 1)
-        return _drain(receive, BATCH_MAX_MESSAGES)
+            first = await receive.receive()
+            return [first, *_drain(receive, BATCH_MAX_PARTS - first.parts)]
+        return _drain(receive, BATCH_MAX_PARTS)
 
 
 def _is_of(active: _Active, shard: int) -> bool:
     return active.fence is not None and active.fence.shard == shard
 
 
-def _drain(receive: MemoryObjectReceiveStream[Message], limit: int | None = None) -> list[Message]:
+def _drain(receive: MemoryObjectReceiveStream[Message], limit: float = inf) -> list[Message]:
     found: list[Message] = []
-    while limit is None or len(found) < limit:
-        try:
+    with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+        while limit > 0:
             found.append(receive.receive_nowait())
-        except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
-            break
+            limit -= found[-1].parts
     return found

@@ -92,6 +92,7 @@ def encode_asking(asking: Asking) -> bytes:
             "gateway": asking.gateway,
             "session_id": asking.session_id,
             "request_id": asking.message.request_id,
+            "traceparents": asking.message.traceparents,
             "kind": kind.__name__,
             "fields": _MESSAGES[kind][0](asking.message),
         }
@@ -107,6 +108,7 @@ def decode_asking(content: bytes) -> Asking:
     document = from_bytes(content)
     message = _READERS[document["kind"]](document["fields"])
     message.request_id = document["request_id"]
+    message.traceparents = tuple(tuple(each) for each in document["traceparents"])
     return Asking(document["ask_id"], document["gateway"], document["session_id"], message)
 
 

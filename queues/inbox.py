@@ -5,6 +5,7 @@ notes and forgotten when nobody has sent anything for a while: an answer that is
 for again, and a hint only saves time.
 """
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -22,6 +23,7 @@ TAKEN_AT_ONCE: Final = 256
 _REPLY: Final = b"r"
 _MAIL: Final = b"m"
 LEASES_CHANGED: Final = b"l"
+_SHARD: Final = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Inbox:
     def __init__(self, redis: Redis, gateway: str) -> None:
         self._redis = redis
         self._scripts = Scripts(redis, "")
+        self.gateway = gateway
         self._key = _key(gateway)
 
     async def listen(self, timeout_s: float) -> Heard | None:
@@ -95,8 +98,8 @@ def _heard(notes: Iterable[bytes]) -> Heard:
         kind = note[:1]
         if kind == _REPLY:
             replies.append(note[1:])
-        elif kind == _MAIL:
+        elif kind == _MAIL and _SHARD.fullmatch(note[1:]):
             mail_for.add(int(note[1:]))
-        else:
+        elif kind == LEASES_CHANGED:
             changed = True
     return Heard(replies, frozenset(mail_for), changed)

@@ -10,7 +10,7 @@ from queues.priorities import Priority
 
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 NAME_BYTES_MAX: Final = 512
-"""Limit of keys, cause and operation ids, order keys and error signatures."""
+"""Limit of keys, cause and operation ids and error signatures."""
 BATCH_ITEMS_MAX: Final = 1000
 CLAIM_ITEMS_MAX: Final = 256
 DURATION_MS_MAX: Final = 7 * 24 * 3_600_000
@@ -21,9 +21,9 @@ OFFSET_MAX: Final = 10_000
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-EnqueueState = Literal["new", "merged", "known", "successor", "dead", "conflict"]
+EnqueueState = Literal["new", "merged", "known", "successor", "dead"]
 CancelState = Literal["cancelled", "stopping", "unknown"]
-LiveState = Literal["ready", "suspended", "queued", "delayed", "in_flight"]
+LiveState = Literal["ready", "suspended", "delayed", "in_flight"]
 
 
 class Lineage(NamedTuple):
@@ -47,8 +47,6 @@ class NewItem:
     """The operation that caused the request."""
     traceparent: str = ""
     """W3C trace context of that operation."""
-    order_key: str = ""
-    """Items of one order key are claimed one after another, in the order of their enqueuing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,7 @@ class Enqueued:
     """What became of a request.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
-    successor: it waits behind a claim. dead: it lies in the dead letter box. conflict: nothing
-    was done, because the key is known under another order key.
+    successor: it waits behind a claim. dead: it lies in the dead letter box.
     """
 
     key: str
@@ -81,7 +78,6 @@ class Claim:
     """1 at the first delivery; a claim that expires counts as one."""
     enqueued_at_ms: int
     deadline_ms: int
-    order_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,6 @@ class LiveItem:
     attempts: int
     enqueued_at_ms: int
     deadline_ms: int
-    order_key: str
     state_ends_at_ms: int | None
     """When a delayed item is due or a claim expires; None in every other state."""
     error: str
@@ -121,8 +116,6 @@ class DeadItem:
     """Of the last retry before, or ""."""
     enqueued_at_ms: int
     died_at_ms: int
-    order_key: str
-    """Its group waits until the item is requeued or cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +126,6 @@ class QueueDepth:
     """By priority."""
     suspended: dict[str, int]
     """By priority."""
-    queued: int
-    """Behind another item of their order group."""
     delayed: int
     in_flight: int
     dead: int
@@ -184,7 +175,7 @@ def check_batch(items: Sequence[object]) -> None:
 
 
 def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, ...]:
-    """Return an item as the seven arguments of the enqueue script.
+    """Return an item as the six arguments of the enqueue script.
 
     Raises:
         QueueError: `queue_item_too_large`, `queue_argument_invalid`.
@@ -196,14 +187,14 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
         )
     if not item.key or not item.cause_id:
         raise QueueError("queue_argument_invalid", "an empty key or cause id")
-    for what in ("key", "cause_id", "order_key", "operation_id"):
+    for what in ("key", "cause_id", "operation_id"):
         name: str = getattr(item, what)
         # A character is four bytes at most.
         if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
             raise QueueError("queue_item_too_large", f"{what} over {NAME_BYTES_MAX} bytes")
     return (
         *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
-        *(_lineage_bytes(item) if item.operation_id or item.traceparent else b"", item.order_key),
+        _lineage_bytes(item) if item.operation_id or item.traceparent else b"",
     )
 
 

@@ -7,7 +7,6 @@ sending again after a failure is safe, and this does so until the gateway answer
 """
 
 import json
-import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +19,7 @@ import httpx
 
 from kernel.work.requests import REQUESTS_MAX, Asked, Outcome, WorkStatus
 from queues.errors import ProducerError
+from queues.patience import Refused, patiently
 
 DEFAULT_URL: Final = "http://127.0.0.1:8440"
 TIMEOUT_S: Final = 60.0
@@ -27,15 +27,10 @@ GIVE_UP_AFTER_S: Final = 60.0
 POLL_S: Final = 5.0
 """So long one question for outcomes may wait; a gateway allows 30 s."""
 
-PAUSE_FIRST_S: Final = 0.05
-PAUSE_MAX_S: Final = 2.0
-RETRY_AFTER_S_MAX: Final = 30.0
-
 BODY_BYTES_MAX: Final = 4 << 20
 """Of the requests of one call; half of what a gateway takes."""
 
 _JSON: Final = {"Content-Type": "application/json"}
-_TRY_AGAIN: Final = frozenset({429, 503})
 
 T = TypeVar("T")
 
@@ -202,26 +197,13 @@ class Producer:
     async def _patiently(self, method: str, path: str, **options: Any) -> Any:
         """Send until there is an answer that stands; the same bytes each time."""
         request = self._http.build_request(method, path, **options)
-        pause_s, waited_s = PAUSE_FIRST_S, 0.0
-        while True:
-            at_least_s = 0.0
-            try:
-                response = await self._http.send(request)
-            except httpx.TransportError:
-                error = ProducerError("gateway_unreachable", "the gateway cannot be reached")
-            else:
-                if response.is_success:
-                    return response.json()
-                error = _error_of(response)
-                if response.status_code not in _TRY_AGAIN:
-                    raise error
-                at_least_s = _retry_after_s(response)
-            if waited_s >= self._give_up_after_s:
-                raise error
-            jittered_s = max(at_least_s, pause_s) * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
-            await self._sleep(jittered_s)
-            waited_s += jittered_s
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+        response = await patiently(
+            lambda: self._http.send(request),
+            _error_of,
+            self._sleep,
+            give_up_after_s=self._give_up_after_s,
+        )
+        return response.json()
 
 
 def _ended(outcomes: Iterable[Outcome]) -> int:
@@ -263,14 +245,9 @@ def _read(kind: type[T], document: Mapping[str, Any]) -> T:
     return kind(**{name: value for name, value in document.items() if name in names})
 
 
-def _retry_after_s(response: httpx.Response) -> float:
-    try:
-        return min(RETRY_AFTER_S_MAX, max(0.0, float(response.headers.get("Retry-After", 0))))
-    except ValueError:
-        return 0.0
-
-
-def _error_of(response: httpx.Response) -> ProducerError:
+def _error_of(response: Refused) -> ProducerError:
+    if isinstance(response, httpx.TransportError):
+        return ProducerError("gateway_unreachable", "the gateway cannot be reached")
     try:
         error = response.json()["error"]
         details = error.get("details", {})

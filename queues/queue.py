@@ -1,10 +1,9 @@
-"""A work queue: at least once, earliest deadline first, coalescing by key, in order by group.
+"""A work queue: at least once, earliest deadline first, coalescing by key.
 
-An item is waiting (ready, suspended, queued behind its order group, or delayed until a retry is
-due), in flight, or dead; the state diagram is in the README of this folder. Each method is one
-atomic script, so nothing is ever half done. Redis may lose everything at any moment: the relay
-notices by the missing mark and sends again whatever is open in the ledger, and enqueuing what is
-known changes nothing.
+An item is waiting (ready, suspended, or delayed until a retry is due), in flight, or dead; the
+state diagram is in the README of this folder. Each method is one atomic script, so nothing is ever
+half done. Redis may lose everything at any moment: the relay notices by the missing mark and sends
+again whatever is open in the ledger, and enqueuing what is known changes nothing.
 """
 
 import secrets
@@ -192,9 +191,9 @@ class WorkQueue(QueueView):
     async def cancel(self, keys: Sequence[str]) -> list[CancelState]:
         """Remove items without their being done, live and dead ones.
 
-        cancelled: it is gone, and the next of its order group may go on. stopping: it is in
-        flight, cannot be renewed and leaves with the end of its claim. Causes are forgotten, so
-        what is still open in the ledger will be asked for again: close it there first.
+        cancelled: it is gone. stopping: it is in flight, cannot be renewed and leaves with the end
+        of its claim. Causes are forgotten, so what is still open in the ledger will be asked for
+        again: close it there first.
         """
         check_batch(keys)
         replies = await self._scripts.run("cancel", *keys) if keys else []

@@ -230,8 +230,8 @@ def _authority_item(request: Request) -> NewItem:
 def _request_item(request: Request) -> NewItem:
     """Asked-for work is an item for each request; what it asks for is read from the record.
 
-    No operation caused it, and the steps of a run have no order key: they are taken in the order of
-    their numbers, which may be asked for backwards, and `first_of_each_run` holds the later ones.
+    No operation caused it. The steps of a run are taken in the order of their numbers, which may be
+    asked for backwards: `first_of_each_run` holds the later ones.
     """
     payload = orjson.dumps({"request_id": request.request_id})
     return NewItem(request.request_id, request.priority, _cause(request), payload)

@@ -40,7 +40,6 @@ def _shared(row: Any, priorities: Sequence[Priority]) -> tuple[dict[bytes, bytes
         "lineage": lineage,
         "causes_count": int(record[b"causes"]),
         "enqueued_at_ms": int(record[b"enqueued"]),
-        "order_key": record.get(b"order", b"").decode(),
     }
 
 

@@ -60,7 +60,7 @@ class QueueView:
 
         ready: in the order in which they are served, paused or not, suspended ones included.
         delayed and in_flight: the first to end first. suspended: by priority, in order of
-        suspension. queued: in the order of enqueuing.
+        suspension.
 
         Raises:
             QueueError: `queue_argument_invalid`.
@@ -73,14 +73,13 @@ class QueueView:
     async def depth(self) -> QueueDepth:
         """Count what the queue holds at one moment."""
         reply = await self._scripts.run("depth", self._scripts.now())
-        queued, delayed, in_flight, dead, paused = reply[:5]
+        delayed, in_flight, dead, paused = reply[:4]
         ranks = dict(
-            zip(self._priority_by_name, zip(*[iter(reply[5:])] * 4, strict=True), strict=False)
+            zip(self._priority_by_name, zip(*[iter(reply[4:])] * 4, strict=True), strict=False)
         )
         return QueueDepth(
             ready={name: rank[0] for name, rank in ranks.items()},
             suspended={name: rank[1] for name, rank in ranks.items()},
-            queued=queued,
             delayed=delayed,
             in_flight=in_flight,
             dead=dead,

@@ -22,6 +22,7 @@ from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
     CapacityRejected,
+    WorkReport,
 )
 from kernel.work.requests import read_content
 from queues.items import Claim
@@ -34,7 +35,7 @@ from workers.evaluation import (
     MidEvaluationRejection,
 )
 from workers.extraction import REPORTS_PATH, report_given_up
-from workers.hand_in import HandIn
+from workers.hand_in import HandIn, Outcome
 from workers.leasing import Holder
 
 EVALUATOR_MISSING = "binding_evaluator_missing"
@@ -119,6 +120,10 @@ class BindingHandler(Handler):
         """Return what would not be suspended at once, so that no other is claimed."""
         return await self._capacity.least()
 
+    async def renew(self) -> None:
+        """Keep the slots in which evaluations run."""
+        await self._capacity.renew()
+
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the request as a dead letter."""
         await report_given_up(self._hand_in, BINDING_QUEUE, claim, code)
@@ -159,10 +164,10 @@ class BindingHandler(Handler):
         self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
     ) -> list[Settlement]:
         """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
-        holder, settled = self._capacity.holder(), list[Settlement]()
+        settled = list[Settlement]()
         urgency = CAPACITY_PRIORITIES[::-1]
         waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
-        try:
+        async with self._capacity.holder() as holder:
             for place, one in enumerate(waiting):
                 course = await self._capacity.course(holder, one.capacity_priority)
                 if course.action == "suspend":
@@ -170,8 +175,6 @@ class BindingHandler(Handler):
                 if course.action == "throttle":
                     await anyio.sleep(course.for_ms / 1000)
                 settled.append(await self._evaluate(evaluator, one, holder))
-        finally:
-            await holder.release()
         return settled
 
     def _suspend(self, one: _Due) -> Settlement:
@@ -194,7 +197,7 @@ class BindingHandler(Handler):
         outcome = _outcome_of(one.request, found)
         self._observe(outcome)
         report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
-        [handed_in] = await self._report(report.model_dump(mode="json"))
+        handed_in = await self._report(one.claim, report)
         return settlement_of(one.claim, handed_in, rejection_is_final=True)
 
     async def _hand_in_rejection(
@@ -208,7 +211,7 @@ class BindingHandler(Handler):
             retry_eligible=rejection.retry_eligible,
             capacity_signal_at_rejection=await self._capacity.signal(holder, one.capacity_priority),
         )
-        [handed_in] = await self._report(report.model_dump(mode="json"))
+        handed_in = await self._report(one.claim, report)
         if handed_in["outcome"] != "recorded":
             return settlement_of(one.claim, handed_in, rejection_is_final=True)
         if not rejection.retry_eligible:
@@ -218,9 +221,10 @@ class BindingHandler(Handler):
             return Settlement(one.claim, "done")
         return Settlement(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
-    async def _report(self, report: dict[str, object]) -> list[dict[str, object]]:
-        more = {"queue": BINDING_QUEUE}
-        return await self._hand_in.batch(REPORTS_PATH, "reports", [report], more)
+    async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
+        more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
+        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, [claim])
+        return handed_in
 
 
 def _admits(plans: Mapping[str, FanOut], one: _Due) -> bool:

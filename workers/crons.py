@@ -86,7 +86,7 @@ async def audit_chain(tools: CronTools) -> None:
 
 CRONS: Mapping[str, Cron] = MappingProxyType(
     {
-        "reap": Cron(10, reap),
+        "reap": Cron(2, reap),
         RETENTION_SWEEP: Cron(3600, sweep_retention),
         CHAIN_AUDIT: Cron(300, audit_chain),
         DECAY_TICK: Cron(86_400, tick_decay),

@@ -6,6 +6,7 @@ tried again after a growing pause until its attempts are used up, and then recor
 letter. An item leaves the queue when the record no longer asks for it, not before.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -69,8 +70,19 @@ class Handler(Protocol):
         """Return the least capacity priority of which it could work on something now."""
         return "background"
 
+    async def renew(self) -> None:
+        """Keep what it holds for the batches in hand; asked for as often as claims are renewed."""
+        return
+
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the item's requests as dead letters; raises `GatewayError`."""
+
+
+class Told(Protocol):
+    """Who is told of batches."""
+
+    def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
+        """Take note of a batch that was claimed then (ns since the epoch) and is settled now."""
 
 
 class Drainer:
@@ -82,7 +94,9 @@ class Drainer:
         handler: Handler,
         hand_in: HandIn,
         random_unit: Callable[[], float],
+        told: Told | None = None,
     ) -> None:
+        self._told = told
         self.queue = queue
         self.tally = Tally()
         self._handler = handler
@@ -97,6 +111,11 @@ class Drainer:
         """Return the least capacity priority that is worth a claim now, beside the slot's own."""
         return await self._handler.least()
 
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
+        """Keep claims hidden, and what their handler holds for them."""
+        await self.queue.renew(claims, visibility_ms)
+        await self._handler.renew()
+
     async def drain(self, claims: Sequence[Claim]) -> bool:
         """Serve claims, each settled before returning; tell whether anything left the queue.
 
@@ -104,6 +123,7 @@ class Drainer:
             QueueError: when Redis is away; what was not settled comes back by itself.
         """
         self.tally.in_flight += len(claims)
+        claimed_ns = 0 if self._told is None else time.time_ns()
         try:
             # What was delivered so often without an end may be what ends its workers.
             settled = [
@@ -120,6 +140,8 @@ class Drainer:
                 if claim.key not in told
             ]
             await self._settle(settled)
+            if self._told is not None:
+                self._told.settled(self.queue.name, settled, claimed_ns)
         finally:
             self.tally.in_flight -= len(claims)
         return any(one.verdict == "done" or one.final for one in settled)

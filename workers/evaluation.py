@@ -1,5 +1,7 @@
 """The port of whatever evaluates a binding, and the capacity of a fleet to do so (§13.4, §14.3)."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,8 +22,8 @@ from queues.queue import WorkQueue
 from workers.leasing import Holder, capacity_of
 
 EVALUATION_S_MAX = 30.0
-LEASE_TTL_MS = 60_000
-"""Longer than an evaluation may take."""
+LEASE_TTL_MS = 5_000
+"""How long the slot of a worker that died is missing; one that evaluates renews it."""
 
 CAPACITY_RESOURCE = "binding_evaluation"
 
@@ -68,16 +70,30 @@ class BindingCapacity:
         self._capacity = capacity_of(slots)
         self._worker_id = worker_id
         self._turn = 0
+        self._holders: set[Holder] = set()
+        """Those who hold a slot now, or ask for one."""
 
     async def least(self) -> CapacityPriority:
         """Return the least capacity priority that would not be suspended now."""
         course = course_of(await self._state(), "background")
         return "user_initiated" if course.action == "suspend" else "background"
 
-    def holder(self) -> Holder:
-        """Return who holds a slot for a batch; `course` takes it."""
+    @asynccontextmanager
+    async def holder(self) -> AsyncIterator[Holder]:
+        """Give who holds a slot for a batch; `course` takes it, and it is renewed until the end."""
         self._turn += 1
-        return Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
+        holder = Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
+        self._holders.add(holder)
+        try:
+            yield holder
+        finally:
+            self._holders.discard(holder)
+            await holder.release()
+
+    async def renew(self) -> None:
+        """Keep every slot that is held here for another time to live."""
+        for holder in tuple(self._holders):
+            await holder.renew()
 
     async def course(self, holder: Holder, priority: CapacityPriority) -> Course:
         """Have the holder hold a slot at this priority, or say what is done without one."""

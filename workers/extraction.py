@@ -10,7 +10,7 @@ from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.reports import GivenUp, TransitionDue
 from queues.items import Claim
 from workers.drainer import Handler, Settlement, settlement_of
-from workers.hand_in import HandIn
+from workers.hand_in import HandIn, told_of
 
 REPORTS_PATH = "/internal/work"
 
@@ -25,7 +25,7 @@ class TransitionHandler(Handler):
         """Report each step as due and say how each claim ends."""
         reports = [TransitionDue(request_id=claim.key).model_dump() for claim in claims]
         more = {"queue": EXTRACTION_QUEUE}
-        outcomes = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more)
+        outcomes = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, claims)
         return [
             # A state machine that refuses a step refuses it again.
             settlement_of(claim, outcome, rejection_is_final=True)
@@ -40,4 +40,5 @@ class TransitionHandler(Handler):
 async def report_given_up(hand_in: HandIn, queue: str, claim: Claim, code: str) -> None:
     """Record the request of an item as a dead letter; raises `GatewayError`."""
     report = GivenUp(request_id=claim.key, error_signature=code[:200])
-    await hand_in.post(REPORTS_PATH, {"reports": [report.model_dump()], "queue": queue})
+    body = {"reports": [report.model_dump()], "queue": queue, **told_of([claim])}
+    await hand_in.post(REPORTS_PATH, body)

@@ -30,6 +30,7 @@ from queues.heartbeats import Heartbeats, WorkerBeat
 from queues.leases import CapacityLeases
 from workers.crons import CronRunner
 from workers.drainer import Drainer
+from workers.metrics.measured import SpanTally
 from workers.slots import Slots
 from workers.worker_metrics import WorkerMetrics
 
@@ -40,7 +41,7 @@ ARQ_POLL_S = 0.2
 """Sends nothing while every slot runs."""
 
 KEEP_EVERY_S = 1.0
-TICK_EVERY_S = 5.0
+TICK_EVERY_S = 1.0
 RECONNECT_PAUSE_S = 0.5
 FINISH_S = 0.6
 """How long a stop waits for the batches that are in hand; a supervisor kills after one second."""
@@ -67,6 +68,7 @@ class WorkerProcess:
     crons: CronRunner | None = None
     host: str = ""
     version: str = ""
+    spans: SpanTally | None = None
     metrics: WorkerMetrics = field(init=False)
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _drained: anyio.Event = field(default_factory=anyio.Event)
@@ -76,7 +78,7 @@ class WorkerProcess:
     _slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = WorkerMetrics(self.drainers, self.slots)
+        self.metrics = WorkerMetrics(self.drainers, self.slots, self.spans)
         self._slots = Slots(
             self.drainers, self.leases, self.lease_slots, self._stopping, self.metrics
         )

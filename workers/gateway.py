@@ -8,7 +8,7 @@ import gc
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -31,15 +31,22 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.model.replay import AuditContext, AuditReplayStrategy
-from kernel.model_registry import ActiveModels
+from kernel.model_registry import ActiveModels, ModelRegistry
 from queues.heartbeats import Heartbeats
 from queues.leased_capacity import LeasedCapacity
 from queues.leases import CapacityLeases
-from queues.queue import WorkQueue
 from queues.relay import ROUTES, OutboxRelay
 from workers.api.app import build_app
 from workers.api.outcome_watch import OutcomeWatch
-from workers.api.services import Replayed, Services
+from workers.api.services import (
+    Replay,
+    Replayed,
+    ReplayTarget,
+    Report,
+    Services,
+    Traceparents,
+    Write,
+)
 from workers.authority_sweeps import DeferredCascades
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
@@ -54,7 +61,10 @@ from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.sharing import gateway_name, share_sessions
 from workers.snapshot_source import LiveSource
+from workers.tracing import gateway_traces
 from workers.undoing import confirmations_of
+
+Run = Callable[[], Coroutine[Any, Any, None]]
 
 SHUTDOWN_S = 1
 
@@ -118,7 +128,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     redis = connect_redis(redis_url)
     leases = CapacityLeases(redis)
-    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    traces = gateway_traces(settings)
+    queues = {name: traces.queue(redis, name) for name in ROUTES}
     relays = [OutboxRelay(ledger, queue, time.monotonic) for queue in queues.values()]
 
     def notify_all() -> None:
@@ -146,8 +157,15 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     gateway = gateway_name(settings, listening.getsockname()[1])
     sharing = share_sessions(
-        ledger, committer, redis, settings, gateway, _tombstones(settings, ledger)
+        ledger,
+        committer,
+        redis,
+        settings,
+        gateway,
+        _tombstones(settings, ledger),
+        refused=measures.mail_refused,
     )
+    sessions = traces.sessions(sharing.sessions, sharing.runtime)
     external = ExternalEffects(
         ledger, committer, folder.path, host.random_bytes, time.monotonic, sharing.ownership
     )
@@ -163,27 +181,21 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
 
     models = ActiveModels(settings.current_model_versions)
 
-    async def replay(
-        target: str | tuple[int, int], strategy: AuditReplayStrategy, context: AuditContext
-    ) -> Replayed:
-        return tuple(await write(ReplayUnit(target, strategy, models, context)))
-
     model = _model(settings)
     services = Services(
         ledger=ledger,
-        sessions=sharing.sessions,
-        synthesis=Synthesis(
-            ledger, sharing.sessions, model, host, call_timeout_s=settings.model_timeout_s
-        ),
+        sessions=sessions,
+        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
         queues=queues,
         leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
-        write=write,
+        write=traces.write(write),
+        report=traces.report(_reporting(committer)),
         confirmations=confirmations_of(
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
-        replay=replay,
+        replay=_replaying(write, models),
         models=models,
         outcomes=outcomes,
         worker_token=_secret(settings.worker_token),
@@ -191,26 +203,51 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
-    install_metrics(app, GatewayMetrics(measures, services, committer, sharing.runtime, settings))
+    metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
+    install_metrics(app, metrics)
+    traces.install(app)
     server = GatewayServer(_server_config(app), sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
     try:
         await sharing.begin()
-        async with anyio.create_task_group() as tasks:
-            runs = [committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run]
-            for run in (*runs, outcomes.run, *(relay.run for relay in relays)):
-                tasks.start_soon(run)
-            _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
-            await server.serve([listening])
-            tasks.cancel_scope.cancel()
+        _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
+        runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
+        await _beside(
+            [*runs, outcomes.run, *(relay.run for relay in relays)], server.serve([listening])
+        )
     finally:
         with anyio.CancelScope(shield=True):
             await redis.aclose()
-            if isinstance(model, HttpModel):
-                await model.aclose()
+            await _close(model)
             ledger.close()
+            await traces.close()
+
+
+def _reporting(committer: Committer) -> Report:
+    async def report(units: Sequence[Unit], _: Traceparents) -> list[Any]:
+        return await committer.commit(units, urgent=True)
+
+    return report
+
+
+def _replaying(write: Write, models: ModelRegistry) -> Replay:
+    async def replay(
+        target: ReplayTarget, strategy: AuditReplayStrategy, context: AuditContext
+    ) -> Replayed:
+        return tuple(await write(ReplayUnit(target, strategy, models, context)))
+
+    return replay
+
+
+async def _beside(runs: Iterable[Run], serving: Awaitable[None]) -> None:
+    """Run everything for as long as the server serves."""
+    async with anyio.create_task_group() as tasks:
+        for run in runs:
+            tasks.start_soon(run)
+        await serving
+        tasks.cancel_scope.cancel()
 
 
 def _server_config(app: FastAPI) -> uvicorn.Config:
@@ -247,6 +284,11 @@ def _model(settings: Settings) -> ModelClient:
         settings.model_key,
         timeout_s=settings.model_timeout_s,
     )
+
+
+async def _close(model: ModelClient) -> None:
+    if isinstance(model, HttpModel):
+        await model.aclose()
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:

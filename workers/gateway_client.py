@@ -5,7 +5,6 @@ an intent key, an observation). One that it would not recognise goes through `as
 sends it again only where the gateway cannot have taken it.
 """
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -13,12 +12,11 @@ import anyio
 import httpx
 import structlog
 
+from queues.patience import Refused, patiently
+
 TIMEOUT_S = 60.0
 GIVE_UP_AFTER_S = 60.0
-PAUSE_FIRST_S = 0.05
-PAUSE_MAX_S = 2.0
 
-_TRY_AGAIN = frozenset({429, 503})
 _NOT_TAKEN = frozenset({"mailbox_full", "runtime_full", "shard_unowned", "commit_failed"})
 """Codes that say that nothing happened, and that it may the next time."""
 
@@ -101,32 +99,25 @@ class GatewayClient:
     async def _patiently(
         self, ask: Callable[[], Awaitable[httpx.Response]], *, known: bool = True
     ) -> httpx.Response:
-        pause_s, waited_s = PAUSE_FIRST_S, 0.0
-        while True:
-            error = GatewayError("gateway_unreachable", "the gateway cannot be reached")
-            try:
-                response = await ask()
-            except httpx.TransportError as found:
-                _log.debug("gateway_unreachable", error=repr(found))
-                if not known and not isinstance(found, _NOT_SENT):
-                    raise error from found
-            else:
-                if response.is_success:
-                    return response
-                error = _error_of(response)
-                if response.status_code not in _TRY_AGAIN:
-                    raise error
-                if not known and error.code not in _NOT_TAKEN:
-                    raise error
-            if waited_s >= self._give_up_after_s:
-                raise error
-            jittered_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-            await self._sleep(jittered_s)
-            waited_s += jittered_s
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+        return await patiently(
+            ask,
+            _error_of,
+            self._sleep,
+            give_up_after_s=self._give_up_after_s,
+            may_repeat=lambda found: known or _did_not_happen(found),
+        )
 
 
-def _error_of(response: httpx.Response) -> GatewayError:
+def _did_not_happen(found: Refused) -> bool:
+    if isinstance(found, httpx.TransportError):
+        return isinstance(found, _NOT_SENT)
+    return _error_of(found).code in _NOT_TAKEN
+
+
+def _error_of(response: Refused) -> GatewayError:
+    if isinstance(response, httpx.TransportError):
+        _log.debug("gateway_unreachable", error=repr(response))
+        return GatewayError("gateway_unreachable", "the gateway cannot be reached")
     try:
         error = response.json()["error"]
         return GatewayError(

@@ -23,7 +23,7 @@ from workers.api.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.evaluation import CAPACITY_RESOURCE
-from workers.metrics.measured import Measured
+from workers.metrics.measured import Measured, SpanTally, spans_told
 from workers.metrics.registry import CONTENT_TYPE, Metrics, Readings
 from workers.metrics.table import GATEWAY
 from workers.settings import Settings
@@ -52,6 +52,7 @@ class GatewayMeasures:
         self.rejections: Counter[Labels] = Counter()
         self.commits: Counter[Labels] = Counter({("committed",): 0, ("rolled_back",): 0})
         self.requests: Counter[Labels] = Counter()
+        self.refused: Counter[Labels] = Counter({("entry",): 0, ("answer",): 0})
         self.read: Readings = {}
         """What was read last."""
 
@@ -64,6 +65,10 @@ class GatewayMeasures:
         self._metrics.observe("rotulus_commit_duration_seconds", batch.seconds)
         for result in batch.results:
             self._count(result)
+
+    def mail_refused(self, what: str) -> None:
+        """Take note of an entry or an answer from elsewhere that was not sealed by a gateway."""
+        self.refused[what,] += 1
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Take note of a request whose answer begins."""
@@ -94,6 +99,7 @@ class GatewayMetrics:
     committer: Committer
     runtime: SessionRuntime
     settings: Settings
+    spans: SpanTally | None = None
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
     _read_at_s: float = float("-inf")
 
@@ -116,6 +122,8 @@ class GatewayMetrics:
             "rotulus_rejections_total": self.measures.rejections,
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
+            "rotulus_mail_refused_total": self.measures.refused,
+            "rotulus_trace_spans_total": spans_told(self.spans),
         }
 
     def _process(self, found: _Readings) -> None:
@@ -187,7 +195,7 @@ async def _queue(found: _Readings, queue: WorkQueue) -> None:
         found.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *one)
         found.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *one)
         found.put("rotulus_queue_paused", float(paused), *one)
-    for state in ("queued", "delayed", "in_flight", "dead"):
+    for state in ("delayed", "in_flight", "dead"):
         found.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
 
 

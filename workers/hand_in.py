@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernel.priorities import capacity_priority_of
+from queues.items import Claim
 from workers.gateway_client import GatewayClient, GatewayError
+from workers.trace_context import traceparents_of
 
 BUSY_FIRST_S = 0.1
 BUSY_MAX_S = 5.0
@@ -74,17 +77,30 @@ class HandIn:
             raise
 
     async def batch(
-        self, path: str, name: str, items: Sequence[Any], more: dict[str, Any] | None = None
+        self,
+        path: str,
+        name: str,
+        items: Sequence[Any],
+        more: dict[str, Any] | None = None,
+        claims: Sequence[Claim] = (),
     ) -> list[Outcome]:
-        """Hand items in under a name and return an outcome for each, in order; never raises."""
+        """Hand items in under a name and return an outcome for each, in order; never raises.
+
+        `claims` are what they come of, one for each: who is traced, and what is urgent.
+        """
         if not items:
             return []
+        body = {name: list(items), **(more or {}), **told_of(claims)}
         try:
-            answer = await self.post(path, {name: list(items), **(more or {})})
+            answer = await self.post(path, body)
         except GatewayError as error:
             if error.status in _BATCH_REFUSED and len(items) > 1:
                 return [
-                    found for one in items for found in await self.batch(path, name, [one], more)
+                    found
+                    for place, one in enumerate(items)
+                    for found in await self.batch(
+                        path, name, [one], more, claims[place : place + 1]
+                    )
                 ]
             found = "absent" if error.code in ABSENCES else "failed"
             return [{"outcome": found, "code": error.code}] * len(items)
@@ -103,3 +119,13 @@ class HandIn:
         elif code in ABSENCES:
             self._busy_until_s = self._clock_s() + self._busy_s
             self._busy_s = min(BUSY_MAX_S, 2 * self._busy_s)
+
+
+def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
+    """Return what a hand-in says of its claims: their traces, and whether any is critical."""
+    told: dict[str, Any] = {}
+    if traceparents := traceparents_of(claims):
+        told["traceparents"] = traceparents
+    if any(capacity_priority_of(one.priority) == "critical" for one in claims):
+        told["urgent"] = True
+    return told

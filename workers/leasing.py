@@ -45,8 +45,10 @@ class Holder:
 
     async def renew(self) -> bool:
         """Keep the lease for another time to live; False when there is none any more."""
-        if self.lease is not None and not await self._leases.renew(self.lease, self._ttl_ms):
-            self.lease = None
+        lease = self.lease
+        if lease is not None and not await self._leases.renew(lease, self._ttl_ms):
+            # Another may have been taken meanwhile.
+            self.lease = None if self.lease is lease else self.lease
         return self.lease is not None
 
     async def release(self) -> None:

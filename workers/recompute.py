@@ -54,7 +54,10 @@ class AuthorityHandler(Handler):
             else:
                 asked.append(one)
         results = [one.result for one in asked]
-        outcomes = await self._hand_in.batch("/internal/recomputed", "results", results)
+        claims_asked = [one.claim for one in asked]
+        outcomes = await self._hand_in.batch(
+            "/internal/recomputed", "results", results, claims=claims_asked
+        )
         settled += [
             settlement_of(one.claim, outcome, rejection_is_final=False)
             for one, outcome in zip(asked, outcomes, strict=True)

@@ -262,6 +262,15 @@ class Settings(BaseSettings):
     log_format: LogFormat = Field(
         default="auto", description="json, console, or auto: console on a terminal, else json."
     )
+    traces_url: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Collector that is sent traces over OTLP (HTTP), such as "
+        "http://127.0.0.1:4318; unset: nothing is traced.",
+    )
+    traces_sample: float = Field(
+        default=1.0, ge=0, le=1, description="Share of the traces that are told, from 0 to 1."
+    )
     kernel_idempotency_window_hours: int = Field(
         default=24,
         ge=1,

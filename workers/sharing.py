@@ -17,7 +17,8 @@ from actors.tombstones import AsyncEliminationStore
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.inbox import Inbox
-from queues.mail import ShardMail
+from queues.mail import Refused, ShardMail
+from queues.seal import Seal
 from queues.shard_leases import ShardLeases
 from workers.settings import Settings
 
@@ -34,6 +35,7 @@ class Sharing:
     sessions: RoutedSessions
     keeper: ShardKeeper
     postroom: Postroom
+    seal: Seal
 
     def taken(self, notify: Callable[[], None]) -> None:
         """Let somebody else know as well whenever shards were taken."""
@@ -50,7 +52,7 @@ class Sharing:
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
-        await self.keeper.found()
+        self.seal.use(await self.keeper.found())
         await self.keeper.look()
         try:
             await self.keeper.turn()
@@ -78,6 +80,8 @@ def share_sessions(
     settings: Settings,
     gateway: str,
     tombstones: AsyncEliminationStore | None = None,
+    *,
+    refused: Callable[[Refused], None] = lambda _: None,
 ) -> Sharing:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
     ownership = Ownership(settings.shards)
@@ -91,7 +95,8 @@ def share_sessions(
         tombstones=tombstones,
     )
     inbox = Inbox(redis, gateway)
-    mail = ShardMail(redis, inbox)
+    seal = Seal()
+    mail = ShardMail(redis, inbox, seal, refused=refused)
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
         ledger, gateway, ownership, leases, runtime, lease_s=settings.shard_lease_s
@@ -115,7 +120,7 @@ def share_sessions(
     )
     keeper.flushed = sessions.give_up
     keeper.taken = postroom.wake
-    return Sharing(ownership, runtime, sessions, keeper, postroom)
+    return Sharing(ownership, runtime, sessions, keeper, postroom, seal)
 
 
 def gateway_name(settings: Settings, port: int) -> str:

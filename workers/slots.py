@@ -29,11 +29,11 @@ from workers.turns import turn_order
 from workers.worker_metrics import WorkerMetrics
 
 CLAIM_ITEMS = 64
-VISIBILITY_MS = 10_000
+VISIBILITY_MS = 5_000
 """How long the claims of a worker that died stay hidden; a living one renews them."""
 
-RENEW_EVERY_S = 3.0
-LEASE_TTL_MS = 10_000
+RENEW_EVERY_S = 1.0
+LEASE_TTL_MS = 5_000
 LEASE_RETRY_MS = 250
 """After which a slot that had to leave something looks whether there is capacity for it."""
 
@@ -222,7 +222,7 @@ class Slots:
         self._in_hand[slot.holder.name] = (drainer.queue, claims)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._renew, slot, drainer.queue, claims)
+                tasks.start_soon(self._renew, slot, drainer, claims)
                 moved = await drainer.drain(claims)
                 tasks.cancel_scope.cancel()
         # Not where it was cut off: then the batch is still in hand, and is given back.
@@ -230,11 +230,11 @@ class Slots:
         self.metrics.drained(drainer.queue.name, time.perf_counter() - began_s)
         return moved
 
-    async def _renew(self, slot: _Slot, queue: WorkQueue, claims: Sequence[Claim]) -> None:
+    async def _renew(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> None:
         while True:
             await anyio.sleep(RENEW_EVERY_S)
             with contextlib.suppress(QueueError):  # whoever settles the claims will see
-                await queue.renew(claims, VISIBILITY_MS)
+                await drainer.renew(claims, VISIBILITY_MS)
                 await slot.holder.renew()
 
     async def _rest(self, seconds: float) -> None:

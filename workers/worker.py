@@ -38,10 +38,11 @@ from workers.recompute import AuthorityHandler
 from workers.record import LedgerPlace, ledger_place, open_store, shown_place
 from workers.redis_client import connect_redis
 from workers.settings import Settings
+from workers.tracing import worker_traces
 
 LEDGER_RETRY_S = 0.1
 LEDGER_WAIT_S = 20.0
-GATEWAY_PATIENCE_S = 5.0
+GATEWAY_PATIENCE_S = 3.0
 """Shorter than a claim is visible, so that a claim is given back before it expires."""
 
 _log = structlog.get_logger(__name__)
@@ -94,6 +95,7 @@ async def serve_worker(
     )
     worker_id, leases, hand_in = new_worker_id(), CapacityLeases(redis), HandIn(gateway)
     queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    traces = worker_traces(settings)
     drainers = {}
     for name in settings.queue_names:
         bench = Bench(
@@ -105,7 +107,9 @@ async def serve_worker(
             settings.binding_slots,
             evaluator,
         )
-        drainers[name] = Drainer(queues[name], HANDLERS[name](bench), hand_in, random.random)
+        drainers[name] = Drainer(
+            queues[name], HANDLERS[name](bench), hand_in, random.random, traces
+        )
     async with gateway:
         process = WorkerProcess(
             redis=redis,
@@ -119,6 +123,7 @@ async def serve_worker(
             crons=CronRunner(CronTools(queues, ledger, hand_in, Crons(redis)), worker_id),
             host=socket.gethostname(),
             version=version("rotulus"),
+            spans=None if traces is None else traces.spans,
         )
         _log.info(
             "worker_starts",
@@ -133,6 +138,8 @@ async def serve_worker(
                 tasks.cancel_scope.cancel()
     await redis.aclose()
     ledger.close()
+    if traces is not None:
+        await anyio.to_thread.run_sync(traces.spans.close)
 
 
 @contextmanager

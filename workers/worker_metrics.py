@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from queues.items import Claim
 from workers.drainer import Drainer
+from workers.metrics.measured import SpanTally, spans_told
 from workers.metrics.registry import Metrics, Readings
 from workers.metrics.table import WORKER
 
@@ -12,7 +13,10 @@ from workers.metrics.table import WORKER
 class WorkerMetrics:
     """The metrics of one worker."""
 
-    def __init__(self, drainers: Mapping[str, Drainer], slots: int) -> None:
+    def __init__(
+        self, drainers: Mapping[str, Drainer], slots: int, spans: SpanTally | None = None
+    ) -> None:
+        self._spans = spans
         self._drainers = drainers
         self._slots = slots
         self._metrics = Metrics(WORKER, self._readings)
@@ -52,4 +56,5 @@ class WorkerMetrics:
             "rotulus_worker_dead_letters_total": {
                 (name,): tally.dead_letters for name, tally in tallies.items()
             },
+            "rotulus_trace_spans_total": spans_told(self._spans),
         }

@@ -68,6 +68,7 @@ _ENTRIES = (
     *_durable(_KERNEL, "receipt_store", "receipts"),
     StorageRegistryEntry("shard_epochs", "current_view", "durable", _RUNTIME, False),
     StorageRegistryEntry("mailbox_offsets", "current_view", "durable", _RUNTIME, False),
+    StorageRegistryEntry("mail_keys", "table", "durable", _RUNTIME, False),
     StorageRegistryEntry("ephemeral_receipts", "receipt_store", "ephemeral", _KERNEL, False),
     *_durable(_GRAPH, "table", "nodes", "edges"),
     *_durable(_GRAPH, "derived_index", "derived_indexes"),

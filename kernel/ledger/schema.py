@@ -426,7 +426,7 @@ outbox = Table(
     Column("request_bytes", LargeBinary, nullable=False),
     CheckConstraint("open IN (0, 1)"),
     Index("outbox_by_item", "queue", "item_key", "open", "request_sequence"),
-    Index("outbox_open", "open", "request_sequence"),
+    Index("outbox_open", "open", "queue", "request_sequence"),
 )
 
 outbox_outcomes = Table(
@@ -489,6 +489,15 @@ mailbox_offsets = Table(
     Column("mailbox_id", String, nullable=False),
     # Entries up to this one, as text that sorts like them, have taken effect.
     Column("consumed_to", String, nullable=False),
+)
+
+mail_keys = Table(
+    "mail_keys",
+    metadata,
+    # One row from the founding of the first gateway on: what gateways seal under what they send
+    # each other. A secret of the gateways.
+    Column("name", String, primary_key=True),
+    Column("key", LargeBinary, nullable=False),
 )
 
 STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))

@@ -15,6 +15,9 @@ from kernel.ledger.ledger import LedgerTransaction, LedgerView
 
 NOBODY = ""
 
+_MAIL = "mail"
+_KEY_BYTES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -60,6 +63,15 @@ def found_shards(transaction: LedgerTransaction, count: int) -> None:
         raise LedgerUnavailable(
             f"the ledger was founded with {known} shards, not {count}", code="ledger_shards_differ"
         )
+
+
+def found_mail_key(transaction: LedgerTransaction) -> bytes:
+    """Return the key under which gateways of this ledger seal their mail, made the first time."""
+    row = transaction.tables.get(schema.mail_keys, _MAIL)
+    if row is None:
+        row = {"name": _MAIL, "key": transaction.host.random_bytes(_KEY_BYTES)}
+        transaction.tables.insert(schema.mail_keys, row)
+    return bytes(row["key"])
 
 
 def shards_of(view: LedgerView) -> list[Shard]:

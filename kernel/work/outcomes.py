@@ -2,9 +2,11 @@
 
 from typing import Literal
 
+from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
@@ -93,12 +95,8 @@ def _storable(text: str) -> str:
 
 def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
-    found: dict[str, int] = {}
-    after = 0
-    while rows := view.tables.select(
-        schema.outbox, {"open": 1}, order_by="request_sequence", after=after, limit=10_000
-    ):
-        for row in rows:
-            found[row["queue"]] = found.get(row["queue"], 0) + 1
-        after = rows[-1]["request_sequence"]
-    return found
+    queues = (AUTHORITY_QUEUE, CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
+    counted = {
+        queue: view.tables.count(schema.outbox, {"open": 1, "queue": queue}) for queue in queues
+    }
+    return {queue: number for queue, number in counted.items() if number}

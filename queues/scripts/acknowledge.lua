@@ -2,16 +2,16 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     for each claim: key, token
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
--- Atomic   over the whole batch. The next of an order group becomes ready.
+-- Atomic   over the whole batch.
 
 local results, done = {}, {}
 for i = 1, #ARGV, 2 do
   local key, item = ARGV[i], item_key(ARGV[i])
-  local seen = redis.call('HMGET', item, 'token', 'next_causes', 'order')
+  local seen = redis.call('HMGET', item, 'token', 'next_causes')
   local held = seen[1] == ARGV[i + 1]
   if held then
     done[#done + 1] = key
-    if seen[2] or seen[3] then finish(key, read(item)) else redis.call('DEL', item) end
+    if seen[2] then finish(key, read(item)) else redis.call('DEL', item) end
   end
   results[#results + 1] = held and 1 or 0
 end

@@ -3,19 +3,12 @@
 -- ARGV     now_ms, then for each claim: key, token, error signature
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
 -- Atomic   over the whole batch. A second death under one key joins the first: causes of both,
---          newest payload and signature. An order group stops at its dead item, which takes its
---          successor along. What was cancelled leaves instead.
+--          newest payload and signature. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 
 local function bury(key, record, signature)
-  local successor = nil
-  if record.order then
-    absorb_successor(record)
-    redis.call('ZREM', line_key(record.order), key)
-  else
-    successor = take_successor(record)
-  end
+  local successor = take_successor(record)
   local before = take_dead(key)
   if before then
     merge(before, record)
@@ -29,8 +22,7 @@ local function bury(key, record, signature)
   redis.call('ZADD', PREFIX .. 'dead-of:' .. signature, now, key)
   redis.call('ZADD', PREFIX .. 'dead', now, key)
   redis.call('DEL', item_key(key))
-  if record.order then redis.call('HSET', PREFIX .. 'stopped', record.order, key) end
-  if successor then enter(key, successor) end
+  if successor then make_ready(key, successor) end
 end
 
 for i = 2, #ARGV, 3 do

@@ -4,10 +4,7 @@
 -- Returns  for each key: cancelled | stopping (it is in flight and leaves with the end of its
 --          claim, whatever that is; its successor is dropped) | unknown
 -- Atomic   over the whole list. What is dead under a key is cancelled with what is live. The
---          causes are forgotten: asked for again, they are new. The next of an order group
---          becomes ready, after a claim that is stopping only when that has ended.
-
-local SETS = { queued = 'queued', delayed = 'delayed' }
+--          causes are forgotten: asked for again, they are new.
 
 local function stop(key, live)
   take_successor(live)
@@ -17,8 +14,8 @@ local function stop(key, live)
 end
 
 local function drop(key, live)
-  local set = live.state .. ':' .. live.rank
-  redis.call('ZREM', PREFIX .. (SETS[live.state] or set), key)
+  local set = live.state == 'delayed' and 'delayed' or live.state .. ':' .. live.rank
+  redis.call('ZREM', PREFIX .. set, key)
   finish(key, live)
 end
 
@@ -33,7 +30,6 @@ for _, key in ipairs(ARGV) do
     drop(key, live)
     outcome = 'cancelled'
   end
-  if dead and dead.order then advance(dead.order) end
   results[#results + 1] = outcome
 end
 wake()

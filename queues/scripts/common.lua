@@ -4,23 +4,17 @@
 -- tag, so each key that is derived from it lies on the same cluster node.
 --
 -- A record is the hash <prefix>item:<key>:
---   state     ready | suspended | queued | delayed | in_flight
+--   state     ready | suspended | delayed | in_flight
 --   rank      0 (most urgent) .. 4               deadline  ms
 --   enqueued  ms                                 attempt   deliveries so far
 --   payload   newest bytes asked for             token     of the claim that holds it
 --   error     last failure                       cancelled 1: the end of its claim is its own
---   order     key of its order group             turn      its place in the line of that group
 --   stamp     ms of its first suspension
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:
---   next_rank next_deadline next_enqueued next_payload next_causes next_turn n:<cause>
+--   next_rank next_deadline next_enqueued next_payload next_causes n:<cause>
 -- A dead item is the hash <prefix>dead-item:<key>: the same, with signature and died.
---
--- The line of an order group is the sorted set <prefix>order:<order>: its live items by turn.
--- Only the first can be other than queued, and nobody's turn comes while <prefix>stopped names
--- a dead item of the group. Urgency never grows along a line: each is as urgent as what waits
--- behind it.
 
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
@@ -38,7 +32,6 @@ local function item_key(key) return PREFIX .. 'item:' .. key end
 local function dead_key(key) return PREFIX .. 'dead-item:' .. key end
 local function ready_key(rank) return PREFIX .. 'ready:' .. tostring(rank) end
 local function suspended_key(rank) return PREFIX .. 'suspended:' .. tostring(rank) end
-local function line_key(order) return PREFIX .. 'order:' .. order end
 local function wake_key(rank) return PREFIX .. 'wake:' .. tostring(rank) end
 
 local function read(hash)
@@ -108,7 +101,7 @@ local function causes_of(record)
   return found
 end
 
--- The causes of `other` join `record`; the more urgent rank and deadline win, the first turn.
+-- The causes of `other` join `record`; the more urgent rank and deadline win.
 local function merge(record, other)
   local count = tonumber(record.causes)
   local found = causes_of(other)
@@ -120,10 +113,8 @@ local function merge(record, other)
     end
   end
   record.causes = count + tonumber(other.causes) - #found
-  for _, field in ipairs({ 'rank', 'deadline', 'enqueued', 'turn' }) do
-    if other[field] then
-      record[field] = math.min(tonumber(record[field]), tonumber(other[field]))
-    end
+  for _, field in ipairs({ 'rank', 'deadline', 'enqueued' }) do
+    record[field] = math.min(tonumber(record[field]), tonumber(other[field]))
   end
 end
 
@@ -133,7 +124,6 @@ local function take_successor(record)
   local successor = {
     rank = record.next_rank, deadline = record.next_deadline, enqueued = record.next_enqueued,
     payload = record.next_payload, causes = record.next_causes, attempt = 0,
-    order = record.order, turn = record.next_turn,
   }
   for field, value in pairs(record) do
     local mark = string.sub(field, 1, 2)
@@ -176,63 +166,14 @@ local function set_urgency(key, state, old_rank, rank, deadline)
   end
 end
 
--- Those before `turn` become as urgent as what waits behind them.
-local function hasten(order, turn, rank, deadline)
-  local page, from = 100, 0
-  repeat
-    local before = redis.call('ZREVRANGEBYSCORE', line_key(order), '(' .. turn, '-inf', 'LIMIT',
-      from, page)
-    for _, key in ipairs(before) do
-      local seen = redis.call('HMGET', item_key(key), 'rank', 'deadline', 'state')
-      local least, earliest = tonumber(seen[1]), tonumber(seen[2])
-      if least <= rank and earliest <= deadline then return end
-      set_urgency(key, seen[3], least, math.min(least, rank), math.min(earliest, deadline))
-    end
-    from = from + page
-  until #before < page
-end
-
--- The first of a line becomes ready, if it waits for that and nothing dead stands in the way.
-local function advance(order)
-  local key = redis.call('ZRANGE', line_key(order), 0, 0)[1]
-  if not key or redis.call('HEXISTS', PREFIX .. 'stopped', order) == 1 then return end
-  local item = item_key(key)
-  local seen = redis.call('HMGET', item, 'state', 'rank', 'deadline')
-  if seen[1] ~= 'queued' then return end
-  redis.call('HSET', item, 'state', 'ready')
-  redis.call('ZREM', PREFIX .. 'queued', key)
-  redis.call('ZADD', ready_key(seen[2]), seen[3], key)
-  count_fresh(seen[2])
-end
-
--- An item that is not live yet becomes ready, or takes its turn in the line of its group.
-local function enter(key, record)
-  if not record.order then return make_ready(key, record) end
-  local line, turn = line_key(record.order), tostring(record.turn)
-  local behind = redis.call('ZRANGEBYSCORE', line, '(' .. turn, '+inf', 'LIMIT', 0, 1)[1]
-  if behind then
-    local seen = redis.call('HMGET', item_key(behind), 'rank', 'deadline')
-    record.rank = math.min(tonumber(record.rank), tonumber(seen[1]))
-    record.deadline = math.min(tonumber(record.deadline), tonumber(seen[2]))
-  end
-  record.state, record.token = 'queued', nil
-  write(item_key(key), record)
-  redis.call('ZADD', PREFIX .. 'queued', turn, key)
-  redis.call('ZADD', line, turn, key)
-  hasten(record.order, turn, tonumber(record.rank), tonumber(record.deadline))
-  advance(record.order)
-end
-
 -- A live item, already out of its sorted set, is gone; its successor takes its place.
 local function finish(key, record)
   local successor = take_successor(record)
   redis.call('DEL', item_key(key))
-  if record.order then redis.call('ZREM', line_key(record.order), key) end
-  if successor then enter(key, successor) end
-  if record.order then advance(record.order) end
+  if successor then make_ready(key, successor) end
 end
 
--- Takes an item out of the dead letter box and returns its record, or nil. Its group may go on.
+-- Takes an item out of the dead letter box and returns its record, or nil.
 local function take_dead(key)
   local dead = read(dead_key(key))
   if not dead then return nil end
@@ -242,7 +183,6 @@ local function take_dead(key)
   redis.call('ZREM', PREFIX .. 'dead-of:' .. dead.signature, key)
   redis.call('ZREM', PREFIX .. 'dead', key)
   redis.call('DEL', dead_key(key))
-  if dead.order then redis.call('HDEL', PREFIX .. 'stopped', dead.order) end
   dead.signature, dead.died = nil, nil
   return dead
 end

@@ -1,13 +1,12 @@
 -- depth: how much is in which state, how old the next of each priority is, and what is paused.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms
--- Returns  { queued, delayed, in flight, dead, 1 if the queue is paused, then for each rank: ready,
+-- Returns  { delayed, in flight, dead, 1 if the queue is paused, then for each rank: ready,
 --          suspended, age in ms of what it serves next (-1 when it has nothing), 1 if paused }
 -- Atomic   one moment; changes nothing.
 
 local now = now_ms(ARGV[1])
 local answer = {
-  redis.call('ZCARD', PREFIX .. 'queued'),
   redis.call('ZCARD', PREFIX .. 'delayed'),
   redis.call('ZCARD', PREFIX .. 'in-flight'),
   redis.call('ZCARD', PREFIX .. 'dead'),

@@ -4,9 +4,9 @@
 -- Returns  for each item: { key, attempts so far, flat record, ms at which its state ends or '' }
 -- Atomic   one moment; changes nothing. ready: what a claim takes next, paused or not, suspended
 --          included, without due retries. suspended: by rank and then in that order. delayed: the
---          first due first. in_flight: the first to expire first. queued: by turn.
+--          first due first. in_flight: the first to expire first.
 
-local SETS = { delayed = 'delayed', in_flight = 'in-flight', queued = 'queued' }
+local SETS = { delayed = 'delayed', in_flight = 'in-flight' }
 local state, offset, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local function page()
@@ -30,7 +30,7 @@ for _, key in ipairs(page()) do
   local record = redis.call('HGETALL', item_key(key))
   if #record > 0 then
     local ends = ''
-    if state == 'delayed' or state == 'in_flight' then
+    if SETS[state] then
       ends = redis.call('ZSCORE', PREFIX .. SETS[state], key)
     end
     items[#items + 1] = { key, tonumber(redis.call('HGET', item_key(key), 'attempt')), record, ends }

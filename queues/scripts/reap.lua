@@ -2,8 +2,8 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, limit
 -- Returns  how many claims ended
--- Atomic   over one call. A claim ends at its deadline, not after it. An item keeps its turn in
---          its order group. What was cancelled leaves instead.
+-- Atomic   over one call. A claim ends at its deadline, not after it. What was
+--          cancelled leaves instead.
 
 local flying = PREFIX .. 'in-flight'
 local ended = redis.call('ZRANGEBYSCORE', flying, '-inf', now_ms(ARGV[1]), 'LIMIT', 0, ARGV[2])

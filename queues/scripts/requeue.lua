@@ -4,20 +4,15 @@
 -- Returns  for each key: 1, or 0 when nothing is dead under it
 -- Atomic   over the whole list. Work that is known under the key meanwhile absorbs the causes:
 --          a waiting item directly, a claimed one in its successor, whose payload is then the
---          claim's, because that was asked for later. An item of an order group has the turn
---          that it had, so its group goes on with it.
+--          claim's, because that was asked for later.
 
 local now, results = now_ms(ARGV[1]), {}
 
 local function join_waiting(key, live, dead)
   local old_rank, state = live.rank, live.state
   merge(live, dead)
-  if live.order then
-    enter(key, live) -- to the earlier turn
-  else
-    write(item_key(key), live)
-    set_urgency(key, state, old_rank, live.rank, live.deadline)
-  end
+  write(item_key(key), live)
+  set_urgency(key, state, old_rank, live.rank, live.deadline)
 end
 
 local function join_claimed(key, live, dead)
@@ -48,7 +43,7 @@ for i = 7, #ARGV do
     dead.deadline = now + tonumber(ARGV[2 + tonumber(dead.rank)])
     local live = read(item_key(key))
     if not live then
-      enter(key, dead)
+      make_ready(key, dead)
     elseif live.state == 'in_flight' then
       join_claimed(key, live, dead)
     else

@@ -4,8 +4,7 @@
 --          token, delay_ms
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
 -- Atomic   over the whole batch. The attempt was counted when the item was claimed, and is taken
---          back here if it was none. A delayed item keeps its turn in its order group. What was
---          cancelled leaves instead.
+--          back here if it was none. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 local delayed = PREFIX .. 'delayed'

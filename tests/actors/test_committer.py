@@ -4,13 +4,14 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import anyio
 import pytest
 
 from actors import committer as committer_module
-from actors.errors import ActorFailed, CommitFailed, IntentInvalid
+from actors.errors import ActorFailed, CommitFailed, IntentInvalid, MailboxFull
 from actors.units import IntentUnit
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.ledger import schema
@@ -474,3 +475,69 @@ async def test_callers_that_wait_are_counted():
             assert committer.waiting == 3
             gate.open()
         assert committer.waiting == 0
+
+
+# --- what is urgent -------------------------------------------------------------------------------
+
+
+@dataclass
+class Slow:
+    """A unit that takes a while."""
+
+    seconds: float
+
+    def run(self, bench):  # noqa: ARG002 - every unit is given it
+        time.sleep(self.seconds)
+
+
+async def test_urgent_units_wait_for_the_batch_in_hand_and_for_no_other():
+    ledger, store = scripted_ledger()
+    ended = []
+
+    async def submit(committer, name, units, **options):
+        await committer.commit(units, **options)
+        ended.append(name)
+
+    async with running_committer(ledger, batch_max_units=4) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(submit, committer, "first", [Note()])
+            await gate.reached()
+            for number in range(12):
+                tasks.start_soon(submit, committer, number, [Note(), Note()])
+                await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(partial(submit, committer, "urgent", [Note()], urgent=True))
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+    assert ended.index("urgent") <= ended.index(1)
+    assert [one for one in ended if isinstance(one, int)] == list(range(12))
+
+
+async def test_too_much_that_is_urgent_is_refused_and_not_taken(monkeypatch):
+    monkeypatch.setattr(committer_module, "URGENT_MAX", 1)
+    ledger, store = scripted_ledger()
+    note = Note()
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            tasks.start_soon(partial(committer.commit, [Note()], urgent=True))
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(MailboxFull):
+                await committer.commit([note], urgent=True)
+            gate.open()
+    assert not note.ran_on
+
+
+async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
+    monkeypatch.setattr(committer_module, "BATCH_UNITS_LEAST", 8)
+    monkeypatch.setattr(committer_module, "BATCH_S", 0.001)
+    ledger, _ = scripted_ledger()
+    sizes = []
+    async with running_committer(ledger, measured=lambda one: sizes.append(one.units)) as committer:
+        await committer.commit([Slow(0.01) for _ in range(8)])
+        answers: dict[int, object] = {}
+        await submit_all(committer, [[Slow(0.001)] for _ in range(64)], answers)
+    assert len(answers) == 64
+    assert max(sizes[1:]) == 8

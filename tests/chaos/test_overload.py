@@ -1,4 +1,4 @@
-"""A fleet that is offered ten times what it can do refuses in order, stays small, and recovers."""
+"""Offered ten times what it can do, a fleet refuses in order, keeps targets, and recovers."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from tests.chaos.fleet import running_fleet
-from tests.chaos.overload import REFUSED, SESSIONS, described, overload
+from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described, overload
 from workers.record import verify_file
 
 SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "4"))
@@ -29,6 +29,7 @@ def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_pa
             assert size < 2 * seen.rss_before[name] + 64 * MEBIBYTE, name
         assert seen.critical_asked > 0
         assert len(seen.critical_s) == seen.critical_asked
+        assert max(seen.critical_s) <= critical_limit_s(seen)
         assert seen.accepted_after == SESSIONS
         assert fleet.open_requests() == {}
         fleet.stop()

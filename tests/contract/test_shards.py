@@ -9,6 +9,7 @@ from kernel.ledger.shards import (
     Fence,
     Position,
     consumed_to,
+    found_mail_key,
     found_shards,
     holds,
     record_consumed,
@@ -118,3 +119,11 @@ def test_what_was_consumed_is_recorded_by_session(ledger):
     with ledger.view() as view:
         assert consumed_to(view, "s") == Position("m", "0002")
         assert consumed_to(view, "t") is None
+
+
+def test_the_key_of_the_mail_is_made_once_and_is_the_same_for_everybody(ledger):
+    with ledger.transaction() as transaction:
+        key = found_mail_key(transaction)
+    with ledger.transaction() as transaction:
+        assert found_mail_key(transaction) == key
+    assert len(key) == 32

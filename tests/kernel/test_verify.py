@@ -51,7 +51,7 @@ from tests.kernel.every import every_kind
 
 HOUR_US = 3600 * 1_000_000
 
-BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets)
+BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_keys)
 """They say who may write, and not what was decided."""
 
 TABLES = [one for one in schema.metadata.sorted_tables if one not in BESIDE_THE_RECORD]

@@ -23,13 +23,11 @@ class Work:
     payload: bytes
     causes: dict[str, Lineage]
     """In order of arrival."""
-    turn: int
 
     def join(self, other: "Work", *, newest: bool) -> None:
         self.rank = min(self.rank, other.rank)
         self.deadline_ms = min(self.deadline_ms, other.deadline_ms)
         self.enqueued_ms = min(self.enqueued_ms, other.enqueued_ms)
-        self.turn = min(self.turn, other.turn)
         for cause, lineage in other.causes.items():
             self.causes.setdefault(cause, lineage)
         if newest:
@@ -39,7 +37,6 @@ class Work:
 @dataclass
 class Item:
     work: Work
-    order: str
     state: str = "ready"
     attempt: int = 0
     token: str = ""
@@ -66,7 +63,6 @@ class Item:
 @dataclass
 class Dead:
     work: Work
-    order: str
     signature: str
 
 
@@ -79,7 +75,7 @@ class Model:
     paused: set[str | None] = field(default_factory=set)
     """Names of priorities; None is the queue."""
     count: int = 0
-    """Of turns and stamps given."""
+    """Of stamps given."""
 
     def next_number(self) -> int:
         self.count += 1
@@ -92,15 +88,12 @@ class Model:
         lineage = Lineage(new.operation_id, new.traceparent)
         deadline_ms = self.now_ms + priority.service_target_ms
         causes = {new.cause_id: lineage}
-        turn = self.next_number()
-        work = Work(priority.rank, deadline_ms, self.now_ms, new.payload, causes, turn)
+        work = Work(priority.rank, deadline_ms, self.now_ms, new.payload, causes)
         item, dead = self.items.get(new.key), self.dead.get(new.key)
         if dead and new.cause_id in dead.work.causes:
             return "dead"
-        if any(known and known.order != new.order_key for known in (item, dead)):
-            return "conflict"
         if item is None:
-            self.enter(new.key, work, new.order_key)
+            self.items[new.key] = Item(work)
             return "new"
         behind = item.successor.causes if item.successor else {}
         if new.cause_id in item.work.causes or new.cause_id in behind:
@@ -113,35 +106,7 @@ class Model:
             return "successor"
         item.hasten(work.rank, work.deadline_ms)
         item.work.join(work, newest=True)
-        self.hasten_line(item.order)
         return "merged"
-
-    def enter(self, key: str, work: Work, order: str) -> None:
-        """Become live: ready, or queued until its turn in its group comes."""
-        self.items[key] = Item(work, order, "queued" if order else "ready")
-        self.hasten_line(order)
-        self.advance(order)
-
-    # Order groups.
-
-    def line(self, order: str) -> list[Item]:
-        of_group = [item for item in self.items.values() if order and item.order == order]
-        return sorted(of_group, key=lambda item: item.work.turn)
-
-    def hasten_line(self, order: str) -> None:
-        """Let each be as urgent as everything behind it."""
-        line = self.line(order)
-        for place, item in enumerate(line):
-            for behind in line[place + 1 :]:
-                item.hasten(behind.work.rank, behind.work.deadline_ms)
-
-    def stopped(self, order: str) -> bool:
-        return any(dead.order == order for dead in self.dead.values())
-
-    def advance(self, order: str) -> None:
-        line = self.line(order)
-        if line and line[0].state == "queued" and not self.stopped(order):
-            line[0].state = "ready"
 
     # Service.
 
@@ -194,8 +159,7 @@ class Model:
     def finish(self, key: str) -> None:
         item = self.items.pop(key)
         if item.successor:
-            self.enter(key, item.successor, item.order)
-        self.advance(item.order)
+            self.items[key] = Item(item.successor)
 
     def retry(self, key: str, delay_ms: int, attempts: int = 1) -> None:
         item = self.items[key]
@@ -219,14 +183,12 @@ class Model:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
-        if item.order:
-            item.absorb()
         work = item.work
         if key in self.dead:
             before = self.dead[key].work
             before.join(work, newest=True)
             work = before
-        self.dead[key] = Dead(work, item.order, signature)
+        self.dead[key] = Dead(work, signature)
         return self.finish(key)
 
     def reap(self) -> int:
@@ -248,18 +210,15 @@ class Model:
     def requeue(self, key: str) -> bool:
         if key not in self.dead:
             return False
-        dead = self.dead.pop(key)
-        work = dead.work
+        work = self.dead.pop(key).work
         work.enqueued_ms = self.now_ms
         work.deadline_ms = self.now_ms + self.priorities[work.rank].service_target_ms
         item = self.items.get(key)
         if item is None:
-            self.enter(key, work, dead.order)
+            self.items[key] = Item(work)
         elif item.state != "in_flight":
             item.hasten(work.rank, work.deadline_ms)
             item.work.join(work, newest=False)
-            self.hasten_line(item.order)
-            self.advance(item.order)
         elif item.successor:
             item.successor.join(work, newest=False)
         else:
@@ -274,8 +233,6 @@ class Model:
             return "stopping"
         if item:
             self.finish(key)
-        if dead:
-            self.advance(dead.order)
         return "cancelled" if item or dead else "unknown"
 
     def switch(self, priority: str | None, *, paused: bool) -> bool:

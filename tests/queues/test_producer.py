@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from queues import NewRequest, Producer, ProducerError
-from queues.producer import PAUSE_FIRST_S
+from queues.patience import PAUSE_FIRST_S
 from workers.api.guard import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio

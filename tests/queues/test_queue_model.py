@@ -20,11 +20,9 @@ from queues.queue import WorkQueue
 from tests.queues.model import VISIBILITY_MS, Item, Model
 
 NAMES = [row.name for row in PRIORITIES]
-PLACES = [("a", ""), ("b", ""), ("c", "g"), ("d", "g"), ("e", "g"), ("f", "h"), ("b", "g")]
-KEYS = st.sampled_from(sorted({key for key, _ in PLACES}))
-ASKED = st.tuples(
-    st.sampled_from(PLACES), st.sampled_from(NAMES), st.sampled_from(["c1", "c2", "c3", "c4"])
-)
+PLACES = ["a", "b", "c", "d", "e"]
+KEYS = st.sampled_from(PLACES)
+ASKED = st.tuples(KEYS, st.sampled_from(NAMES), st.sampled_from(["c1", "c2", "c3", "c4"]))
 DELAYS_MS = st.sampled_from([0, 50, 5_000])
 PASSING_MS = st.sampled_from([1, 50, 999, 1000, 30_000, 4_000_000])
 NUMBERS = st.integers(0, 40)
@@ -54,11 +52,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(asked=st.lists(ASKED, min_size=1, max_size=5))
     def enqueue(self, asked) -> None:
         items = []
-        for (key, order_key), priority, cause in asked:
+        for key, priority, cause in asked:
             self.asked += 1
             payload, operation_id = str(self.asked).encode(), f"op-{self.asked}"
             lineage = [("", ""), (operation_id, ""), (operation_id, TRACEPARENT)][self.asked % 3]
-            items.append(NewItem(key, priority, cause, payload, *lineage, order_key))
+            items.append(NewItem(key, priority, cause, payload, *lineage))
         expected = [self.model.enqueue(item) for item in items]
         answers = self.do(self.queue.enqueue_many(items))
         assert [answer.state for answer in answers] == expected
@@ -76,7 +74,6 @@ class QueueMachine(RuleBasedStateMachine):
             assert (list(claim.causes), claim.causes_count) == (list(work.causes), len(work.causes))
             assert claim.priority == PRIORITIES[work.rank].name
             assert (claim.deadline_ms, claim.enqueued_at_ms) == (work.deadline_ms, work.enqueued_ms)
-            assert claim.order_key == item.order
         self.claims += claims
 
     def a_claim(self, number: int) -> Claim | None:
@@ -178,7 +175,7 @@ class QueueMachine(RuleBasedStateMachine):
             of_state = [item.work.rank for _, item in model.in_state(state)]
             expected = {name: of_state.count(rank) for rank, name in enumerate(NAMES)}
             assert getattr(depth, state) == expected
-        for state in ("queued", "delayed", "in_flight"):
+        for state in ("delayed", "in_flight"):
             assert getattr(depth, state) == len(model.in_state(state))
         assert depth.dead == len(model.dead)
         assert depth.paused == (None in model.paused)
@@ -190,26 +187,18 @@ class QueueMachine(RuleBasedStateMachine):
         expected = self.model.service_order(paused_too=True)
         assert seen == [model_item(key, item) for key, item in expected]
 
-    @invariant()
-    def a_group_has_one_at_work_and_in_its_turn(self) -> None:
-        for order in ("g", "h"):
-            line = self.model.line(order)
-            assert all(item.state == "queued" for item in line[1:])
-            if line and line[0].state == "queued":
-                assert self.model.stopped(order)
-
     def teardown(self) -> None:
         model = self.model
-        for state in ("suspended", "queued", "delayed", "in_flight"):
+        for state in ("suspended", "delayed", "in_flight"):
             seen = [seen_item(item) for item in self.do(self.queue.peek(10, 0, state))]
             expected = [model_item(key, item) for key, item in model.in_state(state)]
             assert sorted(seen) == sorted(expected)
         dead = {
-            item.key: (list(item.causes), item.payload, item.error_signature, item.order_key)
+            item.key: (list(item.causes), item.payload, item.error_signature)
             for item in self.do(self.queue.dead(10))
         }
         assert dead == {
-            key: (list(dead.work.causes), dead.work.payload, dead.signature, dead.order)
+            key: (list(dead.work.causes), dead.work.payload, dead.signature)
             for key, dead in model.dead.items()
         }
         for signature, count in self.do(self.queue.dead_by_signature()).items():
@@ -223,11 +212,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.runner.close()
 
     def nothing_is_left_once_everything_is_cancelled(self) -> None:
-        """Whatever happened, no key of an item, a group or a signature stays behind."""
-        self.do(self.queue.cancel([key for key, _ in PLACES]))
+        """Whatever happened, no key of an item or a signature stays behind."""
+        self.do(self.queue.cancel(PLACES))
         self.model.now_ms += VISIBILITY_MS
         self.do(self.queue.reap())
-        kept = {b"stamp", b"turns", b"paused", b"sleeping"}
+        kept = {b"stamp", b"paused", b"sleeping"}
         left = {key.rpartition(b":")[2] for key in self.do(self.redis.keys("*"))}
         assert left <= kept
 

@@ -230,7 +230,7 @@ async def test_each_cause_carries_its_lineage(queue) -> None:
     ("bad", "code"),
     [
         (NewItem("k", "background", "c", b"", "o" * 513), "queue_item_too_large"),
-        (NewItem("k", "background", "c", b"", order_key="ü" * 257), "queue_item_too_large"),
+        (NewItem("k", "background", "ü" * 257, b""), "queue_item_too_large"),
         (NewItem("k", "background", "c", b"", "o\0p"), "queue_argument_invalid"),
         (NewItem("k", "background", "c", b"", "o", "00-x"), "queue_argument_invalid"),
         (NewItem("k", "user_active_session", "c", b""), "queue_unknown_priority"),

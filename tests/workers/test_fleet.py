@@ -60,6 +60,9 @@ class Drainer:
     async def least(self) -> CapacityPriority:
         return "background"
 
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
+        await self.queue.renew(claims, visibility_ms)
+
     async def drain(self, claims: Sequence[Claim]) -> bool:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)

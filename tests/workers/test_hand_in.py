@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kernel.priorities import PRIORITIES_OF
+from queues.items import Claim, Lineage
 from queues.relay import ROUTES
 from workers.gateway_client import GatewayError
 from workers.hand_in import BUSY_FIRST_S, BUSY_MAX_S, HandIn
@@ -21,6 +22,7 @@ class Gateway:
         self.alive = True
 
     async def post(self, _: str, body: Any) -> Any:
+        self.asked = body
         if isinstance(self.answer, GatewayError):
             raise self.answer
         return {"outcomes": [self.answer] * len(body["items"])}
@@ -90,3 +92,24 @@ async def test_a_refusal_of_an_item_does_not_slow_anything():
 
 def test_every_queue_is_carried_and_has_its_handler():
     assert PRIORITIES_OF.keys() == ROUTES.keys() == HANDLERS.keys()
+
+
+@pytest.mark.parametrize(
+    ("priorities", "urgent"),
+    [
+        (["background"], False),
+        (["user_initiated", "background"], False),
+        (["background", "critical"], True),
+        (["user_initiated_critical"], True),
+    ],
+)
+async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, urgent):
+    world = World()
+    claims = [
+        Claim(str(number), "t", b"", name, ("c",), (Lineage("", ""),), 1, 1, 0, 0)
+        for number, name in enumerate(priorities)
+    ]
+    await world.hand_in.batch("/path", "items", ["x"] * len(claims), claims=claims)
+    assert world.gateway.asked == {"items": ["x"] * len(claims)} | (
+        {"urgent": True} if urgent else {}
+    )

@@ -2,23 +2,33 @@
 
 import hmac
 from collections import defaultdict
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
 import anyio
 from fastapi import APIRouter, Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from actors.intents import RecalculateAuthority
 from actors.messages import Recomputed, Reports
 from actors.shards import NO_SESSION
-from actors.units import DeadLetterUnit
+from actors.units import DeadLetterUnit, RecomputeUnit, Unit
+from actors.work_units import WorkReportUnit
 from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
-from workers.api.services import Given, Services
+from workers.api.services import Given, Services, Traceparents
+from workers.trace_context import TRACED_CAUSES_MAX
 
 RESULTS_MAX = 256
+
+Traceparent = Annotated[str, Field(max_length=64)]
+GivenTraceparents = Annotated[
+    list[Annotated[list[Traceparent], Field(max_length=TRACED_CAUSES_MAX)]],
+    Field(max_length=RESULTS_MAX),
+]
+"""The spans of the worker that each part belongs to; none, or as many as there are parts."""
 
 router = APIRouter(prefix="/internal", include_in_schema=False)
 
@@ -32,12 +42,28 @@ class RecomputeResult(BaseModel):
     intent: RecalculateAuthority
 
 
-class RecomputedBody(BaseModel):
-    """A batch of results."""
+def _check_traceparents(traceparents: Sequence[object], parts: Sequence[object]) -> None:
+    if traceparents and len(traceparents) != len(parts):
+        raise ValueError("traceparents are none, or as many as there are parts")
 
+
+class _Batch(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    traceparents: GivenTraceparents = []
+    urgent: bool = False
+    """Of critical work: it waits neither in a session's mailbox nor behind other commits."""
+
+
+class RecomputedBody(_Batch):
+    """A batch of results."""
+
     results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.results)
+        return self
 
 
 class DeadLetterBody(BaseModel):
@@ -49,13 +75,16 @@ class DeadLetterBody(BaseModel):
     error_signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class WorkBody(BaseModel):
+class WorkBody(_Batch):
     """A batch of reports of the requests of one queue."""
-
-    model_config = ConfigDict(extra="forbid")
 
     queue: Annotated[str, Field(max_length=128)]
     reports: Annotated[list[WorkReport], Field(max_length=RESULTS_MAX)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.reports)
+        return self
 
 
 Authorization = Annotated[str | None, Header()]
@@ -67,6 +96,9 @@ async def recomputed(
 ) -> dict[str, Any]:
     """Record computed authorities; returns an outcome for each, in order."""
     authorize(services, authorization)
+    if body.urgent:
+        units = [RecomputeUnit(one.intent, one.session_id) for one in body.results]
+        return await _urgent(services, units, body)
     by_session: dict[str, list[int]] = defaultdict(list)
     for index, one in enumerate(body.results):
         by_session[one.session_id].append(index)
@@ -74,6 +106,8 @@ async def recomputed(
 
     async def hand_over(session_id: str, indexes: list[int]) -> None:
         message = Recomputed(tuple(body.results[index].intent for index in indexes))
+        if body.traceparents:
+            message.traceparents = _traced([body.traceparents[index] for index in indexes])
         try:
             answers = await services.sessions.ask(session_id, message)
         except Exception as error:  # noqa: BLE001 - this session's results alone failed
@@ -105,16 +139,31 @@ async def work(
 ) -> dict[str, Any]:
     """Record what became of asked-for work; returns an outcome for each report, in order.
 
-    The reports of a queue go through one actor, so they are taken in the order in which they come,
-    and a queue that reports faster than is recorded is told so (`mailbox_full`).
+    The reports of a queue go through one actor unless they are urgent, so they are taken in the
+    order in which they come, and a queue that reports faster than is recorded is told so
+    (`mailbox_full`).
     """
     authorize(services, authorization)
     if body.queue not in QUEUE_KINDS:
         raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
     if not body.reports:
         return {"outcomes": []}
-    answers = await services.sessions.ask(f"work:{body.queue}", Reports(tuple(body.reports)))
+    if body.urgent:
+        return await _urgent(services, [WorkReportUnit(one) for one in body.reports], body)
+    message = Reports(tuple(body.reports))
+    message.traceparents = _traced(body.traceparents)
+    answers = await services.sessions.ask(f"work:{body.queue}", message)
     return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> dict[str, Any]:
+    """Record units ahead of others: what they may do is decided by the record, not by order."""
+    answers = await services.report(units, _traced(body.traceparents))
+    return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+def _traced(traceparents: list[list[str]]) -> Traceparents:
+    return tuple(tuple(each) for each in traceparents)
 
 
 def authorize(services: Services, authorization: str | None) -> None:

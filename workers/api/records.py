@@ -138,7 +138,6 @@ def describe_depth(depth: QueueDepth) -> dict[str, Any]:
     return {
         "ready": depth.ready,
         "suspended": depth.suspended,
-        "queued": depth.queued,
         "delayed": depth.delayed,
         "in_flight": depth.in_flight,
         "dead": depth.dead,

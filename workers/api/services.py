@@ -1,6 +1,6 @@
 """What the routes are given."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -24,8 +24,14 @@ from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
 
+Traceparents = tuple[tuple[str, ...], ...]
+Write = Callable[[Unit], Awaitable[Any]]
+Report = Callable[[Sequence[Unit], Traceparents], Awaitable[list[Any]]]
+"""Units, and for each the spans that it belongs to, or nothing."""
+
 ReplayTarget = str | tuple[int, int]
 Replayed = tuple[AuditReplayReceipt, ...]
+Replay = Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,14 @@ class Services:
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
-    write: Callable[[Unit], Awaitable[Any]]
+    write: Write
     """Run one unit in the next commit and return what it came to; raises what it raised."""
 
+    report: Report
+    """Run units in the next commit, before what is not urgent, and return what each came to."""
+
     confirmations: Confirmations
-    replay: Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
+    replay: Replay
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
     models: ModelRegistry

@@ -41,7 +41,7 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
     for name, queue in found["queues"].items():
         open_requests = found["requests"]["open_by_queue"].get(name, 0)
         click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
-        counts = ("queued", "delayed", "in_flight", "dead")
+        counts = ("delayed", "in_flight", "dead")
         click.echo("  " + "  ".join(f"{one} {queue[one]}" for one in counts))
         for one, ready in queue["ready"].items():
             age_s = queue["oldest_eligible_age_ms"][one] / 1000

@@ -1,13 +1,29 @@
-"""How long requests take, and how they end, by route."""
+"""How long requests take, and how they end, by route; how many spans were told."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "(none)"
 """What no route answered: refused before, or asked for under a path that is not there."""
+
+
+class SpanTally(Protocol):
+    """How many spans of traces a process has told."""
+
+    exported: int
+    dropped: int
+
+
+def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
+    """Return what the metric of spans says; where nothing is traced, nothing."""
+    if spans is None:
+        return {}
+    return {("exported",): spans.exported, ("dropped",): spans.dropped}
+
 
 Told = Callable[[str, str, int, float], None]
 """Method, path of the route as it is declared, status, seconds."""

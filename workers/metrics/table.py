@@ -49,6 +49,12 @@ def _histogram(name: str, buckets: tuple[float, ...], meaning: str, *labels: str
     return Metric(name, "histogram", labels, meaning, buckets)
 
 
+_SPANS = _counter(
+    "rotulus_trace_spans_total",
+    "Spans of traces: exported to the collector, dropped for want of room or of an answer",
+    "outcome",
+)
+
 GATEWAY: tuple[Metric, ...] = (
     # Of the fleet: every gateway tells the same.
     _gauge("rotulus_queue_ready_items", "Items that wait for a claim", "queue", "priority"),
@@ -68,7 +74,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_queue_paused", "1 where claims pass over the priority", "queue", "priority"),
     _gauge(
         "rotulus_queue_items",
-        "Items that are queued in an order group, delayed, in_flight or dead",
+        "Items that are delayed, in_flight or dead",
         "queue",
         "state",
     ),
@@ -89,6 +95,11 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_mailbox_messages", "Messages that wait in all mailboxes of actors"),
     _gauge("rotulus_mailbox_messages_max", "Messages that wait in the fullest mailbox"),
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),
+    _counter(
+        "rotulus_mail_refused_total",
+        "Entries and answers in Redis that no gateway of this ledger had sealed: entry, answer",
+        "what",
+    ),
     _gauge("rotulus_commit_waiting", "Callers that wait for the next commit"),
     _counter(
         "rotulus_operations_total",
@@ -108,6 +119,7 @@ GATEWAY: tuple[Metric, ...] = (
         "From a request until its answer begins",
         "route",
     ),
+    _SPANS,
 )
 
 WORKER: tuple[Metric, ...] = (
@@ -134,4 +146,5 @@ WORKER: tuple[Metric, ...] = (
         "queue",
         "priority",
     ),
+    _SPANS,
 )

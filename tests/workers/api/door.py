@@ -154,6 +154,9 @@ async def running_door(
             raise result
         return result
 
+    async def report(units: Any, _: Any) -> Any:
+        return await committer.commit(units, urgent=True)
+
     async def replay(target: Any, strategy: Any, context: Any) -> Any:
         models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
         [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
@@ -173,6 +176,7 @@ async def running_door(
         heartbeats=Heartbeats(redis),
         redis=redis,
         write=write,
+        report=report,
         confirmations=CONFIRMATIONS,
         replay=replay,
         worker_token=token,

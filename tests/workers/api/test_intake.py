@@ -7,12 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
+from actors.errors import MailboxFull
+from actors.runtime import SessionRuntime
 from actors.work_units import EnqueueUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.verify import verify
-from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
@@ -31,6 +33,8 @@ from workers.api import intake
 from workers.api.intake import RESULTS_MAX
 
 pytestmark = pytest.mark.anyio
+
+BINDING = {"binding_id": "b-1", "source_event_id": "event-1"}
 
 PATHS = [
     ("recomputed", {"results": []}),
@@ -297,3 +301,43 @@ async def test_what_an_audit_finds_is_recorded_once_and_health_is_red(door: Door
     kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
     assert kinds.count("kernel_event_log_integrity_violation") == 1
     assert "chain" in (await door.http.get("/readyz")).json()["problems"]
+
+
+async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: Door):
+    """Nothing but the record decides what they may do, so no order is lost."""
+
+    async def full(*_: Any) -> Any:
+        raise MailboxFull("full")
+
+    [asked] = await door.services.write(EnqueueUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),)))
+    outcome = {
+        "outcome_id": "outcome:1",
+        "source_event_id": "event-1",
+        "binding_id": "b-1",
+        "target_kind": "corpus_document_membership",
+        "outcome_state": "succeeded",
+        "outcome_reason_code": "made",
+    }
+    report = {
+        "report_kind": "binding_evaluated",
+        "request_id": asked.request_id,
+        "outcome": outcome,
+    }
+    work = {"queue": BINDING_QUEUE, "reports": [report]}
+    results = {"results": [computed(door)]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionRuntime, "ask", full)
+        assert (await door.hand_in("work", work)).status_code == 429
+        for path, body in (("work", work), ("recomputed", results)):
+            first = await door.hand_in(path, body | {"urgent": True})
+            again = await door.hand_in(path, body | {"urgent": True})
+            assert first.json()["outcomes"][0]["outcome"] == "completed", first.text
+            assert again.json()["outcomes"][0]["outcome"] == "closed"
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+@pytest.mark.parametrize("path", ["work", "recomputed"])
+async def test_traceparents_are_as_many_as_the_parts_or_none(door: Door, path: str):
+    body = dict(PATHS)[path] | {"traceparents": [["x"]]}
+    error_of(await door.hand_in(path, body), 422, "INVALID_REQUEST")

@@ -279,6 +279,12 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_table(
+        "mail_keys",
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
         "mailbox_offsets",
         sa.Column("session_id", TEXT, nullable=False),
         sa.Column("mailbox_id", TEXT, nullable=False),
@@ -348,7 +354,7 @@ def upgrade() -> None:
     op.create_index(
         "outbox_by_item", "outbox", ["queue", "item_key", "open", "request_sequence"], unique=False
     )
-    op.create_index("outbox_open", "outbox", ["open", "request_sequence"], unique=False)
+    op.create_index("outbox_open", "outbox", ["open", "queue", "request_sequence"], unique=False)
     op.create_table(
         "outbox_outcomes",
         sa.Column("request_id", TEXT, nullable=False),

@@ -1,0 +1,88 @@
+"""Two bounded lanes of what waits for one taker: the urgent one goes first, and never alone.
+
+Of each take the urgent may have three quarters while others wait, and of those at least one goes
+along; so an endless stream of urgent work slows the rest down and does not stop it.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+T = TypeVar("T")
+
+URGENT_SHARE = 0.75
+
+
+class Lanes(Generic[T]):
+    """What waits, in the order in which it came into each lane."""
+
+    def __init__(self, places: int, urgent_places: int) -> None:
+        self._send, self._receive = anyio.create_memory_object_stream[T](places)
+        self._urgent_send, self._urgent_receive = anyio.create_memory_object_stream[T](
+            urgent_places
+        )
+        self._filled = anyio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """How many have a place in a lane."""
+        lanes = (self._receive, self._urgent_receive)
+        return sum(lane.statistics().current_buffer_used for lane in lanes)
+
+    async def put(self, one: T) -> None:
+        """Put one behind the others, when there is a place.
+
+        Raises:
+            anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
+        """
+        await self._send.send(one)
+        self._filled.set()
+
+    def put_urgent(self, one: T) -> None:
+        """Put one behind the other urgent ones.
+
+        Raises:
+            anyio.WouldBlock: there is no place.
+            anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
+        """
+        self._urgent_send.send_nowait(one)
+        self._filled.set()
+
+    async def take(self, limit: int, size_of: Callable[[T], int]) -> list[T]:
+        """Wait until there is something and take it, until it is of this size or more."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        while not self.waiting:
+            self._filled = anyio.Event()
+            await self._filled.wait()
+        taken: list[T] = []
+        size = 0
+
+        def move(lane: MemoryObjectReceiveStream[T], most: float) -> None:
+            nonlocal size
+            with suppress(anyio.WouldBlock):
+                while size < most:
+                    taken.append(lane.receive_nowait())
+                    size += size_of(taken[-1])
+
+        others_wait = self._receive.statistics().current_buffer_used > 0
+        move(self._urgent_receive, URGENT_SHARE * limit if others_wait else limit)
+        if others_wait:
+            # One at least, however large the urgent ones were.
+            move(self._receive, max(limit, size + 1))
+        move(self._urgent_receive, limit)
+        return taken
+
+    def close(self) -> list[T]:
+        """Take nothing more; returns what nobody has taken."""
+        left: list[T] = []
+        for lane in (self._urgent_receive, self._receive):
+            with suppress(anyio.WouldBlock):
+                while True:
+                    left.append(lane.receive_nowait())
+        for end in (self._send, self._urgent_send, self._receive, self._urgent_receive):
+            end.close()
+        return left

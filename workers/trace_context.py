@@ -1,0 +1,74 @@
+"""Which trace a piece of work belongs to, and under which span: computed from names, never stored.
+
+The trace of an operation and of everything that it causes has an id that follows from the
+operation's, the trace of asked-for work one that follows from its request. So every process finds
+the same trace, also after a restart and after Redis has lost what it held. Ids of spans follow
+from the names of what happened, so what happens again under one name is one span.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from queues.items import Claim
+
+TRACED_CAUSES_MAX = 8
+"""Of the causes of one item: a coalesced one may have a thousand."""
+
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """A span's place: the trace that it belongs to, and its own id there."""
+
+    trace_id: int
+    span_id: int
+
+    @property
+    def traceparent(self) -> str:
+        """The same as W3C trace context writes it, sampled."""
+        return f"00-{self.trace_id:032x}-{self.span_id:016x}-01"
+
+    def child(self, *names: str) -> "TraceContext":
+        """Return the place of what is named so, under this span."""
+        named = "\0".join((self.traceparent, *names))
+        return TraceContext(self.trace_id, _number(sha256(named.encode()).digest()[:8]))
+
+
+def root_of(cause: str) -> TraceContext:
+    """Return the first span of the trace of an operation or a request."""
+    found = sha256(b"rotulus trace\0" + cause.encode("utf-8", "surrogatepass")).digest()
+    return TraceContext(_number(found[:16]), _number(found[16:24]))
+
+
+def read_traceparent(text: str) -> TraceContext | None:
+    """Return the place that a sampled traceparent names; None for anything else."""
+    found = _TRACEPARENT.fullmatch(text)
+    if found is None:
+        return None
+    trace_id, span_id = int(found[1], 16), int(found[2], 16)
+    return TraceContext(trace_id, span_id) if trace_id and span_id else None
+
+
+def sent_as(claim: Claim) -> list[TraceContext]:
+    """Return the spans under which an item was sent, one for each cause that is traced."""
+    found = [read_traceparent(one.traceparent) for one in claim.lineage if one.traceparent]
+    return [one for one in found if one is not None][:TRACED_CAUSES_MAX]
+
+
+def handled_as(claim: Claim, sent: TraceContext) -> TraceContext:
+    """Return the place of a delivery's handling under the span that sent the item."""
+    return sent.child("handle", claim.token)
+
+
+def traceparents_of(claims: Iterable[Claim]) -> list[list[str]]:
+    """Return for each claim the spans that handle it; an empty list where nothing is traced."""
+    found = [[handled_as(one, sent).traceparent for sent in sent_as(one)] for one in claims]
+    return found if any(found) else []
+
+
+def _number(content: bytes) -> int:
+    """A number that is not 0, which W3C trace context forbids."""
+    return int.from_bytes(content) or 1
