@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Spans:
-    """What one process tells of traces; every method may be called on any thread."""
+    """What one process tells of traces, from one thread; whoever measures may look from another."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Spans:
     ) -> None:
         """Take spans for an exporter; `sample` is the share of the traces that are told."""
         self.exported = 0
-        self.dropped = 0
+        self._refused = 0
+        self._lost = 0
         self._exporter = exporter
         self._resource = Resource.create({"service.name": f"rotulus-{service}"})
         self._sampled_below = int(sample * _IDS)
@@ -61,6 +62,11 @@ class Spans:
         self._closing = False
         self._thread = threading.Thread(target=self._export, name="spans", daemon=True)
         self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """How many had no room, or were not taken by the collector."""
+        return self._refused + self._lost
 
     def root(self, cause: str) -> TraceContext | None:
         """Return the root of a cause's trace; None where this share is not told.
@@ -84,7 +90,7 @@ class Spans:
     ) -> None:
         """Tell of a span that has ended; drops it where too many wait."""
         if len(self._waiting) >= self._spans_max or self._closing:
-            self.dropped += 1
+            self._refused += 1
             return
         start_ns, end_ns = times_ns
         span = ReadableSpan(
@@ -136,7 +142,7 @@ class Spans:
         if taken:
             self.exported += len(batch)
         else:
-            self.dropped += len(batch)
+            self._lost += len(batch)
         return taken
 
 

@@ -138,6 +138,13 @@ def test_a_request_is_logged_under_one_id_at_both_gateways():
     assert sent(message).request_id == "r-1"
 
 
+def test_the_spans_that_a_report_belongs_to_go_along():
+    message = Reports((TransitionDue(request_id="r-1"), TransitionDue(request_id="r-2")))
+    message.traceparents = (("00-a-b-01", "00-c-d-01"), ())
+    assert sent(message).traceparents == message.traceparents
+    assert sent(Query()).traceparents == ()
+
+
 @given(ANY_JSON)
 def test_whatever_a_caller_has_sent_arrives(value):
     message = SubmitEnvelope(value)

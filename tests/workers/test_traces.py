@@ -103,12 +103,24 @@ def assert_connected(spans: Sequence[Span]) -> None:
     assert all(one.start_time_unix_nano <= one.end_time_unix_nano for one in spans)
 
 
+@pytest.mark.parametrize(
+    ("priority", "reported_in"),
+    [
+        ("background", ["POST /internal/work", "commit", "mailbox"]),
+        # What comes of critical work goes past the mailboxes.
+        ("critical", ["POST /internal/work", "commit"]),
+    ],
+)
 async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
-    tmp_path: Path, valkey_url: str
+    tmp_path: Path, valkey_url: str, priority: str, reported_in: list[str]
 ):
     async def ask(_: httpx.AsyncClient) -> str:
         async with Producer(BINDING_QUEUE, fleet.url) as producer:
-            content = {"binding_id": SECRET, "source_event_id": "event-1"}
+            content = {
+                "binding_id": SECRET,
+                "source_event_id": "event-1",
+                "capacity_priority": priority,
+            }
             asked = await producer.enqueue(NewRequest(content, request_key="key-1"))
             outcome = await producer.wait(asked.request_id, WAIT_S)
             assert outcome.state == "completed"
@@ -129,10 +141,10 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
     [handled] = [one for one in spans if one.name == "handle"]
     assert attributes(handled)["rotulus.outcome"] == "done"
     reported = [one for one in spans if one.parent_span_id == handled.span_id]
-    assert sorted(named(reported)) == ["POST /internal/work", "commit", "mailbox"]
+    assert sorted(named(reported)) == reported_in
     [outcome] = [one for one in reported if one.name == "commit"]
     assert attributes(outcome)["rotulus.outcome"] == "completed"
-    assert set(named(spans)) >= set(WORK)
+    assert set(named(spans)) >= {"commit", "relay", "queue", "handle"}
     assert SECRET not in repr(collector.spans)
 
 

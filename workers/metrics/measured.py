@@ -14,8 +14,13 @@ NO_ROUTE = "(none)"
 class SpanTally(Protocol):
     """How many spans of traces a process has told."""
 
-    exported: int
-    dropped: int
+    @property
+    def exported(self) -> int:
+        """How many a collector has taken."""
+
+    @property
+    def dropped(self) -> int:
+        """How many are lost."""
 
 
 def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
