@@ -23,6 +23,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from actors.belief_units import AnchorUnit, PendingBelief
 from actors.errors import ActorError, ActorFailed, CommitFailed, StaleEpoch
 from actors.orchestrator import Orchestrator
 from actors.units import Bench, Unit, records_read
@@ -167,7 +168,7 @@ class Committer:
         if head is not None:
             self._committed(head)
         units = sum(len(waiting.units) for waiting in batch)
-        results = [one for waiting in batch for one in waiting.results or ()]
+        results = _each_once(batch)
         self._measured(Written(units, seconds, head is not None, results))
 
     def _waiting(self) -> list[_Waiting]:
@@ -204,6 +205,7 @@ class Committer:
                         waiting.error = _stale(waiting.fence)
                     else:
                         waiting.results = [_run(unit, bench) for unit in waiting.units]
+                _anchor(batch, bench)
                 head = transaction.head_now
         except LedgerUnavailable as error:
             _fail_all(batch, CommitFailed(str(error)))
@@ -218,7 +220,7 @@ class Committer:
 
     def _record_rolled_back(self, batch: list[_Waiting]) -> None:
         """Leave a receipt for each operation that was undone; none where that fails as well."""
-        undone = [one for waiting in batch for one in _submissions(waiting.results)]
+        undone = list(_submissions(_each_once(batch)))
         if not undone:
             return
         try:
@@ -307,6 +309,23 @@ def _run(unit: Unit, bench: Bench) -> Any:
         if not isinstance(error, ActorError | RollbackRefused | WorkRefused):
             _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
+
+
+def _anchor(batch: list[_Waiting], bench: Bench) -> None:
+    """Record and anchor what belief sessions have put down, and put its outcome in its place."""
+    if not bench.pending_belief:
+        return
+    error = _run(AnchorUnit(), bench)
+    for waiting in batch:
+        for index, one in enumerate(waiting.results or ()):
+            if isinstance(one, PendingBelief) and waiting.results is not None:
+                waiting.results[index] = one.outcome if error is None else error
+
+
+def _each_once(batch: list[_Waiting]) -> list[Any]:
+    """Return the results of a batch; sessions that were anchored together share theirs."""
+    results = (one for waiting in batch for one in waiting.results or ())
+    return list({id(one): one for one in results}.values())
 
 
 def _submissions(results: Any) -> Iterator[SubmissionResult]:

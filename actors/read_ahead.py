@@ -15,11 +15,10 @@ from actors.intents import (
     Intent,
     LinkInput,
     RecalculateAuthority,
-    RecordBelief,
     SynthesizeUnderstanding,
 )
 from actors.orchestrator import idempotency_key
-from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, SESSION_CORPUS, authority_view, edge_id
+from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, authority_view, edge_id
 from kernel.authority.read_ahead import RecordKey
 from kernel.ledger import schema
 
@@ -87,10 +86,6 @@ def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
     yield schema.materialized_views, authority_view(intent.target_cu_id)
 
 
-def _of_belief(intent: RecordBelief) -> Iterator[RecordKey]:
-    return _created(intent.node_id, SESSION_CORPUS)
-
-
 def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
     yield schema.nodes, node_id
     yield schema.corpus_membership_records, f"{corpus_id}|{node_id}"
@@ -126,6 +121,5 @@ _RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingP
         LinkInput: _of_link,
         AdaptFields: _of_adapted,
         RecalculateAuthority: _of_recalculation,
-        RecordBelief: _of_belief,
     }
 )

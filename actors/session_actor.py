@@ -22,6 +22,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from actors.belief_units import BeliefUnit
 from actors.belief_verbs import VERBS, take
 from actors.committer import Committer
 from actors.errors import ActorFailed, ReplyLost
@@ -40,7 +41,6 @@ from actors.messages import (
 )
 from actors.tombstones import AsyncEliminationStore, write_through
 from actors.units import (
-    BeliefUnit,
     ConsumedUnit,
     EnvelopeUnit,
     IntentUnit,
@@ -52,7 +52,8 @@ from actors.work_units import WorkReportUnit
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import MAX_SESSION_ID_CHARS, SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.belief_anchors import MAX_SESSION_ID_CHARS
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
@@ -186,11 +187,11 @@ class SessionActor:
             session_id=self.session_id,
             title=self._title,
             first_index=belief.n_events - len(events),
+            prior_event_hash=events[0].prev_event_hash,
             events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             n_universe=len(belief.universe.ids),
             n_survivors=belief.n_survivors,
             survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
-            survivors_hash=belief.survivors_hash,
         )
 
     def _expect_belief(self) -> BeliefSession:

@@ -5,16 +5,16 @@ it returns is told to nobody before the batch is durable.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from actors.belief_units import BeliefUnit, PendingBelief
 from actors.capture import outputs_of
 from actors.intents import (
     EnqueueRecompute,
     Intent,
     Priority,
     RecalculateAuthority,
-    RecordBelief,
     ReportExternalEffect,
 )
 from actors.messages import Simulate
@@ -29,7 +29,6 @@ from kernel.authority.requests import (
     due,
 )
 from kernel.authority.triggers import MIGRATION, USER_REQUEST
-from kernel.belief_record import BeliefBatch, record_belief, session_node_id
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.errors import KernelError, LedgerCorrupt
@@ -55,6 +54,8 @@ class Bench:
     transaction: LedgerTransaction
     kernel: Kernel
     orchestrator: Orchestrator
+    pending_belief: list[PendingBelief] = field(default_factory=list)
+    """What belief sessions have put down for the anchor of this transaction."""
 
 
 class Unit(Protocol):
@@ -71,12 +72,13 @@ def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
         if unit.session_id is not None:
             # Whether the session is active decides how urgent it is.
-            yield schema.nodes, session_node_id(unit.session_id)
+            yield schema.belief_anchors, unit.session_id
     elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
     elif isinstance(unit, BeliefUnit):
-        yield schema.nodes, session_node_id(unit.batch.session_id)
+        yield schema.belief_anchors, unit.batch.session_id
+        yield schema.belief_sessions, unit.batch.session_id
     elif isinstance(unit, EnvelopeUnit):
         yield from records_named(unit.document)
 
@@ -169,29 +171,6 @@ class ConsumedUnit:
     def run(self, bench: Bench) -> None:
         """Record it; where the same entries come again, they are known."""
         record_consumed(bench.transaction, self.session_id, self.to)
-
-
-@dataclass(frozen=True, slots=True)
-class BeliefUnit:
-    """Append a session's new events and anchor them."""
-
-    batch: BeliefBatch
-
-    def run(self, bench: Bench) -> SubmissionResult:
-        """Record the events; a refused anchor undoes them and fails the unit."""
-        batch = self.batch
-        intent = RecordBelief(
-            intent_key=batch.head_event_hash,
-            node_id=session_node_id(batch.session_id),
-            anchor=batch.anchor(),
-            creates=batch.first_index == 0,
-        )
-        unit = IntentUnit(intent, batch.session_id, "system")
-        result = unit.run(bench)
-        if isinstance(result, RejectedResult):
-            raise KernelError(f"anchor refused: {result.rejection.message}")
-        record_belief(bench.transaction, batch)
-        return result
 
 
 RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]

@@ -1,25 +1,23 @@
 """Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
 
-The events of a session are a chain of their own. With every durable batch the session's node is
-annotated with the head of that chain, so one verification covers both.
+The events of a session are a chain of their own. With every transaction one operation of the log
+names the heads of all the chains that it has made longer, so one verification covers both.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_text, invalid
+from kernel.belief_anchors import MAX_SESSION_ID_CHARS, AnchoredEvents, anchor_of, follows
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
+from kernel.ledger.tables import DuplicateKey
 
 SURVIVORS_SHOWN_MAX = 12
-MAX_SESSION_ID_CHARS = 384
-"""So that the id of the session's node is an id that an intent may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,9 @@ class BeliefBatch:
     session_id: str
     title: str
     first_index: int
+    prior_event_hash: str
+    """The hash of the event before the first of these, 64 zeros where there is none."""
+
     events: tuple[tuple[str, str, bytes], ...]
     """(event_id, event_hash, event bytes) of each."""
 
@@ -36,8 +37,6 @@ class BeliefBatch:
     n_survivors: int
     survivors_shown: Sequence[str]
     """The first few, for whoever lists sessions."""
-
-    survivors_hash: str
 
     @property
     def head_event_hash(self) -> str:
@@ -49,19 +48,15 @@ class BeliefBatch:
         """How many events the session has after this batch."""
         return self.first_index + len(self.events)
 
-    def anchor(self) -> dict[str, Any]:
-        """Return the fields with which the session's node is annotated."""
-        return {
-            "head_event_hash": self.head_event_hash,
-            "n_events": self.n_events,
-            "n_survivors": self.n_survivors,
-            "survivors_hash": self.survivors_hash,
-        }
-
-
-def session_node_id(session_id: str) -> str:
-    """Return the node that stands for a belief session in the graph."""
-    return f"{SESSION_NODE_PREFIX}{session_id}"
+    def anchored(self) -> AnchoredEvents:
+        """Return what an anchor says of this batch."""
+        return AnchoredEvents(
+            session_id=self.session_id,
+            prior_head_event_hash=self.prior_event_hash,
+            first_event_index=self.first_index,
+            last_event_index=self.n_events - 1,
+            head_event_hash=self.head_event_hash,
+        )
 
 
 def check_session_id(session_id: str) -> None:
@@ -93,10 +88,15 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
     """Append the events of a batch and renew the session's summary row.
 
     Raises:
-        DuplicateKey: when an event with this index exists: somebody else wrote to the session.
+        DuplicateKey: when they do not go on where the session was anchored: somebody else wrote to
+            it, and nothing was written now.
     """
+    anchor = anchor_of(transaction, batch.session_id)
+    if not follows(anchor, batch.first_index, batch.prior_event_hash):
+        raise DuplicateKey(f"belief_events: {batch.session_id} has other events by now")
     for offset, (event_id, event_hash, content) in enumerate(batch.events):
-        transaction.tables.insert(
+        # An index behind the anchor's is free, and the id of an event is drawn for it.
+        transaction.tables.append(
             schema.belief_events,
             {
                 "session_id": batch.session_id,

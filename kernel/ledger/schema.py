@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -464,8 +464,19 @@ belief_events = Table(
     Column("event_id", String, nullable=False, unique=True),
     Column("event_hash", String, nullable=False),
     Column("event_bytes", LargeBinary, nullable=False),
-    UniqueConstraint("session_id", "event_hash"),
     info={"append_only": True},
+)
+
+belief_anchors = Table(
+    "belief_anchors",
+    metadata,
+    # Where the newest anchor in the log says that the session's chain ends.
+    Column("session_id", String, primary_key=True),
+    Column("n_events", Integer, nullable=False),
+    Column("head_event_hash", String, nullable=False),
+    Column("ec_sequence_number", Integer, nullable=False),
+    Column("anchored_at_us", Integer, nullable=False),
+    info={"folded": True},
 )
 
 shard_epochs = Table(

@@ -1,7 +1,8 @@
 """Belief sessions: replayed from their own chain, and anchored in the kernel's at their end.
 
-The node of a session names the newest event. So a trail whose end was cut off, which replays as
-well as a whole one, is found all the same.
+The newest anchor of a session names its newest event. So a trail whose end was cut off, or to which
+something was added, and which replays as well as a whole one, is found all the same. That the
+anchors are those of the log, each going on where the one before ended, is for the fold to find.
 """
 
 from collections.abc import Iterator
@@ -9,12 +10,11 @@ from dataclasses import dataclass
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, session_node_id
+from kernel.belief_record import SURVIVORS_SHOWN_MAX
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
-from kernel.model.node_kinds import SESSION
-from kernel.verify.reading import Document, Reader, joined, load_object, shown
+from kernel.verify.reading import Reader, joined, load_object, shown
 
 EVENTS_PAGE_ROWS = 64
 
@@ -39,11 +39,10 @@ def check_belief(reader: Reader, counts: BeliefCounts) -> None:
             _check_session(reader, summary, counts)
     if reader.count(schema.belief_events) != counts.events:
         _name_orphans(reader)
-    for node in reader.pages(schema.nodes, {"node_kind": SESSION}):
-        anchor = _anchor_of(node)
-        session_id = str(node["node_id"]).removeprefix(session_node_id(""))
-        if "head_event_hash" in anchor and not reader.get(schema.belief_sessions, session_id):
-            message = f"{shown(node['node_id'])} anchors it"
+    for anchor in reader.pages(schema.belief_anchors):
+        session_id = anchor["session_id"]
+        if reader.get(schema.belief_sessions, session_id) is None:
+            message = f"row {anchor['ec_sequence_number']} of the log anchors it"
             reader.findings.add(schema.belief_sessions, session_id, "missing", message)
 
 
@@ -76,13 +75,8 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     if summary["title"] not in _titles(reader, session_id):
         message = f"title is {shown(summary['title'])}, which the session does not state"
         reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
-    anchor = _anchor_of(reader.get(schema.nodes, session_node_id(session_id)))
-    expected = {
-        "head_event_hash": session.head_event_hash,
-        "n_events": session.n_events,
-        "n_survivors": session.n_survivors,
-        "survivors_hash": session.survivors_hash,
-    }
+    anchor = reader.get(schema.belief_anchors, session_id) or {}
+    expected = {"head_event_hash": session.head_event_hash, "n_events": session.n_events}
     for name, value in expected.items():
         if anchor.get(name) != value:
             message = (
@@ -125,9 +119,3 @@ def _name_orphans(reader: Reader) -> None:
             key = row["session_id"]
             message = f"event {row['event_index']} is there, its session is not"
             reader.findings.add(schema.belief_sessions, key, "missing", message)
-
-
-def _anchor_of(node: Row | None) -> Document:
-    record = None if node is None else load_object(node["record"])
-    payload = None if record is None else record.get("payload")
-    return payload if isinstance(payload, dict) else {}

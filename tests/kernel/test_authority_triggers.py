@@ -27,6 +27,7 @@ from tests.kernel.build import (
     HOUR_US,
     START_US,
     adapt,
+    belief_anchor,
     code_of,
     create,
     drain,
@@ -596,8 +597,7 @@ def test_a_page_names_each_request_once():
 @pytest.mark.spec("§8.8")
 def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not(world):
     world.chain()
-    session = create("belief-session:s", "BeliefSession")
-    assert code_of(work(world.ledger, session)) is None
+    assert code_of(work(world.ledger, belief_anchor("s"))) is None
     world.accept(adapt("claim", authority=0, envelope_changes={"session_id": "s"}))
     assert {one.item_key: one.priority for one in world.open()} == {
         "a": "user_active_session",

@@ -16,7 +16,7 @@ from kernel.authority.requests import close_requests, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief, session_node_id
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -43,6 +43,7 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    envelope_of_anchor,
     link,
     submit,
     submit_answered,
@@ -184,8 +185,6 @@ class Believer:
             ts=self.ts(0),
             metadata={"case_name": "T"},
         )
-        anchor = create(session_node_id(session_id), "BeliefSession")
-        accepted(submit(ledger, anchor, submitter="orchestrator"))
         self.record([event])
 
     @staticmethod
@@ -208,17 +207,16 @@ class Believer:
             self.session_id,
             "T",
             self.session.n_events - len(events),
+            events[0].prev_event_hash,
             tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             len(self.session.universe),
             self.session.n_survivors,
             self.session.first_survivors(SURVIVORS_SHOWN_MAX),
-            self.session.survivors_hash,
         )
         with self.ledger.transaction() as transaction:
             record_belief(transaction, batch)
-        node_id = session_node_id(self.session_id)
-        note = effect("node_write", node_id, **batch.anchor())
-        accepted(submit(self.ledger, envelope("annotate", [note]), submitter="orchestrator"))
+        anchor = envelope_of_anchor([batch.anchored().model_dump()])
+        accepted(submit(self.ledger, anchor, submitter="orchestrator"))
 
 
 def write_honestly(ledger, host):
