@@ -8,8 +8,8 @@ somebody else has written to fails alone, a refused anchor fails all of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from actors.bench import Bench, PendingBelief
 from actors.intents import AnchorBelief
 from kernel.belief_anchors import SESSION_IDS_BYTES_MAX, SESSIONS_MAX, BeliefAnchor
 from kernel.belief_record import BeliefBatch, record_belief
@@ -18,18 +18,6 @@ from kernel.errors import KernelError
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.result import RejectedResult, SubmissionResult
 
-if TYPE_CHECKING:
-    from actors.units import Bench
-
-
-@dataclass(slots=True)
-class PendingBelief:
-    """One session's events, and what became of them once the transaction was anchored."""
-
-    batch: BeliefBatch
-    outcome: SubmissionResult | Exception | None = None
-    """The operation that anchors them."""
-
 
 @dataclass(frozen=True, slots=True)
 class BeliefUnit:
@@ -37,7 +25,7 @@ class BeliefUnit:
 
     batch: BeliefBatch
 
-    def run(self, bench: "Bench") -> PendingBelief:
+    def run(self, bench: Bench) -> PendingBelief:
         """Put the events down for the anchor of the transaction."""
         pending = PendingBelief(self.batch)
         bench.pending_belief.append(pending)
@@ -48,7 +36,7 @@ class BeliefUnit:
 class AnchorUnit:
     """Record everything that was put down, and anchor it."""
 
-    def run(self, bench: "Bench") -> None:
+    def run(self, bench: Bench) -> None:
         """Give every session's events their outcome.
 
         Raises:
@@ -61,7 +49,7 @@ class AnchorUnit:
                 one.outcome = result
 
 
-def record_and_anchor(batch: BeliefBatch, bench: "Bench") -> SubmissionResult:
+def record_and_anchor(batch: BeliefBatch, bench: Bench) -> SubmissionResult:
     """Record the events of one session at once, with an anchor of their own.
 
     Raises:
@@ -72,7 +60,7 @@ def record_and_anchor(batch: BeliefBatch, bench: "Bench") -> SubmissionResult:
     return _anchor([batch], bench)
 
 
-def _is_recorded(pending: PendingBelief, bench: "Bench") -> bool:
+def _is_recorded(pending: PendingBelief, bench: Bench) -> bool:
     try:
         record_belief(bench.transaction, pending.batch)
     except DuplicateKey as error:
@@ -96,7 +84,7 @@ def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
         yield some
 
 
-def _anchor(batches: list[BeliefBatch], bench: "Bench") -> SubmissionResult:
+def _anchor(batches: list[BeliefBatch], bench: Bench) -> SubmissionResult:
     intent = AnchorBelief(
         intent_key=digest([one.head_event_hash for one in batches]),
         anchor=BeliefAnchor(sessions=[one.anchored() for one in batches]),

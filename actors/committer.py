@@ -23,10 +23,11 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.belief_units import AnchorUnit, PendingBelief
+from actors.belief_units import AnchorUnit
+from actors.bench import Bench, PendingBelief
 from actors.errors import ActorError, ActorFailed, CommitFailed, StaleEpoch
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, Unit, records_read
+from actors.units import Unit, records_read
 from kernel.authority.read_ahead import read_ahead
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from actors.belief_units import record_and_anchor
+from actors.bench import Bench
 from actors.orchestrator import Orchestrator
-from actors.units import Bench
 from kernel.belief.elimination_store import (
     EliminationProvenance,
     EliminationResult,

@@ -5,10 +5,11 @@ it returns is told to nobody before the batch is durable.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from actors.belief_units import BeliefUnit, PendingBelief
+from actors.belief_units import BeliefUnit
+from actors.bench import Bench
 from actors.capture import outputs_of
 from actors.intents import (
     EnqueueRecompute,
@@ -18,7 +19,6 @@ from actors.intents import (
     ReportExternalEffect,
 )
 from actors.messages import Simulate
-from actors.orchestrator import Orchestrator
 from actors.read_ahead import earlier_answer_to, records_named, records_of
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
 from kernel.authority.read_ahead import RecordKey
@@ -32,9 +32,7 @@ from kernel.authority.triggers import MIGRATION, USER_REQUEST
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.errors import KernelError, LedgerCorrupt
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
@@ -45,17 +43,6 @@ from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 
 Submitted = SubmissionResult | RejectedResult
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a unit works with: the open transaction, the rules, and the one who writes envelopes."""
-
-    transaction: LedgerTransaction
-    kernel: Kernel
-    orchestrator: Orchestrator
-    pending_belief: list[PendingBelief] = field(default_factory=list)
-    """What belief sessions have put down for the anchor of this transaction."""
 
 
 class Unit(Protocol):

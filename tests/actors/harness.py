@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 
+from actors.bench import Bench
 from actors.committer import Committer
 from actors.messages import Declare, Eliminate
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
-from actors.units import Bench
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel

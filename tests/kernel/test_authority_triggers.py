@@ -2,9 +2,10 @@
 
 import pytest
 
+from actors.bench import Bench
 from actors.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, EnqueueUnit, IntentUnit, RecomputeUnit
+from actors.units import EnqueueUnit, IntentUnit, RecomputeUnit
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, plan_deferred
 from kernel.authority.graph import authority_of
