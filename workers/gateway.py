@@ -192,7 +192,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
     install_metrics(app, GatewayMetrics(measures, services, committer, sharing.runtime, settings))
-    server = GatewayServer(_server_config(app), sharing.leave, hub.stop, outcomes.stop)
+    server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
@@ -213,7 +213,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             ledger.close()
 
 
-def _server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """Return how an application is served."""
     return uvicorn.Config(
         app,
         log_config=None,

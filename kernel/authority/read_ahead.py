@@ -15,12 +15,12 @@ from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.node_kinds import UNDERSTANDING
 
-RecordKey = tuple[Table, str]
+RecordKey = tuple[Table, str | int]
 
 
 def read_ahead(transaction: LedgerTransaction, keys: Iterable[RecordKey]) -> None:
     """Read records by their keys, and what surrounds those that are nodes."""
-    by_table: dict[Table, dict[str, None]] = {schema.nodes: {}}
+    by_table: dict[Table, dict[str | int, None]] = {schema.nodes: {}}
     for table, key in keys:
         by_table.setdefault(table, {})[key] = None
     tables = transaction.tables
