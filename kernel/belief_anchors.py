@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from kernel.algebra.verbs import BELIEF_ANCHOR
 from kernel.belief.events import GENESIS_HASH
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
@@ -63,6 +64,24 @@ def follows(anchor: Row | None, first_event_index: int, prior_head_event_hash: s
         first_event_index == anchor["n_events"]
         and prior_head_event_hash == anchor["head_event_hash"]
     )
+
+
+def is_in_log(view: LedgerView, anchor: Row) -> bool:
+    """Tell whether the log has the anchor where it is said to be; not where that was erased."""
+    row = view.tables.get(schema.kernel_event_log, anchor["ec_sequence_number"])
+    if row is None or row["semantic_intent"] != BELIEF_ANCHOR:
+        return False
+    content = view.blob(row["envelope_payload_blob_ref"])
+    if content is None:
+        return True
+    try:
+        entries = _stated(Envelope.model_validate_json(content)).sessions
+    except (ValidationError, EffectInapplicable):
+        return False
+    said = [one for one in entries if one.session_id == anchor["session_id"]]
+    return [(one.last_event_index + 1, one.head_event_hash) for one in said] == [
+        (anchor["n_events"], anchor["head_event_hash"])
+    ]
 
 
 def record_anchors(operation: Operation, envelope: Envelope) -> None:

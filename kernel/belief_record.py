@@ -11,8 +11,17 @@ import orjson
 
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_text, invalid
-from kernel.belief_anchors import MAX_SESSION_ID_CHARS, AnchoredEvents, anchor_of, follows
+from kernel.belief.session import BeliefSession
+from kernel.belief.session_snapshot import SessionSnapshot, belong_together
+from kernel.belief_anchors import (
+    MAX_SESSION_ID_CHARS,
+    AnchoredEvents,
+    anchor_of,
+    follows,
+    is_in_log,
+)
 from kernel.canonical import canonicalize
+from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.tables import DuplicateKey
@@ -37,6 +46,9 @@ class BeliefBatch:
     n_survivors: int
     survivors_shown: Sequence[str]
     """The first few, for whoever lists sessions."""
+
+    snapshot: SessionSnapshot | None = None
+    """Of the session after the last event, where it is time for one."""
 
     @property
     def head_event_hash(self) -> str:
@@ -106,6 +118,10 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
                 "event_bytes": content,
             },
         )
+    if batch.snapshot is not None:
+        row = {"session_id": batch.session_id, "n_events": batch.snapshot.n_events}
+        content = batch.snapshot.to_bytes()
+        transaction.tables.put(schema.belief_snapshots, row | {"snapshot_bytes": content})
     transaction.tables.put(
         schema.belief_sessions,
         {
@@ -119,6 +135,74 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
             "updated_at_us": transaction.head_now.committed_at_us,
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """A session as the record has it."""
+
+    belief: BeliefSession
+    title: str
+    n_snapshot: int
+    """How many events its newest snapshot covers."""
+
+
+def read_session(view: LedgerView, session_id: str) -> RecordedSession | None:
+    """Take a session up from its snapshots and its later events; None where there is none.
+
+    Its summary, its newest anchor and the anchor's place in the log must say what it came to.
+
+    Raises:
+        CorruptBeliefEvent: when an event or a snapshot is not what it claims.
+        LedgerCorrupt: when the session does not end where it is anchored.
+    """
+    summary, anchor = view.belief_session(session_id), anchor_of(view, session_id)
+    if summary is None and anchor is None and not view.belief_events(session_id, limit=1):
+        return None
+    belief, n_snapshot = _restored(view, session_id)
+    stands = {
+        "n_events": belief.n_events,
+        "head_event_hash": belief.head_event_hash,
+        "n_universe": len(belief.universe),
+        "n_survivors": belief.n_survivors,
+    }
+    agrees = (
+        summary is not None
+        and anchor is not None
+        and all(summary[name] == value for name, value in stands.items())
+        and all(anchor[name] == stands[name] for name in ("n_events", "head_event_hash"))
+        and is_in_log(view, anchor)
+    )
+    if summary is None or not agrees:
+        raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
+    return RecordedSession(belief, summary["title"], n_snapshot)
+
+
+def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
+    parts = _snapshots(view, session_id)
+    first = view.belief_events(session_id, limit=1)
+    if not parts or not first:
+        events = view.belief_events(session_id)
+        if not events:
+            raise LedgerCorrupt(f"the trail of {session_id} is gone")
+        return BeliefSession.restore(events), 0
+    n_events = parts[-1].n_events
+    head, *later = view.belief_events(session_id, first=n_events - 1) or [b""]
+    belief = BeliefSession.resume(first[0], parts, head, later)
+    if belief.policy.elimination_store != "ledger":
+        # What is held against a store elsewhere is the whole trail.
+        return BeliefSession.restore(view.belief_events(session_id)), n_events
+    return belief, n_events
+
+
+def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
+    rows = view.tables.select(schema.belief_snapshots, {"session_id": session_id})
+    parts = [SessionSnapshot.from_bytes(row["snapshot_bytes"]) for row in rows]
+    named = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
+    if any(column != stated for column, stated in named):
+        raise LedgerCorrupt(f"a snapshot of {session_id} stands in the place of another")
+    # One of them may be gone, and then the others are worth nothing.
+    return parts if belong_together(parts) else []
 
 
 def shown_survivors(content: bytes) -> list[str]:

@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -465,6 +465,15 @@ belief_events = Table(
     Column("event_hash", String, nullable=False),
     Column("event_bytes", LargeBinary, nullable=False),
     info={"append_only": True},
+)
+
+belief_snapshots = Table(
+    "belief_snapshots",
+    metadata,
+    # What replaying so many events came to; may be gone, for the events say the same.
+    Column("session_id", String, primary_key=True),
+    Column("n_events", Integer, primary_key=True),
+    Column("snapshot_bytes", LargeBinary, nullable=False),
 )
 
 belief_anchors = Table(

@@ -8,8 +8,11 @@ anchors are those of the log, each going on where the one before ended, is for t
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlalchemy import Table
+
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
+from kernel.belief.session_snapshot import SessionSnapshot
 from kernel.belief_record import SURVIVORS_SHOWN_MAX
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
@@ -29,6 +32,7 @@ class BeliefCounts:
 
     sessions: int = 0
     events: int = 0
+    snapshots: int = 0
 
 
 def check_belief(reader: Reader, counts: BeliefCounts) -> None:
@@ -38,7 +42,9 @@ def check_belief(reader: Reader, counts: BeliefCounts) -> None:
         with reader.findings.guard(schema.belief_sessions, summary["session_id"]):
             _check_session(reader, summary, counts)
     if reader.count(schema.belief_events) != counts.events:
-        _name_orphans(reader)
+        _name_orphans(reader, schema.belief_events, "event_index")
+    if reader.count(schema.belief_snapshots) != counts.snapshots:
+        _name_orphans(reader, schema.belief_snapshots, "n_events")
     for anchor in reader.pages(schema.belief_anchors):
         session_id = anchor["session_id"]
         if reader.get(schema.belief_sessions, session_id) is None:
@@ -49,7 +55,10 @@ def check_belief(reader: Reader, counts: BeliefCounts) -> None:
 def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     session_id = summary["session_id"]
     try:
-        session = BeliefSession.restore(_contents(reader, session_id, counts))
+        snapshots = _Snapshots(reader, session_id, counts)
+        events = _contents(reader, session_id, counts)
+        session = BeliefSession.restore(events, seen=snapshots.compare)
+        snapshots.finish()
     except _TrailBroken:
         return
     except BeliefError:
@@ -86,6 +95,49 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
             return
 
 
+class _Snapshots:
+    """The snapshots of a session, held against it as it is replayed; one may be gone."""
+
+    def __init__(self, reader: Reader, session_id: str, counts: BeliefCounts) -> None:
+        self._reader = reader
+        self._session_id = session_id
+        where = {"session_id": session_id}
+        self._rows = reader.pages(schema.belief_snapshots, where, page_rows=1)
+        self._counts = counts
+        self._next: Row | None = None
+        self._advance()
+
+    def _advance(self) -> None:
+        self._next = next(self._rows, None)
+        self._counts.snapshots += self._next is not None
+
+    def compare(self, session: BeliefSession) -> None:
+        """Compare the snapshot of this moment, if there is one."""
+        row = self._next
+        if row is None or row["n_events"] != session.n_events:
+            return
+        self._advance()
+        with self._reader.findings.guard(schema.belief_snapshots, self._key(row)):
+            stored = SessionSnapshot.from_bytes(row["snapshot_bytes"])
+            # Where the one before is gone, it still says how far that one went.
+            expected = session.take_snapshot(min(max(stored.since, 0), session.n_events))
+            if not stored.says_what(expected):
+                self._differs(row, "the events come to something else")
+
+    def finish(self) -> None:
+        """Name what stands for no moment of the session."""
+        while self._next is not None:
+            self._differs(self._next, "the session was never of that length")
+            self._advance()
+
+    def _key(self, row: Row) -> str:
+        return joined(self._session_id, row["n_events"])
+
+    def _differs(self, row: Row, message: str) -> None:
+        findings = self._reader.findings
+        findings.add(schema.belief_snapshots, self._key(row), "replay_differs", message)
+
+
 def _titles(reader: Reader, session_id: str) -> set[str]:
     """What a session may be called: its id, or something that its declaration says of it."""
     first = reader.get(schema.belief_events, session_id, 0)
@@ -113,9 +165,8 @@ def _contents(reader: Reader, session_id: str, counts: BeliefCounts) -> Iterator
         yield row["event_bytes"]
 
 
-def _name_orphans(reader: Reader) -> None:
-    for row in reader.pages(schema.belief_events, order_by="session_id"):
+def _name_orphans(reader: Reader, table: Table, place: str) -> None:
+    for row in reader.pages(table, order_by="session_id"):
         if reader.get(schema.belief_sessions, row["session_id"]) is None:
-            key = row["session_id"]
-            message = f"event {row['event_index']} is there, its session is not"
-            reader.findings.add(schema.belief_sessions, key, "missing", message)
+            message = f"{table.name} has its {place} {row[place]}, its session is not there"
+            reader.findings.add(schema.belief_sessions, row["session_id"], "missing", message)

@@ -170,6 +170,9 @@ EXTERNAL = sum(
 """How many effects of the course wait to be performed outside."""
 
 
+SNAPSHOT_AT = 2
+
+
 class Believer:
     """A belief session whose batches go onto the record."""
 
@@ -212,6 +215,7 @@ class Believer:
             len(self.session.universe),
             self.session.n_survivors,
             self.session.first_survivors(SURVIVORS_SHOWN_MAX),
+            self.session.take_snapshot(0) if self.session.n_events == SNAPSHOT_AT else None,
         )
         with self.ledger.transaction() as transaction:
             record_belief(transaction, batch)
@@ -582,6 +586,7 @@ NOT_ON_RECORD = {
 SEEN_FROM = {
     ("outbox_outcomes", "request_id"): "outbox",
     ("belief_sessions", "session_id"): "belief_events",
+    ("belief_snapshots", "session_id"): "belief_sessions",
 }
 """Where a changed key leaves a hole, the row that misses it is found first."""
 
@@ -613,7 +618,9 @@ SEEN_FROM_HOLE = {"outbox_outcomes": "outbox"}
 
 
 @pytest.mark.parametrize(
-    "table", [t for t in TABLES if t is not schema.ephemeral_receipts], ids=lambda t: t.name
+    "table",
+    [t for t in TABLES if t not in (schema.ephemeral_receipts, schema.belief_snapshots)],
+    ids=lambda t: t.name,
 )
 def test_a_deleted_row_is_missed(tampered, table):
     row = tampered.a_row(table)
@@ -625,8 +632,11 @@ def test_a_deleted_row_is_missed(tampered, table):
         assert names(found, table, row), found
 
 
-def test_ephemeral_receipts_may_be_gone(tampered):
-    tampered.delete(schema.ephemeral_receipts, tampered.a_row(schema.ephemeral_receipts))
+@pytest.mark.parametrize(
+    "table", [schema.ephemeral_receipts, schema.belief_snapshots], ids=lambda t: t.name
+)
+def test_what_the_record_does_without_may_be_gone(tampered, table):
+    tampered.delete(table, tampered.a_row(table))
     assert tampered.verify().ok
 
 
@@ -644,7 +654,11 @@ def test_an_inserted_row_is_found(tampered, table):
         copied[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
     tampered.insert(table, copied)
     found = tampered.first()
-    expected = {"belief_sessions": "belief_events", "outbox": "outbox"}
+    expected = {
+        "belief_sessions": "belief_events",
+        "belief_snapshots": "belief_sessions",
+        "outbox": "outbox",
+    }
     assert found.table == expected.get(table.name, table.name), found
 
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0009"
+revision = "0010"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -82,6 +82,13 @@ def upgrade() -> None:
     )
     op.create_index(
         op.f("ix_belief_sessions_updated_at_us"), "belief_sessions", ["updated_at_us"], unique=False
+    )
+    op.create_table(
+        "belief_snapshots",
+        sa.Column("session_id", TEXT, nullable=False),
+        sa.Column("n_events", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("snapshot_bytes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("session_id", "n_events"),
     )
     op.create_table(
         "binding_generation_snapshots",
