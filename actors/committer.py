@@ -20,17 +20,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import structlog
 
+from actors.belief_units import AnchorUnit, BeliefUnit
+from actors.bench import Bench, PendingBelief
 from actors.errors import ActorError, ActorFailed, CommitFailed, MailboxFull, StaleEpoch
 from actors.lanes import Lanes
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, Unit, records_read
-from kernel.authority.read_ahead import read_ahead
+from actors.units import ConsumedUnit, Unit, records_read
+from kernel.authority.read_ahead import RecordKey, read_ahead
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -46,6 +49,8 @@ from kernel.work.errors import WorkRefused
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Between looks for a COMMIT whose answer was lost: a server that starts again takes its time."""
+
+_QUIET = (BeliefUnit, ConsumedUnit)
 
 ROLLED_BACK = "envelope_commit_rolled_back"
 WAITING_MAX = 1024
@@ -100,7 +105,8 @@ class Committer:
         self._orchestrator = orchestrator
         self._batch_max_units = batch_max_units
         self._committed = committed
-        """Called on the event loop after each durable batch, with the head it reached."""
+        """Called on the event loop with the head that a durable batch reached; not for what has
+        only recorded belief events, which ask for no work and end none."""
 
         self._measured = measured
         """Called on the event loop after each batch, when everybody has been answered."""
@@ -183,10 +189,10 @@ class Committer:
         seconds = time.perf_counter() - began_s
         for waiting in batch:
             waiting.done.set()
-        if head is not None:
+        if head is not None and not all(isinstance(one, _QUIET) for one in _units(batch)):
             self._committed(head)
-        units = sum(len(waiting.units) for waiting in batch)
-        results = [one for waiting in batch for one in waiting.results or ()]
+        units = sum(1 for _ in _units(batch))
+        results = _each_once(batch)
         self._measured(Written(units, seconds, head is not None, results))
 
     def _most_units(self) -> int:
@@ -211,16 +217,18 @@ class Committer:
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
                 bench = Bench(transaction, self._kernel, self._orchestrator)
-                held = {one: holds(transaction, one) for one in _fences(batch)}
-                units = (unit for waiting in batch for unit in waiting.units)
                 policy = transaction.policy_generation_id()
-                keys = (key for unit in units for key in records_read(unit, policy))
-                read_ahead(transaction, keys)
+                fences = _fences(batch)
+                epochs: Iterator[RecordKey] = ((schema.shard_epochs, one.shard) for one in fences)
+                keys = (key for unit in _units(batch) for key in records_read(unit, policy))
+                read_ahead(transaction, chain(epochs, keys))
+                held = {one: holds(transaction, one) for one in fences}
                 for waiting in batch:
                     if waiting.fence is not None and not held[waiting.fence]:
                         waiting.error = _stale(waiting.fence)
                     else:
                         waiting.results = [_run(unit, bench) for unit in waiting.units]
+                _anchor(batch, bench)
                 head = transaction.head_now
             self._learn(sum(map(_size, batch)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
@@ -236,7 +244,7 @@ class Committer:
 
     def _record_rolled_back(self, batch: list[_Waiting]) -> None:
         """Leave a receipt for each operation that was undone; none where that fails as well."""
-        undone = [one for waiting in batch for one in _submissions(waiting.results)]
+        undone = list(_submissions(_each_once(batch)))
         if not undone:
             return
         try:
@@ -329,6 +337,27 @@ def _run(unit: Unit, bench: Bench) -> Any:
         if not isinstance(error, ActorError | RollbackRefused | WorkRefused):
             _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
         return error
+
+
+def _units(batch: list[_Waiting]) -> Iterator[Unit]:
+    return (unit for waiting in batch for unit in waiting.units)
+
+
+def _anchor(batch: list[_Waiting], bench: Bench) -> None:
+    """Record and anchor what belief sessions have put down, and put its outcome in its place."""
+    if not bench.pending_belief:
+        return
+    error = _run(AnchorUnit(), bench)
+    for waiting in batch:
+        for index, one in enumerate(waiting.results or ()):
+            if isinstance(one, PendingBelief) and waiting.results is not None:
+                waiting.results[index] = one.outcome if error is None else error
+
+
+def _each_once(batch: list[_Waiting]) -> list[Any]:
+    """Return the results of a batch; sessions that were anchored together share theirs."""
+    results = (one for waiting in batch for one in waiting.results or ())
+    return list({id(one): one for one in results}.values())
 
 
 def _submissions(results: Any) -> Iterator[SubmissionResult]:

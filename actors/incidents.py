@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Literal, TypeVar
 
+from actors.bench import Bench
 from actors.intents import WriteCausalGraph
 from actors.ledger_store import LedgerEliminationStore, RecordedSession
 from actors.resolution import make_effect
-from actors.units import Bench, IntentUnit
+from actors.units import IntentUnit
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import OntologyBundle

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from kernel.authority.enqueue import Enqueued
+from kernel.belief_anchors import BeliefAnchor
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
 
@@ -223,13 +224,11 @@ class EnqueueRecompute(Intent):
     asked_for: Enqueued
 
 
-class RecordBelief(Intent):
-    """Anchor a belief session's audit chain: create its node, or annotate it (B6)."""
+class AnchorBelief(Intent):
+    """Anchor the audit chains of belief sessions in the log (B6)."""
 
-    intent_kind: Literal["record_belief"] = "record_belief"
-    node_id: Id
-    anchor: dict[str, Any]
-    creates: bool
+    intent_kind: Literal["anchor_belief"] = "anchor_belief"
+    anchor: BeliefAnchor
 
 
 class ReportExternalEffect(Intent):

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from actors.belief_units import record_and_anchor
+from actors.bench import Bench
 from actors.orchestrator import Orchestrator
-from actors.units import BeliefUnit, Bench
 from kernel.belief.elimination_store import (
     EliminationProvenance,
     EliminationResult,
@@ -220,10 +221,10 @@ def _record(bench: Bench, belief: BeliefSession, event: BeliefEvent) -> None:
         session_id=belief.session_id,
         title=belief.session_id,
         first_index=belief.n_events - 1,
+        prior_event_hash=event.prev_event_hash,
         events=((event.event_id, event.event_hash, event.to_bytes()),),
         n_universe=len(belief.universe),
         n_survivors=belief.n_survivors,
         survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
-        survivors_hash=belief.survivors_hash,
     )
-    BeliefUnit(batch).run(bench)
+    record_and_anchor(batch, bench)

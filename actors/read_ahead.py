@@ -18,11 +18,10 @@ from actors.intents import (
     Intent,
     LinkInput,
     RecalculateAuthority,
-    RecordBelief,
     SynthesizeUnderstanding,
 )
 from actors.orchestrator import idempotency_key
-from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, SESSION_CORPUS, authority_view, edge_id
+from actors.resolution import AUTHORITY_INDEX, KIND_INDEX, authority_view, edge_id
 from kernel.authority.read_ahead import Around, RecordKey
 from kernel.ledger import schema
 
@@ -98,10 +97,6 @@ def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
         yield around, one.target_cu_id
 
 
-def _of_belief(intent: RecordBelief) -> Iterator[RecordKey]:
-    return _created(intent.node_id, SESSION_CORPUS)
-
-
 def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
     yield schema.nodes, node_id
     yield schema.corpus_membership_records, f"{corpus_id}|{node_id}"
@@ -147,6 +142,5 @@ _RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingP
         AdaptFields: _of_adapted,
         RecalculateAuthority: _of_recalculation,
         EnqueueRecompute: _of_enqueued,
-        RecordBelief: _of_belief,
     }
 )

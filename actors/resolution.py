@@ -12,13 +12,13 @@ from typing import Any
 from actors.errors import IntentInvalid
 from actors.intents import (
     AdaptFields,
+    AnchorBelief,
     CreateClaim,
     CreateSource,
     EnqueueRecompute,
     Intent,
     LinkInput,
     RecalculateAuthority,
-    RecordBelief,
     RecordExtractionTransition,
     ReportExternalEffect,
     SourceSpan,
@@ -29,10 +29,11 @@ from actors.intents import (
 )
 from actors.isolation import unwrap_untrusted, wrap_untrusted
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import ENQUEUE, REPORT_VERB
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB
 from kernel.authority.enqueue import ENQUEUED_RECEIPT
 from kernel.authority.requests import PRIORITIES, due
 from kernel.authority.triggers import ENQUEUED_KINDS
+from kernel.belief_anchors import ANCHOR_RECEIPT
 from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
@@ -41,14 +42,12 @@ from kernel.model.node_kinds import (
     CLAIM,
     RUNTIME_KINDS,
     RUNTIME_PREFIXES,
-    SESSION,
     UNDERSTANDING,
 )
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
 SOURCE = "SourceArtifact"
-SESSION_CORPUS = "corpus:belief-sessions"
 AUTHORITY_INDEX = "authority_index"
 KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
@@ -245,7 +244,7 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
     if node is None:
         raise IntentInvalid(f"no node {intent.node_id}", "node_id")
     if node["node_kind"] in RUNTIME_KINDS:
-        message = "anchors of sessions and the causal graph are the runtime's own"
+        message = "the causal graph is the runtime's own"
         raise IntentInvalid(message, "node_id")
     if node["node_kind"] == ACCESS_OVERLAY:
         # The orchestrator is believed where a caller is not, so it does not pass this on.
@@ -313,18 +312,24 @@ def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 
-def resolve_belief(intent: RecordBelief, _: LedgerView) -> ResolvedOperation:
-    """A session's node carries the head of the session's own chain."""
-    if intent.creates:
-        payload = {"node_kind": SESSION, **intent.anchor}
-        return _create("create", intent.node_id, SESSION_CORPUS, payload)
+def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
+    """How far the chains of sessions go stands in the one receipt that the operation states."""
+    effect = {
+        "effect_id": "receipt_only:anchored",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": ANCHOR_RECEIPT,
+        "payload": intent.anchor.model_dump(),
+        "schema_version": 1,
+    }
     return ResolvedOperation(
-        "annotate",
-        "annotate",
-        (make_effect("node_write", intent.node_id, dict(intent.anchor)),),
-        (intent.node_id,),
-        read_set=(intent.node_id,),
-        write_set=(intent.node_id,),
+        BELIEF_ANCHOR,
+        BELIEF_ANCHOR,
+        (effect,),
+        tuple(one.session_id for one in intent.anchor.sessions),
+        scope_kind="cross_corpus_subset",
+        # What users have done in their sessions is no background work.
+        extra=_priority("user_active_session"),
     )
 
 
@@ -425,7 +430,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         AdaptFields: resolve_adapt,
         RecalculateAuthority: resolve_recalculation,
         EnqueueRecompute: resolve_enqueue,
-        RecordBelief: resolve_belief,
+        AnchorBelief: resolve_anchor,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
         WriteCausalGraph: resolve_causal,

@@ -39,12 +39,13 @@ from actors.errors import (
 )
 from actors.messages import Message
 from actors.ownership import Ownership
-from actors.session_actor import SessionActor
+from actors.session_actor import Beside, SessionActor
 from actors.tombstones import AsyncEliminationStore
 from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
+from kernel.belief_record import RecordedSession, read_session
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger
@@ -251,11 +252,12 @@ class SessionRuntime:
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
         try:
-            belief, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+            recorded, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
         except LedgerUnavailable as error:
             _log.warning("session_waits_for_ledger", error=str(error))
             raise CommitFailed("the record cannot be read") from error
         adopted = None
+        belief = None if recorded is None else recorded.belief
         if belief is not None and belief.policy.elimination_store != "ledger":
             restored = await self._agree(belief)
             belief, adopted = restored.session, restored.adopted
@@ -265,10 +267,21 @@ class SessionRuntime:
             self._committer,
             self._host,
             fence=fence,
-            consumed=consumed,
             tombstones=self._tombstones,
-            adopted=adopted,
+            beside=Beside(
+                None if recorded is None else recorded.title,
+                consumed,
+                adopted,
+                0 if recorded is None else recorded.n_snapshot,
+                self._read_left_out,
+            ),
         )
+
+    async def _read_left_out(self, session_id: str, count: int) -> list[bytes]:
+        try:
+            return await anyio.to_thread.run_sync(self._left_out, session_id, count)
+        except LedgerUnavailable as error:
+            raise CommitFailed("the record cannot be read") from error
 
     async def _agree(self, belief: BeliefSession) -> RestoredSession:
         """Hold a session against the store of its tombstones (seed 000 §6)."""
@@ -290,21 +303,13 @@ class SessionRuntime:
         except BeliefError as error:
             raise EliminationStoreConflict(error.message, error.details) from error
 
-    def _restore(self, session_id: str) -> tuple[BeliefSession | None, Position | None]:
+    def _restore(self, session_id: str) -> tuple[RecordedSession | None, Position | None]:
         with self._ledger.view() as view:
-            events = view.belief_events(session_id)
-            summary = view.belief_session(session_id)
-            consumed = consumed_to(view, session_id)
-        if not events and summary is None:
-            return None, consumed
-        session = BeliefSession.restore(events) if events else None
-        if (
-            session is None
-            or summary is None
-            or summary["head_event_hash"] != session.head_event_hash
-        ):
-            raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-        return session, consumed
+            return read_session(view, session_id), consumed_to(view, session_id)
+
+    def _left_out(self, session_id: str, count: int) -> list[bytes]:
+        with self._ledger.view() as view:
+            return view.belief_events(session_id, limit=count)
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
         """What waits, about `BATCH_MAX_PARTS`; nothing when the session has been idle."""

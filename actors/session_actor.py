@@ -16,12 +16,13 @@ without writing is held against the same fence. A message that came through the 
 taken once: where it stands there is recorded with what it came to.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from actors.belief_units import BeliefUnit
 from actors.belief_verbs import VERBS, take
 from actors.committer import Committer
 from actors.errors import ActorFailed, ReplyLost
@@ -30,6 +31,7 @@ from actors.messages import (
     Audit,
     BeliefVerb,
     Declare,
+    Eliminate,
     Message,
     Operate,
     Query,
@@ -40,7 +42,6 @@ from actors.messages import (
 )
 from actors.tombstones import AsyncEliminationStore, write_through
 from actors.units import (
-    BeliefUnit,
     ConsumedUnit,
     EnvelopeUnit,
     IntentUnit,
@@ -52,11 +53,18 @@ from actors.work_units import WorkReportUnit
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import MAX_SESSION_ID_CHARS, SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.belief_anchors import MAX_SESSION_ID_CHARS
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
+
+SNAPSHOT_EVERY_EVENTS = 512
+"""About so many events are replayed at an activation at most."""
+
+ReadLeftOut = Callable[[str, int], Awaitable[list[bytes]]]
+"""Reads so many of the first events of a session."""
 
 Finish = Callable[[list[Any]], Any]
 """Makes a message's answer of the results of its units."""
@@ -78,6 +86,26 @@ class _Batch:
         self.answers.append((message, start, len(self.units), finish))
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What activation finds beside the belief session."""
+
+    title: str | None = None
+    consumed: Position | None = None
+    """How far the entries of the shard's mailbox have taken effect."""
+
+    adopted: BeliefEvent | None = None
+    """What the session took over from its store; it is recorded with the first batch."""
+
+    n_snapshot: int = 0
+    """How many events its newest snapshot covers."""
+
+    read_left_out: ReadLeftOut | None = None
+
+
+NOTHING_BESIDE = Beside()
+
+
 class SessionActor:
     """The state of one session, and what each message does to it."""
 
@@ -89,23 +117,21 @@ class SessionActor:
         host: Host,
         *,
         fence: Fence | None = None,
-        consumed: Position | None = None,
         tombstones: AsyncEliminationStore | None = None,
-        adopted: BeliefEvent | None = None,
+        beside: Beside = NOTHING_BESIDE,
     ) -> None:
-        """Hold a session as it was restored.
-
-        `adopted` is what it took over from its store, and is recorded with the first batch.
-        """
+        """Hold a session as it was restored, and what else the record and its store had of it."""
         self.session_id = session_id
         self._fence = fence
-        self._consumed = consumed
         self._belief = belief
-        self._title = session_id if belief is None else _title_of(belief)
+        self._title = beside.title or (session_id if belief is None else _title_of(belief))
+        self._consumed = beside.consumed
+        self._adopted = beside.adopted
+        self._n_snapshot = beside.n_snapshot
+        self._read_left_out = beside.read_left_out
         self._committer = committer
         self._host = host
         self._tombstones = tombstones
-        self._adopted = adopted
 
     @property
     def declared(self) -> bool:
@@ -120,6 +146,8 @@ class SessionActor:
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
+        if any(self._needs_whole_trail(one) for one in messages):
+            await self._fill_in()
         # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
         # of a session that was never declared.
         while self._tombstones is not None and not self.declared and len(messages) > 1:
@@ -160,12 +188,30 @@ class SessionActor:
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
         _answer(batch, results)
 
+    def _needs_whole_trail(self, message: Message) -> bool:
+        belief = self._belief
+        if belief is None or not belief.n_events_left_out:
+            return False
+        return isinstance(message, Audit) or (
+            isinstance(message, Eliminate)
+            and belief.is_left_out(message.source_id, message.observation_id)
+        )
+
+    async def _fill_in(self) -> None:
+        belief = self._expect_belief()
+        if self._read_left_out is None:
+            raise ActorFailed("the beginning of the trail cannot be read here")
+        belief.fill_in(await self._read_left_out(self.session_id, belief.n_events_left_out))
+
     async def _commit(self, batch: _Batch) -> list[Any]:
         positions = [one.position for one, *_ in batch.answers if one.position is not None]
         if positions:
             batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
         if batch.events:
-            batch.units.append(BeliefUnit(self._belief_batch(batch.events)))
+            belief_batch = self._belief_batch(batch.events)
+            batch.units.append(BeliefUnit(belief_batch))
+            if belief_batch.snapshot is not None:
+                self._n_snapshot = belief_batch.snapshot.n_events
         results = await self._committer.commit(batch.units, self._fence)
         if positions:
             self._consumed = positions[-1]
@@ -182,15 +228,17 @@ class SessionActor:
 
     def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
         belief = self._expect_belief()
+        is_due = belief.n_events - self._n_snapshot >= SNAPSHOT_EVERY_EVENTS
         return BeliefBatch(
             session_id=self.session_id,
             title=self._title,
             first_index=belief.n_events - len(events),
+            prior_event_hash=events[0].prev_event_hash,
             events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             n_universe=len(belief.universe.ids),
             n_survivors=belief.n_survivors,
             survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
-            survivors_hash=belief.survivors_hash,
+            snapshot=belief.take_snapshot(self._n_snapshot) if is_due else None,
         )
 
     def _expect_belief(self) -> BeliefSession:

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from actors.belief_units import BeliefUnit
+from actors.bench import Bench
 from actors.capture import outputs_of
 from actors.intents import (
     EnqueueRecompute,
     Intent,
     Priority,
     RecalculateAuthority,
-    RecordBelief,
     ReportExternalEffect,
 )
 from actors.messages import Simulate
-from actors.orchestrator import Orchestrator
 from actors.read_ahead import earlier_answer_to, records_named, records_of
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
 from kernel.authority.read_ahead import RecordKey
@@ -29,13 +29,10 @@ from kernel.authority.requests import (
     due,
 )
 from kernel.authority.triggers import MIGRATION, USER_REQUEST
-from kernel.belief_record import BeliefBatch, record_belief, session_node_id
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.errors import KernelError, LedgerCorrupt
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
@@ -46,15 +43,6 @@ from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 
 Submitted = SubmissionResult | RejectedResult
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a unit works with: the open transaction, the rules, and the one who writes envelopes."""
-
-    transaction: LedgerTransaction
-    kernel: Kernel
-    orchestrator: Orchestrator
 
 
 class Unit(Protocol):
@@ -71,12 +59,13 @@ def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
         if unit.session_id is not None:
             # Whether the session is active decides how urgent it is.
-            yield schema.nodes, session_node_id(unit.session_id)
+            yield schema.belief_anchors, unit.session_id
     elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
     elif isinstance(unit, BeliefUnit):
-        yield schema.nodes, session_node_id(unit.batch.session_id)
+        yield schema.belief_anchors, unit.batch.session_id
+        yield schema.belief_sessions, unit.batch.session_id
     elif isinstance(unit, EnvelopeUnit):
         yield from records_named(unit.document)
 
@@ -169,29 +158,6 @@ class ConsumedUnit:
     def run(self, bench: Bench) -> None:
         """Record it; where the same entries come again, they are known."""
         record_consumed(bench.transaction, self.session_id, self.to)
-
-
-@dataclass(frozen=True, slots=True)
-class BeliefUnit:
-    """Append a session's new events and anchor them."""
-
-    batch: BeliefBatch
-
-    def run(self, bench: Bench) -> SubmissionResult:
-        """Record the events; a refused anchor undoes them and fails the unit."""
-        batch = self.batch
-        intent = RecordBelief(
-            intent_key=batch.head_event_hash,
-            node_id=session_node_id(batch.session_id),
-            anchor=batch.anchor(),
-            creates=batch.first_index == 0,
-        )
-        unit = IntentUnit(intent, batch.session_id, "system")
-        result = unit.run(bench)
-        if isinstance(result, RejectedResult):
-            raise KernelError(f"anchor refused: {result.rejection.message}")
-        record_belief(bench.transaction, batch)
-        return result
 
 
 RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from actors.bench import Bench
 from actors.intents import RecordExtractionTransition
-from actors.units import Bench, IntentUnit, Submitted
+from actors.units import IntentUnit, Submitted
 from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView, Request

@@ -7,13 +7,14 @@ clock. So the state is a fold of the log, and verification folds it again.
 from dataclasses import dataclass
 
 from kernel.algebra.effects import canonical_kind
-from kernel.algebra.verbs import ENQUEUE
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE
 from kernel.authority.enqueue import record_enqueued
 from kernel.authority.recompute import check_recompute, complete_recompute
 from kernel.authority.recording import record_requests
 from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.triggers import triggers_of
+from kernel.belief_anchors import record_anchors
 from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -86,6 +87,8 @@ def apply_operation(
         complete_recompute(operation, envelope, served)
     if envelope.semantic_intent == ENQUEUE:
         record_enqueued(operation, envelope)
+    elif envelope.semantic_intent == BELIEF_ANCHOR:
+        record_anchors(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     documents = tuple(

@@ -1,25 +1,32 @@
 """Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
 
-The events of a session are a chain of their own. With every durable batch the session's node is
-annotated with the head of that chain, so one verification covers both.
+The events of a session are a chain of their own. With every transaction one operation of the log
+names the heads of all the chains that it has made longer, so one verification covers both.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_text, invalid
+from kernel.belief.session import BeliefSession
+from kernel.belief.session_snapshot import SessionSnapshot, belong_together
+from kernel.belief_anchors import (
+    MAX_SESSION_ID_CHARS,
+    AnchoredEvents,
+    anchor_of,
+    follows,
+    is_in_log,
+)
 from kernel.canonical import canonicalize
+from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
+from kernel.ledger.tables import DuplicateKey
 
 SURVIVORS_SHOWN_MAX = 12
-MAX_SESSION_ID_CHARS = 384
-"""So that the id of the session's node is an id that an intent may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,9 @@ class BeliefBatch:
     session_id: str
     title: str
     first_index: int
+    prior_event_hash: str
+    """The hash of the event before the first of these, 64 zeros where there is none."""
+
     events: tuple[tuple[str, str, bytes], ...]
     """(event_id, event_hash, event bytes) of each."""
 
@@ -37,7 +47,8 @@ class BeliefBatch:
     survivors_shown: Sequence[str]
     """The first few, for whoever lists sessions."""
 
-    survivors_hash: str
+    snapshot: SessionSnapshot | None = None
+    """Of the session after the last event, where it is time for one."""
 
     @property
     def head_event_hash(self) -> str:
@@ -49,19 +60,15 @@ class BeliefBatch:
         """How many events the session has after this batch."""
         return self.first_index + len(self.events)
 
-    def anchor(self) -> dict[str, Any]:
-        """Return the fields with which the session's node is annotated."""
-        return {
-            "head_event_hash": self.head_event_hash,
-            "n_events": self.n_events,
-            "n_survivors": self.n_survivors,
-            "survivors_hash": self.survivors_hash,
-        }
-
-
-def session_node_id(session_id: str) -> str:
-    """Return the node that stands for a belief session in the graph."""
-    return f"{SESSION_NODE_PREFIX}{session_id}"
+    def anchored(self) -> AnchoredEvents:
+        """Return what an anchor says of this batch."""
+        return AnchoredEvents(
+            session_id=self.session_id,
+            prior_head_event_hash=self.prior_event_hash,
+            first_event_index=self.first_index,
+            last_event_index=self.n_events - 1,
+            head_event_hash=self.head_event_hash,
+        )
 
 
 def check_session_id(session_id: str) -> None:
@@ -93,10 +100,15 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
     """Append the events of a batch and renew the session's summary row.
 
     Raises:
-        DuplicateKey: when an event with this index exists: somebody else wrote to the session.
+        DuplicateKey: when they do not go on where the session was anchored: somebody else wrote to
+            it, and nothing was written now.
     """
+    anchor = anchor_of(transaction, batch.session_id)
+    if not follows(anchor, batch.first_index, batch.prior_event_hash):
+        raise DuplicateKey(f"belief_events: {batch.session_id} has other events by now")
     for offset, (event_id, event_hash, content) in enumerate(batch.events):
-        transaction.tables.insert(
+        # An index behind the anchor's is free, and the id of an event is drawn for it.
+        transaction.tables.append(
             schema.belief_events,
             {
                 "session_id": batch.session_id,
@@ -106,6 +118,10 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
                 "event_bytes": content,
             },
         )
+    if batch.snapshot is not None:
+        row = {"session_id": batch.session_id, "n_events": batch.snapshot.n_events}
+        content = batch.snapshot.to_bytes()
+        transaction.tables.put(schema.belief_snapshots, row | {"snapshot_bytes": content})
     transaction.tables.put(
         schema.belief_sessions,
         {
@@ -119,6 +135,74 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
             "updated_at_us": transaction.head_now.committed_at_us,
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """A session as the record has it."""
+
+    belief: BeliefSession
+    title: str
+    n_snapshot: int
+    """How many events its newest snapshot covers."""
+
+
+def read_session(view: LedgerView, session_id: str) -> RecordedSession | None:
+    """Take a session up from its snapshots and its later events; None where there is none.
+
+    Its summary, its newest anchor and the anchor's place in the log must say what it came to.
+
+    Raises:
+        CorruptBeliefEvent: when an event or a snapshot is not what it claims.
+        LedgerCorrupt: when the session does not end where it is anchored.
+    """
+    summary, anchor = view.belief_session(session_id), anchor_of(view, session_id)
+    if summary is None and anchor is None and not view.belief_events(session_id, limit=1):
+        return None
+    belief, n_snapshot = _restored(view, session_id)
+    stands = {
+        "n_events": belief.n_events,
+        "head_event_hash": belief.head_event_hash,
+        "n_universe": len(belief.universe),
+        "n_survivors": belief.n_survivors,
+    }
+    agrees = (
+        summary is not None
+        and anchor is not None
+        and all(summary[name] == value for name, value in stands.items())
+        and all(anchor[name] == stands[name] for name in ("n_events", "head_event_hash"))
+        and is_in_log(view, anchor)
+    )
+    if summary is None or not agrees:
+        raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
+    return RecordedSession(belief, summary["title"], n_snapshot)
+
+
+def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
+    parts = _snapshots(view, session_id)
+    first = view.belief_events(session_id, limit=1)
+    if not parts or not first:
+        events = view.belief_events(session_id)
+        if not events:
+            raise LedgerCorrupt(f"the trail of {session_id} is gone")
+        return BeliefSession.restore(events), 0
+    n_events = parts[-1].n_events
+    head, *later = view.belief_events(session_id, first=n_events - 1) or [b""]
+    belief = BeliefSession.resume(first[0], parts, head, later)
+    if belief.policy.elimination_store != "ledger":
+        # What is held against a store elsewhere is the whole trail.
+        return BeliefSession.restore(view.belief_events(session_id)), n_events
+    return belief, n_events
+
+
+def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
+    rows = view.tables.select(schema.belief_snapshots, {"session_id": session_id})
+    parts = [SessionSnapshot.from_bytes(row["snapshot_bytes"]) for row in rows]
+    named = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
+    if any(column != stated for column, stated in named):
+        raise LedgerCorrupt(f"a snapshot of {session_id} stands in the place of another")
+    # One of them may be gone, and then the others are worth nothing.
+    return parts if belong_together(parts) else []
 
 
 def shown_survivors(content: bytes) -> list[str]:

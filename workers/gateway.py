@@ -206,7 +206,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
-    server = GatewayServer(_server_config(app), sharing.leave, hub.stop, outcomes.stop)
+    server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
     # What a start has made lives as long as the process; the collector need not walk it again.
     gc.freeze()
@@ -250,7 +250,8 @@ async def _beside(runs: Iterable[Run], serving: Awaitable[None]) -> None:
         tasks.cancel_scope.cancel()
 
 
-def _server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """Return how an application is served."""
     return uvicorn.Config(
         app,
         log_config=None,

@@ -1,11 +1,39 @@
 """The real clock and the real randomness, taken here and handed in everywhere else."""
 
 import os
+import threading
 import time
 
 from kernel.host import Host
 
+_DRAWN_BYTES = 4096
+
+
+class _Randomness(threading.local):
+    """Random bytes of the operating system, drawn in advance by each thread for itself.
+
+    Asking the system gives up the interpreter's lock, so that a thread that wants ten bytes waits
+    for whatever another one computes.
+    """
+
+    def __init__(self) -> None:
+        self._drawn = b""
+        self._used = 0
+        self._process = 0
+
+    def take(self, count: int) -> bytes:
+        """Return bytes that nobody has been given before."""
+        begin, self._used = self._used, self._used + count
+        # A child of this process has what was drawn in memory, too.
+        if self._used > len(self._drawn) or self._process != os.getpid():
+            self._drawn, self._process = os.urandom(max(_DRAWN_BYTES, count)), os.getpid()
+            begin, self._used = 0, count
+        return self._drawn[begin : self._used]
+
+
+_randomness = _Randomness()
+
 
 def system_host() -> Host:
     """Return the host of this process."""
-    return Host(lambda: time.time_ns() // 1000, os.urandom)
+    return Host(lambda: time.time_ns() // 1000, _randomness.take)

@@ -66,6 +66,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
         # What would be asked for is seen in the authorities that would change.
         *("external_effect_report", "review_discard", "enqueue_recalculate_authority"),
+        "belief_anchor",
     ),
 }
 

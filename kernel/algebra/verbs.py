@@ -36,6 +36,9 @@ REPORT_VERB = "external_effect_report"
 ENQUEUE = "enqueue_recalculate_authority"
 """Recomputes that are asked for, not set off; spoken by the runtime alone (§8.2)."""
 
+BELIEF_ANCHOR = "belief_anchor"
+"""How far the chains of belief sessions go; spoken by the runtime alone (B6)."""
+
 _RESERVED = frozenset(
     {
         "document_artifact_write",
@@ -124,8 +127,9 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     REPORT_VERB: ("receipt_only",),
     REVIEW_DISCARD: ("receipt_only",),
     ENQUEUE: ("receipt_only",),
+    BELIEF_ANCHOR: ("receipt_only",),
 }
-"""The verbs of undoing, of epochs, of reviews, of what became of effects outside, and of asking."""
+"""The verbs of undoing, epochs, reviews, of what became of effects outside, asking, and anchors."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -133,6 +137,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     "simulate": frozenset({"receipt_only"}),
     REPORT_VERB: frozenset({"receipt_only"}),
     ENQUEUE: frozenset({"receipt_only"}),
+    BELIEF_ANCHOR: frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

@@ -7,6 +7,7 @@ Only of what is written are the surroundings read: an input may feed a hundred t
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Any
 
 from sqlalchemy import Table
 
@@ -34,7 +35,7 @@ class Around(Enum):
     """Of an understanding that is computed: the requests for it, and everything that feeds it."""
 
 
-RecordKey = tuple[Table | Around, str]
+RecordKey = tuple[Table | Around, str | int]
 
 
 def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
@@ -45,7 +46,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     tables = view.tables
     if not isinstance(tables, BufferedTables):
         return
-    by_kind: dict[Table | Around, dict[str, None]] = {schema.nodes: {}}
+    by_kind: dict[Table | Around, dict[Any, None]] = {schema.nodes: {}}
     for kind, key in keys:
         by_kind.setdefault(kind, {})[key] = None
     below, above, computed = (by_kind.pop(kind, {}) for kind in Around)

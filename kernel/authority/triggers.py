@@ -7,11 +7,11 @@ import orjson
 
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import DEFAULT_PRIORITY, RANKS
-from kernel.host import parse_time_us
+from kernel.belief_anchors import anchor_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import Envelope, KernelEffect
-from kernel.model.node_kinds import CLAIM, SESSION_NODE_PREFIX, UNDERSTANDING
+from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.stores.record import Applied
 
 CLAIM_UPDATE = "versioned_claim_update"  # T1
@@ -74,8 +74,8 @@ def ranks_of(view: LedgerView, envelope: Envelope, now_us: int) -> tuple[int, in
 
 
 def _is_active(view: LedgerView, session_id: str | None, now_us: int) -> bool:
-    anchor = None if session_id is None else view.node(f"{SESSION_NODE_PREFIX}{session_id}")
-    return anchor is not None and now_us - parse_time_us(anchor["updated_at"]) <= ACTIVE_SESSION_US
+    anchor = None if session_id is None else anchor_of(view, session_id)
+    return anchor is not None and now_us - anchor["anchored_at_us"] <= ACTIVE_SESSION_US
 
 
 def _node_trigger(view: LedgerView, effect: KernelEffect, applied: Applied) -> Trigger | None:

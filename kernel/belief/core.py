@@ -159,16 +159,22 @@ class CMBSCore:
         """List the removals in order; the list is new, the events are the core's own."""
         return list(self._elimination_history)
 
-    def serialize(self) -> dict[str, Any]:
-        """Return the whole state as JSON values, sets as sorted lists."""
+    def gates(self) -> dict[str, Any]:
+        """Return the part of the state that no universe makes large: what gates are judged by."""
         return {
-            "survivors": sorted(self._survivors),
-            "consumed_probes": sorted(self._consumed_probes),
             "stability_window": self._stability_window,
             "conclusion_history": list(self._conclusion_history),
             "terminated": self._terminated,
             "obligations": dict(self._obligations),
             "obligation_elimination_counts": dict(self._obligation_elimination_counts),
+        }
+
+    def serialize(self) -> dict[str, Any]:
+        """Return the whole state as JSON values, sets as sorted lists."""
+        return {
+            "survivors": sorted(self._survivors),
+            "consumed_probes": sorted(self._consumed_probes),
+            **self.gates(),
             "elimination_history": [
                 {
                     "probe_id": event.probe_id,

@@ -30,6 +30,8 @@ VERBS: tuple[Verb, ...] = get_args(Verb)
 GENESIS_HASH = "0" * 64
 
 _HEX64 = re.compile(r"[0-9a-f]{64}").fullmatch
+_FRONT = re.compile(rb'"event_hash":"([0-9a-f]{64})","event_id":"((?:[^"\\]|\\.)*)"').search
+_PRIOR = re.compile(rb'"prev_event_hash":"([0-9a-f]{64})"').match
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,21 @@ _HASHES = (
     "prev_event_hash",
     "event_hash",
 )
+
+
+def read_link(content: bytes) -> tuple[str, str, str]:
+    """Read id, hash and prior hash off stored bytes, without verifying them.
+
+    Raises:
+        CorruptBeliefEvent: when they are not where canonical bytes have them.
+    """
+    # The two at the front follow only lists of texts, whose quotes are escaped; so is every quote
+    # between the third and the end.
+    found = _FRONT(content), _PRIOR(content, content.rfind(b'"prev_event_hash":"'))
+    if found[0] is None or found[1] is None:
+        raise CorruptBeliefEvent("its bytes are not canonical")
+    event_hash, event_id = found[0].groups()
+    return decode_json(b'"%s"' % event_id), event_hash.decode(), found[1][1].decode()
 
 
 def _check_shape(found: object) -> None:

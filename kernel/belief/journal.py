@@ -4,11 +4,12 @@ Entries are kept as bytes only. Whoever reads one gets it decoded afresh and ver
 that a reader does to it, and nothing that happened to the memory unnoticed, enters the record.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate, islice, takewhile
 from typing import Any
 
-from kernel.belief.errors import BeliefError
-from kernel.belief.events import GENESIS_HASH, BeliefEvent, Verb
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.events import GENESIS_HASH, BeliefEvent, Verb, read_link
 from kernel.belief.limits import check_text, check_timestamp
 
 
@@ -17,13 +18,20 @@ class Journal:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
+        self._left_out = 0
         self._stored: list[bytes] = []
         self._positions: dict[str, int] = {}
         self._head_id: str | None = None
         self._head_hash = GENESIS_HASH
+        self._left_head_hash = GENESIS_HASH
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return self._left_out + len(self._stored)
+
+    @property
+    def n_left_out(self) -> int:
+        """How many of the first events are not here."""
+        return self._left_out
 
     @property
     def head_event_id(self) -> str | None:
@@ -71,14 +79,16 @@ class Journal:
         """Make a drafted event the head."""
         if event.prev_event_hash != self._head_hash:
             raise AssertionError("an event was drafted on another head")
-        self._positions[event.event_id] = len(self._stored)
+        self._positions[event.event_id] = len(self)
         self._stored.append(event.to_bytes())
         self._head_id = event.event_id
         self._head_hash = event.event_hash
 
     def event(self, position: int) -> BeliefEvent:
         """Read one event by its position, from 0."""
-        return BeliefEvent.from_bytes(self._stored[position])
+        if position < self._left_out:
+            raise AssertionError("an event is asked for that was left out")
+        return BeliefEvent.from_bytes(self._stored[position - self._left_out])
 
     def since(self, event_id: str | None) -> list[BeliefEvent]:
         """Read the events strictly after the given one, or all of them.
@@ -95,10 +105,39 @@ class Journal:
             BeliefError: EVENT_NOT_FOUND when no event has that id.
         """
         first = self._after(event_id)
-        sizes = accumulate(len(one) for one in islice(self._stored, first, first + limit))
+        held = first - self._left_out
+        sizes = accumulate(len(one) for one in islice(self._stored, max(held, 0), held + limit))
         fitting = sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes))
         end = min(first + max(fitting, 1), len(self))
         return [self.event(position) for position in range(first, end)]
+
+    def stand_after(self, n_events: int, head: BeliefEvent) -> None:
+        """Go on after an event without holding it, nor those before it."""
+        self._left_out = n_events
+        self._stored, self._positions = [], {}
+        self._head_id, self._head_hash = head.event_id, head.event_hash
+        self._left_head_hash = head.event_hash
+
+    def fill_in(self, events: Sequence[bytes]) -> None:
+        """Hold the events that were left out; each is verified when it is read, like all others.
+
+        Raises:
+            CorruptBeliefEvent: when they do not lead up to the first that is held.
+        """
+        follows = GENESIS_HASH
+        positions = {}
+        for position, content in enumerate(events):
+            event_id, event_hash, prior_hash = read_link(content)
+            if prior_hash != follows:
+                reason = "it does not follow the event before it"
+                raise CorruptBeliefEvent(reason, index=position)
+            positions[event_id] = position
+            follows = event_hash
+        if len(events) != self._left_out or follows != self._left_head_hash:
+            raise CorruptBeliefEvent("the events before it are not those that were left out")
+        self._stored[:0] = events
+        self._positions = positions | self._positions
+        self._left_out = 0
 
     def _after(self, event_id: str | None) -> int:
         if event_id is None:

@@ -19,16 +19,22 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT", bound="BeliefSession")
 
 
-def replay(session_type: type[SessionT], events: Iterable[bytes]) -> SessionT:
-    """Rebuild a session from its stored events.
+def replay(
+    session_type: type[SessionT],
+    events: Iterable[bytes],
+    session: SessionT | None = None,
+    seen: Callable[[SessionT], None] | None = None,
+) -> SessionT:
+    """Rebuild a session from its stored events, or take one further that stands before them.
+
+    `seen` is given the session after each event.
 
     Raises:
         CorruptBeliefEvent: with the index of the first event that is not what it claims.
         BeliefError: INVALID_REQUEST when there is no event at all.
     """
-    session: SessionT | None = None
     replayed: BeliefEvent | None
-    for index, stored in enumerate(events):
+    for index, stored in enumerate(events, 0 if session is None else session.n_events):
         try:
             recorded = BeliefEvent.from_bytes(stored)
             if session is None:
@@ -42,6 +48,8 @@ def replay(session_type: type[SessionT], events: Iterable[bytes]) -> SessionT:
         except (BeliefError, KeyError, TypeError) as error:
             reason = f"it cannot have happened: {error}"
             raise CorruptBeliefEvent(reason, index=index) from error
+        if seen is not None:
+            seen(session)
     if session is None:
         raise BeliefError("INVALID_REQUEST", "a session has at least one event")
     return session

@@ -16,7 +16,7 @@
 A session is owned by one actor; it takes no lock. Time and ids are handed in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from kernel.belief.errors import BeliefError
@@ -30,6 +30,7 @@ from kernel.belief.limits import (
     check_whole,
 )
 from kernel.belief.replay import replay
+from kernel.belief.session_snapshot import SessionSnapshot
 from kernel.belief.state import SessionState
 from kernel.belief.terms import (
     DEFAULT_POLICY,
@@ -83,17 +84,37 @@ class BeliefSession(SessionState):
         return session, event
 
     @classmethod
-    def restore(cls, events: Iterable[bytes]) -> Self:
+    def restore(cls, events: Iterable[bytes], seen: Callable[[Self], None] | None = None) -> Self:
         """Replay stored events, each of which must chain and come out the same to the byte.
 
         A log whose end was cut off still replays: compare ``head_event_hash`` with where the head
-        is anchored.
+        is anchored. `seen` is given the session after each event.
 
         Raises:
             CorruptBeliefEvent: with the index of the first event that is not what it claims.
             BeliefError: INVALID_REQUEST when there is no event at all.
         """
-        return replay(cls, events)
+        return replay(cls, events, seen=seen)
+
+    @classmethod
+    def resume(
+        cls,
+        declaration: bytes,
+        parts: Sequence[SessionSnapshot],
+        head: bytes,
+        later: Iterable[bytes],
+    ) -> Self:
+        """Take a session up from its snapshots and replay only the events after the last one.
+
+        `declaration` is its first event, `head` the event that the last snapshot names.
+
+        Raises:
+            CorruptBeliefEvent: when a snapshot and its event contradict each other, or an event
+                is not what it claims.
+        """
+        session = cls.restore([declaration])
+        session.stand_at(parts, head)
+        return replay(cls, later, session)
 
     def eliminate(
         self,

@@ -1,11 +1,15 @@
 """What a belief session holds, and everything that can be read from it without changing it."""
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from kernel.belief.core import CMBSCore
+from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.journal import Journal
 from kernel.belief.limits import AUDIT_PAGE_BYTES, check_text
+from kernel.belief.session_snapshot import SessionSnapshot, deflated
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.belief.universe import Survivors, Universe
 
@@ -117,6 +121,61 @@ class SessionState:
         if survivors_max is None:
             return self._survivors.ids()
         return self._survivors.first(survivors_max)
+
+    @property
+    def n_events_left_out(self) -> int:
+        """How many events of the beginning are not here, since a snapshot stands for them."""
+        return self._journal.n_left_out
+
+    def is_left_out(self, source_id: str, observation_id: str) -> bool:
+        """Tell whether the event of an observation is among those that are not here."""
+        position = self._observations.get((source_id, observation_id))
+        return position is not None and position < self._journal.n_left_out
+
+    def fill_in(self, events: Sequence[bytes]) -> None:
+        """Take the events in that were left out.
+
+        Raises:
+            CorruptBeliefEvent: when they do not lead up to the first that is here.
+        """
+        self._journal.fill_in(events)
+
+    def take_snapshot(self, since: int) -> SessionSnapshot:
+        """Write down what the session holds; `since` events are covered by the snapshot before."""
+        newest = takewhile(lambda one: one[1] >= since, reversed(self._observations.items()))
+        observations = [[position, *key] for key, position in newest]
+        gates = self._core.gates()
+        window = self._policy.stability_window
+        gates["conclusion_history"] = gates["conclusion_history"][-window:] if window else []
+        return SessionSnapshot(
+            n_events=self.n_events,
+            since=since,
+            head_event_id=self.head_event_id or "",
+            head_event_hash=self.head_event_hash,
+            bitmap=deflated(self._survivors.bitmap),
+            gates=gates,
+            observations=observations[::-1],
+        )
+
+    def stand_at(self, parts: Sequence[SessionSnapshot], head: bytes) -> None:
+        """Hold what the snapshots say, of which the last one names the event."""
+        newest, event = parts[-1], BeliefEvent.from_bytes(head)
+        named = (newest.head_event_id, newest.head_event_hash)
+        if (event.session_id, event.event_id, event.event_hash) != (self._session_id, *named):
+            raise CorruptBeliefEvent("the snapshot after it names another")
+        self._survivors = Survivors.of_bitmap(self._universe, newest.bits)
+        self._survivors_hash = self._survivors.hash()
+        if self._survivors_hash != event.survivors_after_hash:
+            raise CorruptBeliefEvent("the snapshot after it holds other survivors")
+        for part in parts:
+            for position, source_id, observation_id in part.observations:
+                self._observations[source_id, observation_id] = position
+        self._obligation_id = next(iter(newest.gates["obligations"]), None)
+        # The observations above keep a probe from counting twice; its history nobody asks for.
+        nothing: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
+        survivors = {"survivors": self._survivors.ids()}
+        self._core = CMBSCore.deserialize(newest.gates | survivors | nothing)
+        self._journal.stand_after(newest.n_events, event)
 
     def audit(self, since_event_id: str | None = None) -> list[BeliefEvent]:
         """List the events strictly after the given one, or all, each verified as it is read.

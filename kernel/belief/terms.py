@@ -22,7 +22,12 @@ class OntologyBundle:
 
     def to_dict(self) -> dict[str, str]:
         """Return the four fields as a JSON object."""
-        return asdict(self)
+        return {
+            "hypothesis_space_id": self.hypothesis_space_id,
+            "hypothesis_version": self.hypothesis_version,
+            "causal_graph_ref": self.causal_graph_ref,
+            "causal_graph_version": self.causal_graph_version,
+        }
 
 
 TombstonePlace = Literal["ledger", "tee"]

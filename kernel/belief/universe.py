@@ -82,6 +82,14 @@ class Survivors:
             self._bitmap[-1] = (1 << size % 8) - 1
         self._count = size
 
+    @classmethod
+    def of_bitmap(cls, universe: Universe, bitmap: bytes) -> Self:
+        """Return what a bitmap over a universe leaves."""
+        found = cls(universe)
+        found._bitmap = bytearray(bitmap)
+        found._count = int.from_bytes(bitmap).bit_count()
+        return found
+
     def __len__(self) -> int:
         return self._count
 

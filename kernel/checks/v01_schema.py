@@ -5,7 +5,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import ENQUEUE, EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
+from kernel.algebra.verbs import (
+    BELIEF_ANCHOR,
+    ENQUEUE,
+    EPOCH_ROLLBACK,
+    REBUILD,
+    REPORT_VERB,
+    ROLLBACK,
+)
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
@@ -20,7 +27,7 @@ _ALLOWED_ACTORS = {
 
 _RUNTIME_VERBS = frozenset(
     {
-        *("recalculate_authority", ENQUEUE, "simulate", REPORT_VERB),
+        *("recalculate_authority", ENQUEUE, BELIEF_ANCHOR, "simulate", REPORT_VERB),
         *(ROLLBACK, EPOCH_ROLLBACK, REBUILD),
     }
 )
@@ -86,7 +93,7 @@ def check_actor(submission: Submission) -> Verdict:
         kept = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
         if kept or effect.payload.get("node_kind") in RUNTIME_KINDS:
             field = f"primitive_effects.{index}.target_ref"
-            message = "anchors of sessions and the causal graph are the runtime's own"
+            message = "the causal graph is the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)
         kind = EFFECT_KINDS.get(effect.effect_kind)
         if kind is not None and kind.canonical in _RUNTIME_KINDS:

@@ -16,7 +16,6 @@ from kernel.checks import v09_model_calls
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.checks.v09_constructions import MERGING_KINDS, check_constructions, draft_of, is_trusted
 from kernel.model.envelope import Actor, Envelope
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.overlays.containment import Containment, ContainmentTooWide, is_placed
 from kernel.overlays.resolution import Writer, resolve
 from kernel.spans import span_named_by
@@ -68,9 +67,7 @@ def _check_writes(submission: Submission) -> Refusal | None:
     overridden = _overridden(envelope)
     asked: set[str] = set()
     for write in _writes(submission):
-        if write.ref.startswith(SESSION_NODE_PREFIX) or (
-            write.payload is None and write.ref in asked
-        ):
+        if write.payload is None and write.ref in asked:
             continue
         if write.payload is None:
             asked.add(write.ref)

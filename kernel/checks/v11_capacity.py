@@ -15,7 +15,7 @@ before it (`kernel/pressure`).
 
 from math import isfinite
 
-from kernel.algebra.verbs import EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
+from kernel.algebra.verbs import BELIEF_ANCHOR, EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
     KernelCostGovernance,
@@ -29,7 +29,6 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import Envelope
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.model.receipt import Receipt
 from kernel.operation_counts import operations_of_day, operations_of_run, run_of
 
@@ -41,6 +40,7 @@ _SETTLING = frozenset(
         "recalculate_authority",
         "policy_snapshot_advance",
         REPORT_VERB,
+        BELIEF_ANCHOR,
         ROLLBACK,
         EPOCH_ROLLBACK,
         REBUILD,
@@ -146,11 +146,8 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
 def _settles(submission: Submission) -> bool:
     """Tell whether the runtime writes this to settle what was begun."""
     envelope = submission.envelope
-    anchors = any(ref.startswith(SESSION_NODE_PREFIX) for ref in envelope.target_refs)
     return submission.submitter == "orchestrator" and (
-        envelope.semantic_intent in _SETTLING
-        or envelope.compensates_operation_id is not None
-        or (anchors and envelope.actor == "system")
+        envelope.semantic_intent in _SETTLING or envelope.compensates_operation_id is not None
     )
 
 

@@ -264,9 +264,13 @@ class LedgerView:
             schema.outbox, {"queue": queue, "item_key": item_key}, order_by="request_sequence"
         )
 
-    def belief_events(self, session_id: str) -> list[bytes]:
-        """Return the stored audit entries of a belief session, in order."""
-        rows = self.tables.select(schema.belief_events, {"session_id": session_id})
+    def belief_events(
+        self, session_id: str, *, first: int = 0, limit: int | None = None
+    ) -> list[bytes]:
+        """Return the stored audit entries of a belief session, in order, from one on."""
+        rows = self.tables.select(
+            schema.belief_events, {"session_id": session_id}, after=first - 1, limit=limit
+        )
         return [bytes(row["event_bytes"]) for row in rows]
 
     def belief_session(self, session_id: str) -> Row | None:

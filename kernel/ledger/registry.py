@@ -88,6 +88,7 @@ _ENTRIES = (
     *_durable(_SHARING, "table", "share_links"),
     *_durable(_DOCUMENTS, "table", "document_artifacts", "materializations", "extraction_attempts"),
     *_durable(_BELIEF, "table", "belief_events"),
+    *_durable(_BELIEF, "derived_index", "belief_anchors", "belief_snapshots"),
     *_durable(_BELIEF, "current_view", "belief_sessions"),
 )
 

@@ -465,8 +465,28 @@ belief_events = Table(
     Column("event_id", String, nullable=False, unique=True),
     Column("event_hash", String, nullable=False),
     Column("event_bytes", LargeBinary, nullable=False),
-    UniqueConstraint("session_id", "event_hash"),
     info={"append_only": True},
+)
+
+belief_snapshots = Table(
+    "belief_snapshots",
+    metadata,
+    # What replaying so many events came to; may be gone, for the events say the same.
+    Column("session_id", String, primary_key=True),
+    Column("n_events", Integer, primary_key=True),
+    Column("snapshot_bytes", LargeBinary, nullable=False),
+)
+
+belief_anchors = Table(
+    "belief_anchors",
+    metadata,
+    # Where the newest anchor in the log says that the session's chain ends.
+    Column("session_id", String, primary_key=True),
+    Column("n_events", Integer, nullable=False),
+    Column("head_event_hash", String, nullable=False),
+    Column("ec_sequence_number", Integer, nullable=False),
+    Column("anchored_at_us", Integer, nullable=False),
+    info={"folded": True},
 )
 
 shard_epochs = Table(

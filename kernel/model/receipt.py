@@ -64,6 +64,7 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "envelope_conflict_user_review_required": "durable",
     MIGRATION_KIND: "durable",
     "review_item_discarded": "durable",
+    "belief_sessions_anchored": "durable",
 }
 
 SIMULATION_RECEIPTS = frozenset(
@@ -100,6 +101,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "epoch_close": frozenset({"epoch_closed"}),
     "review_discard": frozenset({"review_item_discarded"}),
     "enqueue_recalculate_authority": frozenset({"authority_recompute_enqueued"}),
+    "belief_anchor": frozenset({"belief_sessions_anchored"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -13,14 +13,13 @@ from typing import Any
 import orjson
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
-from kernel.algebra.verbs import EPOCH_CLOSE, EPOCH_OPEN, EPOCH_ROLLBACK, REBUILD
+from kernel.algebra.verbs import BELIEF_ANCHOR, EPOCH_CLOSE, EPOCH_OPEN, EPOCH_ROLLBACK, REBUILD
 from kernel.audit.operations import sequences_that_wrote
 from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.rollback.errors import RollbackRefused
 from kernel.stores.rollback_marks import is_in_effect, mark_of
 
@@ -151,6 +150,7 @@ def plan_operation(view: LedgerView, operation_id: str) -> Plan:
             f"{operation_id} was undone by {mark['undone_by']}",
             inverse_operation_id=mark["undone_by"],
         )
+    _check_belief(step)
     _check_tier_1(step)
     plan = Plan(1, operation_id, (step,))
     check_free(view, plan)
@@ -190,8 +190,8 @@ def check_free(view: LedgerView, plan: Plan) -> None:
     scope = {step.operation_id for step in plan.steps}
     undone = {one.place for step in plan.steps for one in step.of(REVERSIBLE)}
     for step in plan.steps:
+        _check_belief(step)
         for one in step.of(REVERSIBLE, COMPENSATING):
-            _check_belief(one)
             if one.reversibility == REVERSIBLE:
                 _check_superseded(view, step, one, scope)
                 _check_referenced(view, one, undone)
@@ -218,9 +218,8 @@ def _check_tier_1(step: Step) -> None:
         )
 
 
-def _check_belief(effect: PlannedEffect) -> None:
-    store, key = effect.place
-    if store == schema.nodes.name and key.startswith(SESSION_NODE_PREFIX):
+def _check_belief(step: Step) -> None:
+    if step.envelope["semantic_intent"] == BELIEF_ANCHOR:
         raise RollbackRefused(
             "rollback_of_belief_session", "what a belief session has struck stays struck"
         )

@@ -1,20 +1,23 @@
 """Belief sessions: replayed from their own chain, and anchored in the kernel's at their end.
 
-The node of a session names the newest event. So a trail whose end was cut off, which replays as
-well as a whole one, is found all the same.
+The newest anchor of a session names its newest event. So a trail whose end was cut off, or to which
+something was added, and which replays as well as a whole one, is found all the same. That the
+anchors are those of the log, each going on where the one before ended, is for the fold to find.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlalchemy import Table
+
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, session_node_id
+from kernel.belief.session_snapshot import SessionSnapshot
+from kernel.belief_record import SURVIVORS_SHOWN_MAX
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
-from kernel.model.node_kinds import SESSION
-from kernel.verify.reading import Document, Reader, joined, load_object, shown
+from kernel.verify.reading import Reader, joined, load_object, shown
 
 EVENTS_PAGE_ROWS = 64
 
@@ -29,6 +32,7 @@ class BeliefCounts:
 
     sessions: int = 0
     events: int = 0
+    snapshots: int = 0
 
 
 def check_belief(reader: Reader, counts: BeliefCounts) -> None:
@@ -38,19 +42,23 @@ def check_belief(reader: Reader, counts: BeliefCounts) -> None:
         with reader.findings.guard(schema.belief_sessions, summary["session_id"]):
             _check_session(reader, summary, counts)
     if reader.count(schema.belief_events) != counts.events:
-        _name_orphans(reader)
-    for node in reader.pages(schema.nodes, {"node_kind": SESSION}):
-        anchor = _anchor_of(node)
-        session_id = str(node["node_id"]).removeprefix(session_node_id(""))
-        if "head_event_hash" in anchor and not reader.get(schema.belief_sessions, session_id):
-            message = f"{shown(node['node_id'])} anchors it"
+        _name_orphans(reader, schema.belief_events, "event_index")
+    if reader.count(schema.belief_snapshots) != counts.snapshots:
+        _name_orphans(reader, schema.belief_snapshots, "n_events")
+    for anchor in reader.pages(schema.belief_anchors):
+        session_id = anchor["session_id"]
+        if reader.get(schema.belief_sessions, session_id) is None:
+            message = f"row {anchor['ec_sequence_number']} of the log anchors it"
             reader.findings.add(schema.belief_sessions, session_id, "missing", message)
 
 
 def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     session_id = summary["session_id"]
     try:
-        session = BeliefSession.restore(_contents(reader, session_id, counts))
+        snapshots = _Snapshots(reader, session_id, counts)
+        events = _contents(reader, session_id, counts)
+        session = BeliefSession.restore(events, seen=snapshots.compare)
+        snapshots.finish()
     except _TrailBroken:
         return
     except BeliefError:
@@ -76,13 +84,8 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     if summary["title"] not in _titles(reader, session_id):
         message = f"title is {shown(summary['title'])}, which the session does not state"
         reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
-    anchor = _anchor_of(reader.get(schema.nodes, session_node_id(session_id)))
-    expected = {
-        "head_event_hash": session.head_event_hash,
-        "n_events": session.n_events,
-        "n_survivors": session.n_survivors,
-        "survivors_hash": session.survivors_hash,
-    }
+    anchor = reader.get(schema.belief_anchors, session_id) or {}
+    expected = {"head_event_hash": session.head_event_hash, "n_events": session.n_events}
     for name, value in expected.items():
         if anchor.get(name) != value:
             message = (
@@ -90,6 +93,49 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
             )
             reader.findings.add(schema.belief_sessions, session_id, "anchor_differs", message)
             return
+
+
+class _Snapshots:
+    """The snapshots of a session, held against it as it is replayed; one may be gone."""
+
+    def __init__(self, reader: Reader, session_id: str, counts: BeliefCounts) -> None:
+        self._reader = reader
+        self._session_id = session_id
+        where = {"session_id": session_id}
+        self._rows = reader.pages(schema.belief_snapshots, where, page_rows=1)
+        self._counts = counts
+        self._next: Row | None = None
+        self._advance()
+
+    def _advance(self) -> None:
+        self._next = next(self._rows, None)
+        self._counts.snapshots += self._next is not None
+
+    def compare(self, session: BeliefSession) -> None:
+        """Compare the snapshot of this moment, if there is one."""
+        row = self._next
+        if row is None or row["n_events"] != session.n_events:
+            return
+        self._advance()
+        with self._reader.findings.guard(schema.belief_snapshots, self._key(row)):
+            stored = SessionSnapshot.from_bytes(row["snapshot_bytes"])
+            # Where the one before is gone, it still says how far that one went.
+            expected = session.take_snapshot(min(max(stored.since, 0), session.n_events))
+            if not stored.says_what(expected):
+                self._differs(row, "the events come to something else")
+
+    def finish(self) -> None:
+        """Name what stands for no moment of the session."""
+        while self._next is not None:
+            self._differs(self._next, "the session was never of that length")
+            self._advance()
+
+    def _key(self, row: Row) -> str:
+        return joined(self._session_id, row["n_events"])
+
+    def _differs(self, row: Row, message: str) -> None:
+        findings = self._reader.findings
+        findings.add(schema.belief_snapshots, self._key(row), "replay_differs", message)
 
 
 def _titles(reader: Reader, session_id: str) -> set[str]:
@@ -119,15 +165,8 @@ def _contents(reader: Reader, session_id: str, counts: BeliefCounts) -> Iterator
         yield row["event_bytes"]
 
 
-def _name_orphans(reader: Reader) -> None:
-    for row in reader.pages(schema.belief_events, order_by="session_id"):
+def _name_orphans(reader: Reader, table: Table, place: str) -> None:
+    for row in reader.pages(table, order_by="session_id"):
         if reader.get(schema.belief_sessions, row["session_id"]) is None:
-            key = row["session_id"]
-            message = f"event {row['event_index']} is there, its session is not"
-            reader.findings.add(schema.belief_sessions, key, "missing", message)
-
-
-def _anchor_of(node: Row | None) -> Document:
-    record = None if node is None else load_object(node["record"])
-    payload = None if record is None else record.get("payload")
-    return payload if isinstance(payload, dict) else {}
+            message = f"{table.name} has its {place} {row[place]}, its session is not there"
+            reader.findings.add(schema.belief_sessions, row["session_id"], "missing", message)

@@ -8,13 +8,12 @@ from typing import Any
 
 import anyio
 
+from actors.bench import Bench
 from actors.committer import Committer
 from actors.messages import Declare, Eliminate
 from actors.orchestrator import Orchestrator
 from actors.runtime import SessionRuntime
-from actors.units import Bench
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
-from kernel.belief_record import session_node_id
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -152,10 +151,9 @@ def log_length(ledger: Ledger) -> int:
 
 
 def anchor_of(ledger: Ledger, session_id: str) -> dict[str, Any]:
-    """The payload of the node that anchors a session, empty where there is none."""
+    """What the newest anchor says of a session, empty where there is none."""
     with ledger.view() as view:
-        node = view.node(session_node_id(session_id))
-    return {} if node is None else node["payload"]
+        return view.tables.get(schema.belief_anchors, session_id) or {}
 
 
 async def settle(done: Callable[[], bool]) -> None:

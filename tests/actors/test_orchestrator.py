@@ -20,7 +20,6 @@ from actors.isolation import unwrap_untrusted
 from actors.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.resolution import _RESERVED_FIELDS, RESOLVERS, edge_id
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest
-from kernel.belief_record import session_node_id
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
@@ -33,8 +32,8 @@ from tests.actors.harness import bench_on, dump, log_length
 from tests.actors.world import (
     TEXT,
     adapt,
+    anchored,
     attempt,
-    belief,
     captured,
     causal_graph,
     claim,
@@ -51,8 +50,6 @@ from tests.actors.world import (
 from tests.kernel.build import FakeHost, memory_ledger, overlay, submit
 from tests.kernel.reports import artifact, asked, report
 
-ANCHOR = session_node_id("s-9")
-
 
 @pytest.fixture
 def ledger():
@@ -60,7 +57,7 @@ def ledger():
     ledger = memory_ledger()
     put(ledger, source("src-1"), source("src-2"), understanding("cu-1", "src-1", "src-2"))
     put(ledger, claim("cl-1", "src-1", understanding_id="cu-1"), claim("cl-2", "src-2"))
-    put(ledger, belief(ANCHOR, "a" * 64, creates=True), actor="system")
+    put(ledger, anchored("s-9", 0, "0" * 64, "a" * 64), actor="system")
     asked(ledger, artifact("out"))
     return ledger
 
@@ -90,7 +87,7 @@ EVERY_KIND = {
     "link_input": lambda _: link("cl-2", "cu-1"),
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
-    "record_belief": lambda _: belief(ANCHOR, "b" * 64, creates=False),
+    "anchor_belief": lambda _: anchored("s-9", 1, "a" * 64, "b" * 64),
     "report_external_effect": report_of,
     "record_extraction_transition": lambda _: RecordExtractionTransition(
         intent_key="k",
@@ -424,8 +421,7 @@ UNRESOLVABLE = {
     "a link to a node of another kind": (link("cl-1", "cl-2"), "target_node_id"),
     "a link from a missing node": (link("nowhere", "cu-1"), "source_node_id"),
     "a change of a missing node": (adapt("nowhere", authority=0.5), "node_id"),
-    "a change of a session's anchor": (adapt(ANCHOR, head_event_hash="0" * 64), "node_id"),
-    "a source in the place of an anchor": (source(session_node_id("s-2")), "node_id"),
+    "a source in the place of a cause": (source("causal-node:a"), "node_id"),
     "a change to a number without a canonical form": (adapt("cl-1", note=2**60), ""),
     "a change to text that is not Unicode": (adapt("cl-1", note="\ud800"), ""),
 }
@@ -557,7 +553,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
 
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
-        "record_belief",
+        "anchor_belief",
         "synthesized_cu",
         "report_external_effect",
         "record_extraction_transition",
@@ -611,7 +607,7 @@ def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
     put(ledger, understanding("cu-1", "src-1", title=INJECTION))
     whole = span("src-1", 0, len(INJECTION))
     put(ledger, claim("cl-1", "src-1", span=whole, text=INJECTION), claim_of_injection("cl-2"))
-    put(ledger, belief(ANCHOR, "a" * 64, creates=True), actor="system")
+    put(ledger, anchored("s-9", 0, "0" * 64, "a" * 64), actor="system")
     hostile = {
         "create_source": lambda: source("src-3", INJECTION, metadata={"Title": {"x": INJECTION}}),
         "synthesize_cu": lambda: understanding("cu-2", "src-1", title=INJECTION),

@@ -88,8 +88,8 @@ def check_record(ledger: Ledger, answered: list[tuple[str, str, str]]) -> None:
             if not events:
                 continue
             session = BeliefSession.restore(events)
-            node = view.node(f"belief-session:{session_id}")
-            assert node["payload"]["head_event_hash"] == session.head_event_hash
-            assert node["payload"]["n_survivors"] == session.n_survivors
+            anchor = view.tables.get(schema.belief_anchors, session_id)
+            assert anchor["head_event_hash"] == session.head_event_hash
+            assert anchor["n_events"] == session.n_events
             left = set(session.snapshot()["survivors"])
             assert left.isdisjoint(one for whose, _, one in answered if whose == session_id)

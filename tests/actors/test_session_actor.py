@@ -1,18 +1,24 @@
 """What one actor does with the messages that it takes together."""
 
 import anyio
+import anyio.lowlevel
+import orjson
 import pytest
 
+from actors import belief_units
 from actors.errors import ActorFailed, CommitFailed, IntentInvalid
 from actors.messages import Audit, Operate, Query, Recomputed, Simulate, SubmitEnvelope
 from actors.session_actor import SessionActor
 from actors.units import DeadLetterUnit
+from kernel.algebra.verbs import BELIEF_ANCHOR
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief.errors import BeliefError
+from kernel.belief.session import BeliefSession
 from kernel.belief.terms import SessionPolicy
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.verify import verify
 from tests.actors.harness import (
     ONTOLOGY,
     Gate,
@@ -51,6 +57,15 @@ async def told(*messages):
     return answers
 
 
+def events_of(ledger, session_id):
+    with ledger.view() as view:
+        return view.belief_events(session_id)
+
+
+def restored(ledger, session_id):
+    return BeliefSession.restore(events_of(ledger, session_id))
+
+
 async def ask(actor, *messages):
     await actor.handle(list(messages))
     return await told(*messages)
@@ -62,7 +77,7 @@ class RefusingKernel(Kernel):
     refusing = True
 
     def submit(self, transaction, document, submitter, **options):
-        if self.refusing and "belief-session:" in str(document.get("target_refs")):
+        if self.refusing and document["semantic_intent"] == BELIEF_ANCHOR:
             rejection = Rejection("V9", "refused", "", "no")
             return RejectedResult(document["operation_id"], rejection, "receipt:none")
         return super().submit(transaction, document, submitter, **options)
@@ -105,7 +120,6 @@ async def test_the_events_of_a_batch_are_anchored_once():
 
     assert anchor_of(ledger, "s-1")["head_event_hash"] == page["events"][-1]["event_hash"]
     assert anchor_of(ledger, "s-1")["n_events"] == 4
-    assert anchor_of(ledger, "s-1")["n_survivors"] == 0
 
 
 async def test_reading_alone_commits_nothing():
@@ -261,17 +275,8 @@ async def test_an_anchor_whose_events_cannot_be_recorded_is_not_kept():
     async with running_committer(ledger) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await ask(actor, declare(*TRIO))
-        with ledger.transaction() as transaction:
-            transaction.tables.insert(
-                schema.belief_events,
-                {
-                    "session_id": "s-1",
-                    "event_index": 1,
-                    "event_id": "somebody else's",
-                    "event_hash": "0" * 64,
-                    "event_bytes": b"{}",
-                },
-            )
+        somebody_else = SessionActor("s-1", restored(ledger, "s-1"), committer, ledger.host)
+        await ask(somebody_else, strike("o-2", "h2"))
         before = dump(ledger)
         with pytest.raises(ActorFailed):
             await actor.handle([strike("o-1", "h1")])
@@ -293,6 +298,72 @@ async def test_events_and_anchor_are_undone_together_but_not_the_rest_of_the_bat
 
     assert node_of(ledger, "src-1")["version"] == 1
     assert anchor_of(ledger, "s-1")["n_events"] == 1
+
+
+async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_alone():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        actors = [SessionActor(f"s-{at}", None, committer, ledger.host) for at in range(3)]
+        for one in actors:
+            await ask(one, declare(*TRIO))
+        stale = SessionActor("s-1", restored(ledger, "s-1"), committer, ledger.host)
+        await ask(actors[1], strike("o-1", "h1"))
+        gate, rows = Gate(), log_length(ledger)
+        store.gate = gate
+        outcomes = {}
+
+        async def strike_in(name, one):
+            try:
+                (outcomes[name],) = await ask(one, strike("o-2", "h2"))
+            except ActorFailed as error:
+                outcomes[name] = error
+
+        async with anyio.create_task_group() as tasks:
+            # While the first is being committed the others gather for the next transaction.
+            tasks.start_soon(strike_in, "first", actors[1])
+            await gate.reached()
+            for name, one in (("a", actors[0]), ("stale", stale), ("b", actors[2])):
+                tasks.start_soon(strike_in, name, one)
+                await anyio.lowlevel.checkpoint()
+            gate.open()
+
+    assert isinstance(outcomes.pop("stale"), ActorFailed)
+    assert [one["applied_eliminated"] for one in outcomes.values()] == [["h2"]] * 3
+    assert log_length(ledger) == rows + 2
+    with ledger.view() as view:
+        document = view.envelope(view.log_tail(1)[0]["operation_id"])
+        assert verify(view).ok
+    sessions = document["primitive_effects"][0]["payload"]["sessions"]
+    assert [one["session_id"] for one in sessions] == ["s-0", "s-2"]
+    trail = [orjson.loads(one) for one in events_of(ledger, "s-0")]
+    assert sessions[0] == {
+        "session_id": "s-0",
+        "prior_head_event_hash": trail[0]["event_hash"],
+        "first_event_index": 1,
+        "last_event_index": 1,
+        "head_event_hash": trail[1]["event_hash"],
+    }
+
+
+async def test_what_no_single_operation_can_anchor_is_anchored_by_several(monkeypatch):
+    monkeypatch.setattr(belief_units, "SESSION_IDS_BYTES_MAX", 10)
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        gate = Gate()
+        store.gate = gate
+        async with anyio.create_task_group() as tasks:
+            for at in range(6):
+                one = SessionActor(f"s-{at}", None, committer, ledger.host)
+                tasks.start_soon(one.handle, [declare(*TRIO)])
+                if not at:
+                    await gate.reached()
+            await anyio.sleep(0.01)
+            gate.open()
+
+    assert store.transactions == 2
+    assert log_length(ledger) == 4
+    with ledger.view() as view:
+        assert verify(view).ok
 
 
 # --- operations -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from typing import Any
 
 from actors.intents import (
     AdaptFields,
+    AnchorBelief,
     CapturedOutput,
     CreateClaim,
     CreateSource,
@@ -12,7 +13,6 @@ from actors.intents import (
     LinkInput,
     ReadVersion,
     RecalculateAuthority,
-    RecordBelief,
     SourceSpan,
     SynthesizeByModel,
     SynthesizedUnderstanding,
@@ -23,6 +23,7 @@ from actors.resolution import make_effect
 from actors.units import IntentUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.belief_anchors import BeliefAnchor
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
 from tests.actors.harness import bench_on
@@ -87,9 +88,15 @@ def recalculation(ledger: Ledger, node_id: str, **changes: Any) -> RecalculateAu
     return RecalculateAuthority(target_cu_id=node_id, **fields)
 
 
-def belief(node_id: str, head: str, *, creates: bool) -> RecordBelief:
-    anchor = {"head_event_hash": head, "n_events": 1, "n_survivors": 2, "survivors_hash": "0" * 64}
-    return RecordBelief(intent_key=head, node_id=node_id, anchor=anchor, creates=creates)
+def anchored(session_id: str, index: int, prior: str, head: str) -> AnchorBelief:
+    stated = {
+        "session_id": session_id,
+        "prior_head_event_hash": prior,
+        "first_event_index": index,
+        "last_event_index": index,
+        "head_event_hash": head,
+    }
+    return AnchorBelief(intent_key=head, anchor=BeliefAnchor.model_validate({"sessions": [stated]}))
 
 
 def asking(node_id: str, *sources: str, **changes: Any) -> SynthesizeByModel:

@@ -27,9 +27,10 @@ from pathlib import Path
 
 import structlog
 
+from actors.bench import Bench
 from actors.intents import AdaptFields, EnqueueRecompute, InputVersion, RecalculateAuthority
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, IntentUnit, RecomputeUnit, Unit, records_read
+from actors.units import IntentUnit, RecomputeUnit, Unit, records_read
 from kernel.authority.enqueue import plan_deferred
 from kernel.authority.graph import authority_of, materialized_authority
 from kernel.authority.read_ahead import Around, read_ahead

@@ -16,7 +16,6 @@ is that of `tests.bench.mix`: three effects on average, and the requests and rec
 
 import gc
 import logging
-import os
 import sqlite3
 import tempfile
 import time
@@ -37,7 +36,6 @@ from actors.runtime import SessionRuntime
 from actors.shards import SHARDS_DEFAULT
 from actors.units import IntentUnit
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
-from kernel.host import Host
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
@@ -48,6 +46,7 @@ from kernel.verify.links import walk_log
 from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
 from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes
 from tests.bench.report import figure, machine, note, rate_per_s
+from workers.host import system_host
 
 SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
 """How many at once, and how many envelopes they submit together."""
@@ -66,7 +65,7 @@ class Run:
     """One ledger in a new file, and what works on it."""
 
     def __init__(self, folder: Path) -> None:
-        host = Host(lambda: time.time_ns() // 1000, os.urandom)
+        host = system_host()
         self.path = folder / "ledger.db"
         self.ledger = Ledger.create(SqliteStore(self.path), host)
         self.committer = Committer(self.ledger, Kernel(), Orchestrator(host))

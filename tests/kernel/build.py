@@ -119,6 +119,27 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
     )
 
 
+def belief_anchor(session_id: str, **changes: Any) -> dict[str, Any]:
+    """The anchor of a session's one event; what is changed of its entry has its own name there."""
+    stated = {
+        "session_id": session_id,
+        "prior_head_event_hash": "0" * 64,
+        "first_event_index": 0,
+        "last_event_index": 0,
+        "head_event_hash": "ab" * 32,
+    }
+    stated |= {name: changes.pop(name) for name in stated.keys() & changes.keys()}
+    return envelope_of_anchor([stated], **changes)
+
+
+def envelope_of_anchor(sessions: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    emitted = effect("receipt_only", sessions=sessions)
+    emitted |= {"receipt_subkind": "belief_sessions_anchored"}
+    targets = [one["session_id"] for one in sessions]
+    fields = {"actor": "system", "target_refs": targets, **changes}
+    return envelope("belief_anchor", [emitted], **fields)
+
+
 UNPUT = "ef" * 32
 """The place of an answer that is still to be put on the ledger."""
 

@@ -8,6 +8,7 @@ from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
 from kernel.algebra.verbs import (
+    BELIEF_ANCHOR,
     ENQUEUE,
     OPERATION_KINDS,
     REPORT_VERB,
@@ -198,7 +199,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
         assert set(SEMANTIC_VERBS[name].requires) == kinds
 
 
-OBSERVED = {REPORT_VERB, REVIEW_DISCARD, ENQUEUE}
+OBSERVED = {REPORT_VERB, REVIEW_DISCARD, ENQUEUE, BELIEF_ANCHOR}
 
 
 @pytest.mark.spec("K28")

@@ -2,9 +2,10 @@
 
 import pytest
 
+from actors.bench import Bench
 from actors.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, EnqueueUnit, IntentUnit, RecomputeUnit
+from actors.units import EnqueueUnit, IntentUnit, RecomputeUnit
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, plan_deferred
 from kernel.authority.graph import authority_of
@@ -27,6 +28,7 @@ from tests.kernel.build import (
     HOUR_US,
     START_US,
     adapt,
+    belief_anchor,
     code_of,
     create,
     drain,
@@ -596,8 +598,7 @@ def test_a_page_names_each_request_once():
 @pytest.mark.spec("§8.8")
 def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not(world):
     world.chain()
-    session = create("belief-session:s", "BeliefSession")
-    assert code_of(work(world.ledger, session)) is None
+    assert code_of(work(world.ledger, belief_anchor("s"))) is None
     world.accept(adapt("claim", authority=0, envelope_changes={"session_id": "s"}))
     assert {one.item_key: one.priority for one in world.open()} == {
         "a": "user_active_session",

@@ -7,11 +7,13 @@ import orjson
 import pytest
 
 from kernel.audit.costs import cost_entries, cost_totals, joined_totals
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.belief_record import BeliefBatch, record_belief
 from kernel.capacity import DEFAULT_DAILY_QUOTA, KernelCostGovernance, Lease
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
-from kernel.model.node_kinds import SESSION_NODE_PREFIX
 from kernel.model.result import SubmissionResult
 from kernel.operation_counts import operations_of_day, operations_of_run
 from kernel.rollback.execute import rollback_operation
@@ -26,6 +28,7 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    envelope_of_anchor,
     ledger_on,
     submit,
 )
@@ -316,9 +319,18 @@ def rolled_back(world):
 
 
 def anchored(world):
-    node_id = f"{SESSION_NODE_PREFIX}s"
-    document = create(node_id, "BeliefSession", envelope={"policy_generation_id": world.policy})
-    return world.submit(document | {"actor": "system"}, DENIED, submitter="orchestrator")
+    ontology = OntologyBundle("space", "v1", "graph", "v1")
+    _, event = BeliefSession.declare(
+        "s", ontology, ["h"], event_id="e", ts="2026-02-09T10:00:00.000000Z"
+    )
+    events = ((event.event_id, event.event_hash, event.to_bytes()),)
+    batch = BeliefBatch("s", "s", 0, event.prev_event_hash, events, 1, 1, ["h"])
+    with world.ledger.transaction() as transaction:
+        transaction.next_commit_time_us()
+        record_belief(transaction, batch)
+    document = envelope_of_anchor([batch.anchored().model_dump()])
+    document |= {"policy_generation_id": world.policy}
+    return world.submit(document, DENIED, submitter="orchestrator")
 
 
 def advanced(world):
@@ -340,7 +352,7 @@ def test_what_the_runtime_settles_is_told_of_and_never_refused(world, settle):
 
 def test_a_caller_cannot_pass_for_the_runtime(world):
     world.govern(ec_capacity_lease_strategy="block_on_unavailable")
-    document = world.note(2, compensates_operation_id="op-0", target_refs=["belief-session:s"])
+    document = world.note(2, compensates_operation_id="op-0", target_refs=["s"])
     assert code_of(world.submit(document, DENIED)) is not None
     assert world.receipts("capacity_alert") == []
 

@@ -389,7 +389,7 @@ def test_what_lacks_a_field_that_is_required_is_held_and_the_job_goes_on(ledger,
 
 OUTSIDE = own("materialization_emit", "mat", materialized_path="a/b.pdf", content_hash=HASH)
 POLICY = own("policy_snapshot_advance", "PG-0", prior_policy_generation_id="PG-1")
-ANCHOR = create("session:s", "BeliefSession")
+ANCHOR = create("cause", "CausalNode")
 REFUSED = [
     ("made by a model", named(create("m", "Note"), "o", recorded_model_outputs=[{}]), "lite_model"),
     ("seen outside", named(OUTSIDE, "o"), "envelope_supersession_repeats_external_effect"),

@@ -14,6 +14,7 @@ from tests.kernel.build import (
     abandoned,
     adapt,
     answered,
+    belief_anchor,
     changed,
     code_of,
     create,
@@ -430,12 +431,9 @@ def test_an_authority_follows_its_inputs_whatever_lies_over_it(ledger):
 
 
 def test_the_anchor_of_a_session_is_nobodys_access(ledger):
-    anchor = "belief-session:s"
-    put(ledger, create(anchor, "BeliefSession"))
-    lay(ledger, "O", "blocked", "document", anchor)
-    head = {"head_event_hash": "ab" * 32}
-    annotation = envelope("annotate", [effect("node_write", anchor, **head)], actor="system")
-    assert outcome(ledger, annotation) is None
+    put(ledger, create("s", "Note"))
+    lay(ledger, "O", "blocked", "document", "s")
+    assert outcome(ledger, belief_anchor("s")) is None
 
 
 # Overrides

@@ -433,5 +433,6 @@ OWN_KINDS = {
     "capacity_lease",
     "capacity_override",
     "review_item_discarded",
+    "belief_sessions_anchored",
 }
 """Kinds that the specification describes and does not name."""

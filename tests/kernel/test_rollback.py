@@ -19,6 +19,7 @@ from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
     adapt,
+    belief_anchor,
     changed,
     code_of,
     create,
@@ -252,16 +253,7 @@ def test_an_inverse_reaches_no_further_than_a_nodes_neighbours(ledger):
     ("document", "code"),
     [
         (envelope("search_run_record", [receipt(query="q")]), "rollback_nothing_to_undo"),
-        (
-            envelope(
-                "create",
-                [
-                    effect("node_write", "belief-session:s", node_kind="BeliefSession"),
-                    effect("membership_write", "belief-session:s", corpus_id="c"),
-                ],
-            ),
-            "rollback_of_belief_session",
-        ),
+        (belief_anchor("s"), "rollback_of_belief_session"),
     ],
 )
 def test_some_operations_are_never_undone(ledger, document, code):

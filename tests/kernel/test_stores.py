@@ -7,7 +7,7 @@ import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.transitions import STATES, TRANSITIONS
-from kernel.algebra.verbs import ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
 from kernel.ledger import schema
 from kernel.stores.appliers import APPLIERS
 from kernel.stores.court_dispositions import LIFECYCLE
@@ -68,7 +68,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
     spoken = {document["semantic_intent"] for document in every_kind()}
     assert named == set(EFFECT_KINDS)
     assert spoken == SEMANTIC_VERBS.keys() - {
-        *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, ENQUEUE)
+        *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, ENQUEUE, BELIEF_ANCHOR)
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}
 

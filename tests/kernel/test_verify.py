@@ -16,7 +16,7 @@ from kernel.authority.requests import close_requests, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief, session_node_id
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -43,6 +43,7 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    envelope_of_anchor,
     link,
     submit,
     submit_answered,
@@ -169,6 +170,9 @@ EXTERNAL = sum(
 """How many effects of the course wait to be performed outside."""
 
 
+SNAPSHOT_AT = 2
+
+
 class Believer:
     """A belief session whose batches go onto the record."""
 
@@ -184,8 +188,6 @@ class Believer:
             ts=self.ts(0),
             metadata={"case_name": "T"},
         )
-        anchor = create(session_node_id(session_id), "BeliefSession")
-        accepted(submit(ledger, anchor, submitter="orchestrator"))
         self.record([event])
 
     @staticmethod
@@ -208,17 +210,17 @@ class Believer:
             self.session_id,
             "T",
             self.session.n_events - len(events),
+            events[0].prev_event_hash,
             tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
             len(self.session.universe),
             self.session.n_survivors,
             self.session.first_survivors(SURVIVORS_SHOWN_MAX),
-            self.session.survivors_hash,
+            self.session.take_snapshot(0) if self.session.n_events == SNAPSHOT_AT else None,
         )
         with self.ledger.transaction() as transaction:
             record_belief(transaction, batch)
-        node_id = session_node_id(self.session_id)
-        note = effect("node_write", node_id, **batch.anchor())
-        accepted(submit(self.ledger, envelope("annotate", [note]), submitter="orchestrator"))
+        anchor = envelope_of_anchor([batch.anchored().model_dump()])
+        accepted(submit(self.ledger, anchor, submitter="orchestrator"))
 
 
 def write_honestly(ledger, host):
@@ -584,6 +586,7 @@ NOT_ON_RECORD = {
 SEEN_FROM = {
     ("outbox_outcomes", "request_id"): "outbox",
     ("belief_sessions", "session_id"): "belief_events",
+    ("belief_snapshots", "session_id"): "belief_sessions",
 }
 """Where a changed key leaves a hole, the row that misses it is found first."""
 
@@ -615,7 +618,9 @@ SEEN_FROM_HOLE = {"outbox_outcomes": "outbox"}
 
 
 @pytest.mark.parametrize(
-    "table", [t for t in TABLES if t is not schema.ephemeral_receipts], ids=lambda t: t.name
+    "table",
+    [t for t in TABLES if t not in (schema.ephemeral_receipts, schema.belief_snapshots)],
+    ids=lambda t: t.name,
 )
 def test_a_deleted_row_is_missed(tampered, table):
     row = tampered.a_row(table)
@@ -627,8 +632,11 @@ def test_a_deleted_row_is_missed(tampered, table):
         assert names(found, table, row), found
 
 
-def test_ephemeral_receipts_may_be_gone(tampered):
-    tampered.delete(schema.ephemeral_receipts, tampered.a_row(schema.ephemeral_receipts))
+@pytest.mark.parametrize(
+    "table", [schema.ephemeral_receipts, schema.belief_snapshots], ids=lambda t: t.name
+)
+def test_what_the_record_does_without_may_be_gone(tampered, table):
+    tampered.delete(table, tampered.a_row(table))
     assert tampered.verify().ok
 
 
@@ -646,7 +654,11 @@ def test_an_inserted_row_is_found(tampered, table):
         copied[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
     tampered.insert(table, copied)
     found = tampered.first()
-    expected = {"belief_sessions": "belief_events", "outbox": "outbox"}
+    expected = {
+        "belief_sessions": "belief_events",
+        "belief_snapshots": "belief_sessions",
+        "outbox": "outbox",
+    }
     assert found.table == expected.get(table.name, table.name), found
 
 

@@ -14,9 +14,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from actors.bench import Bench
 from actors.intents import EnqueueRecompute
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, EnqueueUnit, IntentUnit
+from actors.units import EnqueueUnit, IntentUnit
 from kernel.authority import enqueue, recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
 from kernel.authority.enqueue import plan_deferred

@@ -22,7 +22,7 @@ ODD = [
     *(float("nan"), float("inf"), float("-inf"), b"bytes", ("a",), {1, 2}, {1: 2}, object),
     *("", "a", "5", "\ud800", "\x00", "\U0001f600", "a|b", "a.b", "x" * 513, "x" * (1 << 20)),
     *([], {}, [[]], [None], ["a"], [{}], {"a": 1}, {"": {}}, {"\x00": 1}, {"\ud800": 1}),
-    *("n", "sealed", "recalculate_authority", "node_write", "belief-session:x", "2026-02-30"),
+    *("n", "sealed", "recalculate_authority", "node_write", "causal-node:x", "2026-02-30"),
     *("2026-02-09T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "ab" * 32),
     ABSENT,
 ]

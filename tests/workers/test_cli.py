@@ -380,8 +380,8 @@ def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
         ("--since", "1m", 0),
         ("--from", "3", 2),
         ("--to", "3", 3),
-        ("--session", SESSION, 4),
-        ("--effect", "membership_write", 3),
+        ("--session", SESSION, 2),
+        ("--effect", "membership_write", 2),
         ("--reversibility", "irreversible_external_effect", 0),
     ],
 )

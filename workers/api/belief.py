@@ -4,10 +4,11 @@ A verb with `If-Match` happens only on the head that it names. `Prefer: return=m
 list of survivors out of an answer, `survivors` bounds it.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors import messages
@@ -38,28 +39,47 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-def _expected_head(if_match: Annotated[str | None, Header()] = None) -> str | None:
-    return None if if_match is None or if_match == "*" else if_match.strip('"')
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """What every verb is given beside its body."""
+
+    services: Services
+    expected_head: str | None
+    survivors_max: int | None
 
 
-ExpectedHead = Annotated[str | None, Depends(_expected_head)]
-"""The one event of `If-Match`, quoted or not; `*` is any."""
-
-
-def _survivors_max(
+async def _survivors_max(
     response: Response,
     survivors: Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)] = None,
     prefer: Annotated[str | None, Header()] = None,
 ) -> int | None:
-    preferred = {one.strip().lower() for one in (prefer or "").split(",")}
-    if survivors is None and "return=minimal" in preferred:
+    if prefer is None or survivors is not None:
+        return survivors
+    if "return=minimal" in {one.strip().lower() for one in prefer.split(",")}:
         response.headers["Preference-Applied"] = "return=minimal"
         return 0
-    return survivors
+    return None
 
 
 SurvivorsMax = Annotated[int | None, Depends(_survivors_max)]
 """How many survivors the answer lists; None for all."""
+
+
+async def _verb(
+    request: Request,
+    response: Response,
+    if_match: Annotated[str | None, Header()] = None,
+    survivors: Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)] = None,
+    prefer: Annotated[str | None, Header()] = None,
+) -> _Verb:
+    expected = None if if_match is None or if_match == "*" else if_match.strip('"')
+    survivors_max = await _survivors_max(response, survivors, prefer)
+    return _Verb(request.app.state.services, expected, survivors_max)
+
+
+# One dependency, because each costs a request as much as a good part of an elimination.
+Verb = Annotated[_Verb, Depends(_verb)]
+"""The services, the one event of `If-Match` (quoted or not; `*` is any), and `SurvivorsMax`."""
 
 
 class _Body(BaseModel):
@@ -165,9 +185,7 @@ async def audit(
 async def eliminate(
     session_id: UUID,
     body: EliminateBody,
-    services: Given,
-    expected_head: ExpectedHead,
-    survivors_max: SurvivorsMax,
+    verb: Verb,
 ) -> Any:
     """Strike hypotheses; what was struck never comes back."""
     message = messages.Eliminate(
@@ -175,28 +193,26 @@ async def eliminate(
         body.observation_id,
         tuple(body.eliminated),
         body.justification,
-        expected_head=expected_head,
-        survivors_max=survivors_max,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
     )
-    return await _ask(services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message)
 
 
 @router.post("/{session_id}/obligations", responses={200: {"model": Entered}})
 async def enter_obligation(
     session_id: UUID,
     body: ObligationBody,
-    services: Given,
-    expected_head: ExpectedHead,
-    survivors_max: SurvivorsMax,
+    verb: Verb,
 ) -> Any:
     """Open an obligation; one at a time."""
     message = messages.EnterObligation(
         body.obligation_id,
         body.min_total_eliminations,
-        expected_head=expected_head,
-        survivors_max=survivors_max,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
     )
-    return await _ask(services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message)
 
 
 @router.post(
@@ -205,52 +221,49 @@ async def enter_obligation(
 async def request_exit(
     session_id: UUID,
     obligation_id: ObligationId,
-    services: Given,
-    expected_head: ExpectedHead,
-    survivors_max: SurvivorsMax,
+    verb: Verb,
     body: ExitBody | None = None,
 ) -> Any:
     """Close the obligation if enough was eliminated since it was entered."""
     body = body or ExitBody()
     _check_repeated("obligation_id", body.obligation_id, obligation_id)
     message = messages.RequestExit(
-        obligation_id, body.context, expected_head=expected_head, survivors_max=survivors_max
+        obligation_id,
+        body.context,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
     )
-    return await _ask(services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message)
 
 
 @router.post("/{session_id}/conclusions", responses={200: {"model": Acceptance}})
 async def declare_conclusion(
     session_id: UUID,
     body: ConclusionBody,
-    services: Given,
-    expected_head: ExpectedHead,
-    survivors_max: SurvivorsMax,
+    verb: Verb,
 ) -> Any:
     """Declare a conclusion; an open obligation holds it back."""
     message = messages.DeclareConclusion(
         body.conclusion_id,
         body.context,
-        expected_head=expected_head,
-        survivors_max=survivors_max,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
     )
-    return await _ask(services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message)
 
 
 @router.post("/{session_id}/terminate", responses={200: {"model": Approval}})
 async def request_termination(
     session_id: UUID,
-    services: Given,
-    expected_head: ExpectedHead,
-    survivors_max: SurvivorsMax,
+    verb: Verb,
     body: TerminateBody | None = None,
 ) -> Any:
     """End the session if its rules allow; afterwards only reading is possible."""
     body = body or TerminateBody()
     message = messages.RequestTermination(
-        body.context, expected_head=expected_head, survivors_max=survivors_max
+        body.context, expected_head=verb.expected_head, survivors_max=verb.survivors_max
     )
-    return await _ask(services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message)
 
 
 async def _ask(

@@ -11,8 +11,9 @@ from typing import Any
 import anyio.to_thread
 import click
 
+from actors.bench import Bench
 from actors.orchestrator import Orchestrator
-from actors.units import Bench, Unit
+from actors.units import Unit
 from kernel.authority.requests import PRIORITIES
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
 from kernel.kernel import Kernel

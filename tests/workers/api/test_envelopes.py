@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
-from tests.kernel.build import FakeHost, adapt, advance_policy, changed, create, everything
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    advance_policy,
+    belief_anchor,
+    changed,
+    create,
+    everything,
+)
 from tests.workers.api.door import (
     ANY_JSON,
     SESSION,
@@ -134,10 +142,8 @@ async def test_an_authority_is_not_a_callers_to_write(door: Door):
 
 @pytest.mark.spec("B6")
 async def test_a_sessions_anchor_is_not_a_callers_to_write(door: Door):
-    node_id = f"belief-session:{SESSION}"
-    forged = adapt(node_id, n_survivors=0)
-    field = "primitive_effects.0.target_ref"
-    await refused(door, forged, "envelope_actor_unauthorized", "V1", field)
+    forged = belief_anchor(SESSION, actor="user")
+    await refused(door, forged, "envelope_actor_unauthorized", "V1", "semantic_intent")
 
 
 async def test_fields_that_nobody_knows_are_kept_as_they_came(door: Door):

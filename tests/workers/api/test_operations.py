@@ -126,7 +126,7 @@ async def test_as_many_intents_as_allowed_are_taken_in_order(door: Door):
     ("intent", "field"),
     [
         ({"intent_kind": "recalculate_authority"}, "body.intents.0"),
-        ({"intent_kind": "record_belief"}, "body.intents.0"),
+        ({"intent_kind": "anchor_belief"}, "body.intents.0"),
         ({"intent_kind": "\ud800"}, "body.intents.0"),
         (source("s-1", actor="system"), "body.intents.0.create_source.actor"),
         (source(""), "body.intents.0.create_source.node_id"),

@@ -50,6 +50,15 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_table(
+        "belief_anchors",
+        sa.Column("session_id", TEXT, nullable=False),
+        sa.Column("n_events", INTEGER, nullable=False),
+        sa.Column("head_event_hash", TEXT, nullable=False),
+        sa.Column("ec_sequence_number", INTEGER, nullable=False),
+        sa.Column("anchored_at_us", INTEGER, nullable=False),
+        sa.PrimaryKeyConstraint("session_id"),
+    )
+    op.create_table(
         "belief_events",
         sa.Column("session_id", TEXT, nullable=False),
         sa.Column("event_index", INTEGER, autoincrement=False, nullable=False),
@@ -58,7 +67,6 @@ def upgrade() -> None:
         sa.Column("event_bytes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("session_id", "event_index"),
         sa.UniqueConstraint("event_id"),
-        sa.UniqueConstraint("session_id", "event_hash"),
     )
     op.create_table(
         "belief_sessions",
@@ -74,6 +82,13 @@ def upgrade() -> None:
     )
     op.create_index(
         op.f("ix_belief_sessions_updated_at_us"), "belief_sessions", ["updated_at_us"], unique=False
+    )
+    op.create_table(
+        "belief_snapshots",
+        sa.Column("session_id", TEXT, nullable=False),
+        sa.Column("n_events", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("snapshot_bytes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("session_id", "n_events"),
     )
     op.create_table(
         "binding_generation_snapshots",
@@ -252,7 +267,7 @@ def upgrade() -> None:
         sa.Column("commit_epoch_id", TEXT, nullable=True),
         sa.Column("committed_at", TEXT, nullable=False),
         sa.CheckConstraint(
-            "semantic_intent IN ('anchor_node_demotion', 'anchor_node_promotion', 'annotate', 'attach_source_binding', 'authorize_access', 'binding_fire_record', 'binding_generation_advance', 'binding_generation_revert', 'case_resolution_event_retract', 'case_resolution_event_write', 'collapse', 'corpus_membership_add', 'corpus_membership_confirm', 'corpus_membership_reject', 'court_disposition_observation_retract', 'court_disposition_observation_write', 'create', 'detach_source_binding', 'document_artifact_write', 'document_materialize', 'document_relationship_create', 'document_relationship_update', 'edge_write', 'enqueue_recalculate_authority', 'epoch_close', 'epoch_open', 'epoch_rollback', 'external_effect_report', 'extraction_state_change', 'field_adapt', 'field_lock', 'filing_relationship_retract', 'filing_relationship_write', 'filing_unit_retract', 'filing_unit_text_version_retract', 'filing_unit_text_version_write', 'filing_unit_version_retract', 'filing_unit_version_write', 'filing_unit_write', 'index_revert', 'mark_chain_complete', 'mark_contested', 'materialization_emit', 'materialized_view_recompute', 'membership_revoke', 'membership_state_transition', 'membership_state_transition_block', 'membership_state_transition_reject', 'membership_state_transition_reject_and_re_propose', 'membership_state_transition_restore', 'membership_state_transition_reverse_rejection', 'membership_state_transition_soft_delete', 'membership_state_transition_unblock', 'merge', 'metadata_field_override', 'metadata_field_set', 'node_revert_to_prior_authority', 'operation_receipt_lite', 'policy_reclassify', 'policy_snapshot_advance', 'policy_snapshot_revert', 'profile_assign', 'quarantine', 'rebuild', 'recalculate_authority', 'rescope', 'restore', 'retract', 'review_discard', 'review_disposition', 'revoke_access', 'rollback', 'ruling_disposition_retract', 'ruling_disposition_write', 'search_run_record', 'share_link_grant', 'share_link_revoke', 'simulate', 'soft_delete', 'source_binding_create', 'source_binding_disable', 'source_binding_update', 'split', 'supersede', 'topic_assign', 'topic_assignment_write', 'topic_unassign', 'unquarantine', 'visibility_change')"
+            "semantic_intent IN ('anchor_node_demotion', 'anchor_node_promotion', 'annotate', 'attach_source_binding', 'authorize_access', 'belief_anchor', 'binding_fire_record', 'binding_generation_advance', 'binding_generation_revert', 'case_resolution_event_retract', 'case_resolution_event_write', 'collapse', 'corpus_membership_add', 'corpus_membership_confirm', 'corpus_membership_reject', 'court_disposition_observation_retract', 'court_disposition_observation_write', 'create', 'detach_source_binding', 'document_artifact_write', 'document_materialize', 'document_relationship_create', 'document_relationship_update', 'edge_write', 'enqueue_recalculate_authority', 'epoch_close', 'epoch_open', 'epoch_rollback', 'external_effect_report', 'extraction_state_change', 'field_adapt', 'field_lock', 'filing_relationship_retract', 'filing_relationship_write', 'filing_unit_retract', 'filing_unit_text_version_retract', 'filing_unit_text_version_write', 'filing_unit_version_retract', 'filing_unit_version_write', 'filing_unit_write', 'index_revert', 'mark_chain_complete', 'mark_contested', 'materialization_emit', 'materialized_view_recompute', 'membership_revoke', 'membership_state_transition', 'membership_state_transition_block', 'membership_state_transition_reject', 'membership_state_transition_reject_and_re_propose', 'membership_state_transition_restore', 'membership_state_transition_reverse_rejection', 'membership_state_transition_soft_delete', 'membership_state_transition_unblock', 'merge', 'metadata_field_override', 'metadata_field_set', 'node_revert_to_prior_authority', 'operation_receipt_lite', 'policy_reclassify', 'policy_snapshot_advance', 'policy_snapshot_revert', 'profile_assign', 'quarantine', 'rebuild', 'recalculate_authority', 'rescope', 'restore', 'retract', 'review_discard', 'review_disposition', 'revoke_access', 'rollback', 'ruling_disposition_retract', 'ruling_disposition_write', 'search_run_record', 'share_link_grant', 'share_link_revoke', 'simulate', 'soft_delete', 'source_binding_create', 'source_binding_disable', 'source_binding_update', 'split', 'supersede', 'topic_assign', 'topic_assignment_write', 'topic_unassign', 'unquarantine', 'visibility_change')"
         ),
         sa.PrimaryKeyConstraint("ec_sequence_number"),
         sa.UniqueConstraint("operation_id", "supersedes_sequence"),

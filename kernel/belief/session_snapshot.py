@@ -1,0 +1,85 @@
+"""The state of a session as of an event, written down so that activation need not replay it all.
+
+A snapshot is never the truth: it is what replaying came to, it may be gone, and whoever takes a
+session up from one holds it against the event that it names. Snapshots of a session are parts of
+one: each holds the whole state, but of the observations only those since the snapshot before.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from kernel.belief.errors import CorruptBeliefEvent
+from kernel.belief.limits import decode_json
+from kernel.canonical import canonicalize
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    """What a session holds after so many events."""
+
+    n_events: int
+    since: int
+    """How many events the snapshot before covers, 0 where this is the first."""
+
+    head_event_id: str
+    head_event_hash: str
+    bitmap: str
+    """The bits of what survives, deflated, in base 64."""
+
+    gates: dict[str, Any]
+    """What the core is judged by: obligations, terminations, the newest conclusions."""
+
+    observations: list[list[Any]]
+    """Place of the event, source and observation of each elimination since the snapshot before."""
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes, as they are stored."""
+        return canonicalize(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "SessionSnapshot":
+        """Read a stored snapshot.
+
+        Raises:
+            CorruptBeliefEvent: when it has not its shape.
+        """
+        try:
+            found = decode_json(content)
+        except (ValueError, RecursionError) as error:
+            raise _corrupt(f"cannot be read: {error}") from error
+        if not isinstance(found, dict) or found.keys() != {one.name for one in fields(cls)}:
+            raise _corrupt("has other fields")
+        return cls(**found)
+
+    @property
+    def bits(self) -> bytes:
+        """The bitmap itself."""
+        try:
+            return zlib.decompress(base64.b64decode(self.bitmap, validate=True))
+        except (ValueError, zlib.error) as error:
+            raise _corrupt(f"has no bitmap: {error}") from error
+
+    def says_what(self, other: "SessionSnapshot") -> bool:
+        """Tell whether it says the same; the same bits can be deflated in other ways."""
+        mine, others = asdict(self), asdict(other)
+        return (self.bits, mine | {"bitmap": ""}) == (other.bits, others | {"bitmap": ""})
+
+
+def belong_together(parts: Sequence[SessionSnapshot]) -> bool:
+    """Tell whether snapshots are all there are of a session: one of them may be gone."""
+    return all(
+        part.since == before
+        for part, before in zip(parts, [0, *(one.n_events for one in parts)], strict=False)
+    )
+
+
+def deflated(bits: bytes) -> str:
+    """Return a bitmap as a snapshot holds it."""
+    return base64.b64encode(zlib.compress(bits, 1)).decode()
+
+
+def _corrupt(problem: str) -> CorruptBeliefEvent:
+    return CorruptBeliefEvent(f"a snapshot of the session {problem}")

@@ -1,0 +1,129 @@
+"""Anchors of belief sessions: operations of the log that name how far sessions' chains go (B6).
+
+One operation names every session that a transaction has written to: which events were added, what
+they follow and where the chain ends with them. The newest anchor of each session is folded into a
+table, and an anchor that does not go on exactly where the last one ended is not applied.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from kernel.algebra.verbs import BELIEF_ANCHOR
+from kernel.belief.events import GENESIS_HASH
+from kernel.errors import EffectInapplicable
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.model.envelope import Envelope
+from kernel.stores.record import Operation
+
+ANCHOR_RECEIPT = "belief_sessions_anchored"
+SESSIONS_MAX = 256
+"""How many sessions one operation may anchor."""
+
+SESSION_IDS_BYTES_MAX = 128 * 1024
+"""How long their ids may be together, so that the operation fits into an envelope."""
+
+MAX_SESSION_ID_CHARS = 384
+
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Index = Annotated[int, Field(ge=0)]
+
+
+class _Stated(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class AnchoredEvents(_Stated):
+    """Events of one session, from the first to the last of them, and what they follow."""
+
+    session_id: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SESSION_ID_CHARS)]
+    prior_head_event_hash: Hash
+    first_event_index: Index
+    last_event_index: Index
+    head_event_hash: Hash
+
+
+class BeliefAnchor(_Stated):
+    """What an anchor states in its one effect."""
+
+    sessions: Annotated[list[AnchoredEvents], Field(min_length=1, max_length=SESSIONS_MAX)]
+
+
+def anchor_of(view: LedgerView, session_id: str) -> Row | None:
+    """Return where a session's newest anchor says that its chain ends, None before the first."""
+    return view.tables.get(schema.belief_anchors, session_id)
+
+
+def follows(anchor: Row | None, first_event_index: int, prior_head_event_hash: str) -> bool:
+    """Tell whether events go on exactly where an anchor ended."""
+    if anchor is None:
+        return first_event_index == 0 and prior_head_event_hash == GENESIS_HASH
+    return bool(
+        first_event_index == anchor["n_events"]
+        and prior_head_event_hash == anchor["head_event_hash"]
+    )
+
+
+def is_in_log(view: LedgerView, anchor: Row) -> bool:
+    """Tell whether the log has the anchor where it is said to be; not where that was erased."""
+    row = view.tables.get(schema.kernel_event_log, anchor["ec_sequence_number"])
+    if row is None or row["semantic_intent"] != BELIEF_ANCHOR:
+        return False
+    content = view.blob(row["envelope_payload_blob_ref"])
+    if content is None:
+        return True
+    try:
+        entries = _stated(Envelope.model_validate_json(content)).sessions
+    except (ValidationError, EffectInapplicable):
+        return False
+    said = [one for one in entries if one.session_id == anchor["session_id"]]
+    return [(one.last_event_index + 1, one.head_event_hash) for one in said] == [
+        (anchor["n_events"], anchor["head_event_hash"])
+    ]
+
+
+def record_anchors(operation: Operation, envelope: Envelope) -> None:
+    """Let the anchors that an operation states be the newest of their sessions.
+
+    Raises:
+        EffectInapplicable: `belief_anchor_invalid`; `belief_anchor_does_not_follow` where one does
+            not go on where the session's last one ended.
+    """
+    transaction = operation.transaction
+    for one in _stated(envelope).sessions:
+        anchor = anchor_of(transaction, one.session_id)
+        goes_on = follows(anchor, one.first_event_index, one.prior_head_event_hash)
+        if not goes_on or one.last_event_index < one.first_event_index:
+            raise EffectInapplicable(
+                f"the anchor of {one.session_id} does not go on where its last one ended",
+                code="belief_anchor_does_not_follow",
+                field="primitive_effects.0.payload.sessions",
+            )
+        row: dict[str, Any] = {
+            "session_id": one.session_id,
+            "n_events": one.last_event_index + 1,
+            "head_event_hash": one.head_event_hash,
+            "ec_sequence_number": operation.sequence,
+            "anchored_at_us": transaction.head_now.committed_at_us,
+        }
+        transaction.tables.put(schema.belief_anchors, row)
+
+
+def _stated(envelope: Envelope) -> BeliefAnchor:
+    stated = [
+        one.payload for one in envelope.primitive_effects if one.receipt_subkind == ANCHOR_RECEIPT
+    ]
+    if len(stated) != 1:
+        raise _invalid(f"states {ANCHOR_RECEIPT} once")
+    try:
+        return BeliefAnchor.model_validate(stated[0])
+    except ValidationError as error:
+        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
+
+
+def _invalid(message: str) -> EffectInapplicable:
+    return EffectInapplicable(
+        message, code="belief_anchor_invalid", field="primitive_effects.0.payload"
+    )

@@ -1,0 +1,176 @@
+"""Eliminations and envelopes over HTTP, durable, from a hundred clients at once.
+
+    python -m tests.bench.bench_http [--json]
+
+A gateway process as its operator starts it, on SQLite with ``synchronous = FULL`` in the temporary
+directory (TMPDIR) and on the embedded server; the clients are in this process and keep their
+connections alive. The peer is the same server with a FastAPI route that validates the same body
+and does nothing, in a process of its own, in turn with it. Each figure is the best round's.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from queues.embedded import EmbeddedRedis, find_server
+from tests.bench.http_load import drive, request
+from tests.bench.mix import intent_of
+from tests.bench.report import figure, machine
+
+CLIENTS = 100
+ROUNDS = 3
+ELIMINATIONS_EACH = 60
+ENVELOPES_EACH = 20
+HYPOTHESES = [f"hypothesis-{number:04d}" for number in range(1_000)]
+ONTOLOGY = {
+    "hypothesis_space_id": "bench",
+    "hypothesis_version": "v1",
+    "causal_graph_ref": "graphstore://bench",
+    "causal_graph_version": "v1",
+}
+JUSTIFICATION = {"probe": "check_replication_lag", "outcome": "high", "confidence": 0.93}
+READY_S = 60.0
+
+
+def session_id(turn: int, client: int) -> str:
+    return str(UUID(int=turn * CLIENTS + client, version=4))
+
+
+def declaration(turn: int, client: int) -> bytes:
+    body = {
+        "session_id": session_id(turn, client),
+        "ontology": ONTOLOGY,
+        "hypotheses": HYPOTHESES,
+    }
+    return request("POST", "/v1/sessions?survivors=0", body)
+
+
+def elimination(turn: int, client: int, number: int) -> bytes:
+    body = {
+        "source_id": "adapter://bench",
+        "observation_id": f"observation-{number}",
+        "eliminated": [HYPOTHESES[number]],
+        "justification": JUSTIFICATION,
+    }
+    path = f"/v1/sessions/{session_id(turn, client)}/eliminate"
+    return request("POST", path, body, prefer="return=minimal")
+
+
+def operation(turn: int, client: int, number: int) -> bytes:
+    intent = intent_of(turn * CLIENTS + client, number).model_dump(mode="json")
+    path = f"/v1/sessions/{session_id(turn, client)}/operations"
+    return request("POST", path, {"intents": [intent]})
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(port: int, *arguments: str, **environment: str) -> Iterator[int]:
+    """Run a server until the block ends; its pid."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+    process = subprocess.Popen([sys.executable, "-m", *arguments], env=inherited | environment)
+    try:
+        deadline_s = time.monotonic() + READY_S
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=1):
+                    break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    raise RuntimeError(f"{arguments} does not serve") from None
+                time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, which other work on the machine changes least."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Measured:
+    """The best of the rounds of one door."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.rate = self.cpu_us = 0.0
+        self.latencies_ms: list[float] = []
+
+    def run(self, port: int, plans: list[list[bytes]]) -> None:
+        before_s = cpu_s(self.pid)
+        seconds, latencies_ms = drive(port, plans)
+        rate = len(latencies_ms) / seconds
+        if rate > self.rate:
+            self.rate, self.latencies_ms = rate, sorted(latencies_ms)
+            self.cpu_us = (cpu_s(self.pid) - before_s) / len(latencies_ms) * 1e6
+
+    def show(self, name: str, bare: "Measured | None" = None) -> None:
+        ratio = None if bare is None else self.rate / bare.rate
+        figure(
+            name, self.rate, "/s", ratio=ratio, of="a bare FastAPI route that validates the body"
+        )
+        figure(f"{name}, server's CPU time each", self.cpu_us, "us")
+        count = len(self.latencies_ms)
+        figure(f"{name}, latency p50", self.latencies_ms[count // 2], "ms")
+        figure(f"{name}, latency p99", self.latencies_ms[count * 99 // 100], "ms")
+
+
+def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
+    clients = range(CLIENTS)
+    eliminations, envelopes, bare = Measured(pid), Measured(pid), Measured(bare_pid)
+    for turn in range(ROUNDS):
+        drive(port, [[declaration(turn, client)] for client in clients])
+        struck = [
+            [elimination(turn, client, number) for number in range(ELIMINATIONS_EACH)]
+            for client in clients
+        ]
+        eliminations.run(port, struck)
+        bare.run(bare_port, struck)
+        intents = [
+            [operation(turn, client, number) for number in range(ENVELOPES_EACH)]
+            for client in clients
+        ]
+        envelopes.run(port, intents)
+    bare.show("bare FastAPI route")
+    eliminations.show(f"eliminations over HTTP, {CLIENTS} clients", bare)
+    envelopes.show(f"envelopes over HTTP, {CLIENTS} clients")
+
+
+def main() -> None:
+    machine(synchronous="FULL", clients=CLIENTS, rounds=ROUNDS)
+    port, bare_port = free_port(), free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        redis = EmbeddedRedis(Path(folder) / "redis", find_server())
+        redis.start()
+        try:
+            settings = {
+                "ROTULUS_DATA_DIR": str(Path(folder) / "data"),
+                "ROTULUS_PORT": str(port),
+                "ROTULUS_REDIS_URL": redis.url,
+                "ROTULUS_LOG_LEVEL": "warning",
+            }
+            with (
+                serving(port, "workers", "gateway", **settings) as pid,
+                serving(bare_port, "tests.bench.bare_route", str(bare_port)) as bare_pid,
+            ):
+                measure(port, pid, bare_port, bare_pid)
+        finally:
+            redis.stop()
+
+
+if __name__ == "__main__":
+    main()

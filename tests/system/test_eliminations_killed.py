@@ -1,0 +1,142 @@
+"""A gateway killed in the middle of eliminations: what was answered is there, and nothing grows."""
+
+import anyio
+import httpx
+import pytest
+
+from kernel.belief.session import BeliefSession
+from kernel.ledger.ledger import Ledger
+from queues.embedded import EmbeddedRedis, find_server
+from tests.system.gateways import (
+    ANSWER_S,
+    HYPOTHESES,
+    ONTOLOGY,
+    elimination,
+    running_gateways,
+    session_id,
+)
+from workers.host import system_host
+from workers.record import open_store
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.slow]
+
+SESSIONS = [session_id(number) for number in range(3)]
+STREAMS = 4
+"""Clients of each session."""
+
+KILLS_AFTER = (300, 700, 900)
+"""How many answers each life of the gateway gives: more than a snapshot covers, all in all."""
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls():
+    """The gateway has a loop of its own; this one may wait for a look at the record."""
+
+
+class Stream:
+    """Eliminations of one session, one after the other; what was not answered is asked again."""
+
+    def __init__(self, session: str, number: int) -> None:
+        self.session, self.number = session, number
+        self.next = 0
+        self.answered: dict[str, str] = {}
+
+    def body(self) -> dict[str, object]:
+        place = (self.next * STREAMS + self.number) % (len(HYPOTHESES) - 1)
+        return elimination(place) | {"observation_id": f"o-{self.number}-{self.next}"}
+
+    async def run(self, url: str, count: list[int], enough: anyio.Event, answers: int) -> None:
+        async with httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) as http:
+            while not enough.is_set():
+                body = self.body()
+                path = f"/v1/sessions/{self.session}/eliminate?survivors=0"
+                try:
+                    response = await http.post(path, json=body)
+                except httpx.TransportError:
+                    return
+                assert response.status_code == 200, response.text
+                self.answered[str(body["observation_id"])] = response.json()["audit_event_id"]
+                self.next += 1
+                count[0] += 1
+                if count[0] >= answers:
+                    enough.set()
+
+
+async def declare_all(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) as http:
+        for session in SESSIONS:
+            body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
+            assert (await http.post("/v1/sessions", json=body)).status_code == 201
+
+
+async def survivors_of(url: str, session: str) -> list[str]:
+    async with httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) as http:
+        return (await http.get(f"/v1/sessions/{session}")).json()["survivors"]
+
+
+async def audit_of(url: str, session: str) -> list[dict[str, object]]:
+    events, since = [], None
+    async with httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) as http:
+        while True:
+            asked = {} if since is None else {"since_event_id": since}
+            page = (await http.get(f"/v1/sessions/{session}/audit", params=asked)).json()
+            events += page["events"]
+            since = page["next_since_event_id"]
+            if since is None:
+                return events
+
+
+async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_audit_gives(
+    tmp_path,
+):
+    server = EmbeddedRedis(tmp_path, find_server())
+    server.start()
+    streams = [Stream(session, number) for session in SESSIONS for number in range(STREAMS)]
+    left = {}
+    try:
+        with running_gateways(tmp_path, server.url) as gateways:
+            for life, answers in enumerate(KILLS_AFTER):
+                gateway = gateways.start("a")
+                gateway.wait_until_ready()
+                if not life:
+                    await declare_all(gateway.url)
+                enough, count = anyio.Event(), [0]
+                async with anyio.create_task_group() as tasks:
+                    for stream in streams:
+                        tasks.start_soon(stream.run, gateway.url, count, enough, answers)
+                    await enough.wait()
+                    # In the middle of what the others are asking.
+                    gateway.process.kill()
+                gateway.process.wait(10)
+                for session in SESSIONS:
+                    now = set(recorded(gateways.place, session).survivors)
+                    assert now <= left.setdefault(session, set(HYPOTHESES))
+                    left[session] = now
+            gateway = gateways.start("a")
+            gateway.wait_until_ready()
+            for session in SESSIONS:
+                trail = await audit_of(gateway.url, session)
+                by_observation = {
+                    one["payload"]["observation_id"]: one["event_id"] for one in trail[1:]
+                }
+                assert len(by_observation) == len(trail) - 1
+                told = [one.answered for one in streams if one.session == session]
+                for observation_id, event_id in ((k, v) for one in told for k, v in one.items()):
+                    assert by_observation[observation_id] == event_id
+                replayed = recorded(gateways.place, session)
+                assert replayed.n_events == len(trail) > 1
+                assert await survivors_of(gateway.url, session) == sorted(replayed.survivors)
+            gateways.verify()
+    finally:
+        server.stop()
+    assert sum(len(one.answered) for one in streams) >= sum(KILLS_AFTER)
+
+
+def recorded(place, session: str) -> BeliefSession:
+    """A session as all of its stored events give it, without any snapshot."""
+    store = open_store(place, read_only=True)
+    try:
+        with Ledger(store, system_host()).view() as view:
+            return BeliefSession.restore(view.belief_events(session))
+    finally:
+        store.close()
