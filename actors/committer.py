@@ -120,6 +120,14 @@ class Committer:
         """How many callers wait for the next batch."""
         return self._lanes.waiting
 
+    @property
+    def batch_units(self) -> int:
+        """How many units the next batch has at most, but for those of its last caller."""
+        if not self._unit_s:
+            return self._batch_max_units
+        in_time = max(BATCH_UNITS_LEAST, int(BATCH_S / self._unit_s))
+        return min(self._batch_max_units, in_time)
+
     async def commit(
         self, units: Sequence[Unit], fence: Fence | None = None, *, urgent: bool = False
     ) -> list[Any]:
@@ -173,7 +181,7 @@ class Committer:
         """
         try:
             while True:
-                await self._commit_batch(await self._lanes.take(self._most_units(), _size))
+                await self._commit_batch(await self._lanes.take(self.batch_units, _size))
         finally:
             # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
             _answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
@@ -194,13 +202,6 @@ class Committer:
         units = sum(1 for _ in _units(batch))
         results = _each_once(batch)
         self._measured(Written(units, seconds, head is not None, results))
-
-    def _most_units(self) -> int:
-        """How many units the next batch has at most, but for those of its last caller."""
-        if not self._unit_s:
-            return self._batch_max_units
-        in_time = max(BATCH_UNITS_LEAST, int(BATCH_S / self._unit_s))
-        return min(self._batch_max_units, in_time)
 
     def _learn(self, units: int, seconds: float) -> None:
         """Take note of how long a batch took; small ones tell what a batch costs, not a unit."""

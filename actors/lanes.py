@@ -1,7 +1,8 @@
 """Two bounded lanes of what waits for one taker: the urgent one goes first, and never alone.
 
-Of each take the urgent may have three quarters while others wait, and of those at least one goes
-along; so an endless stream of urgent work slows the rest down and does not stop it.
+With anything urgent go others of a quarter of a take, and no more of them, so that it is soon done;
+the urgent have the rest. An endless stream of urgent work slows the others down and does not stop
+them.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 T = TypeVar("T")
 
-URGENT_SHARE = 0.75
+OTHERS_SHARE = 0.25
+"""Of a take with something urgent; at least one of the others goes along."""
 
 
 class Lanes(Generic[T]):
@@ -69,11 +71,10 @@ class Lanes(Generic[T]):
                     size += size_of(taken[-1])
 
         others_wait = self._receive.statistics().current_buffer_used > 0
-        move(self._urgent_receive, URGENT_SHARE * limit if others_wait else limit)
+        for_others = OTHERS_SHARE * limit if others_wait else 0
+        move(self._urgent_receive, limit - for_others)
         if others_wait:
-            # One at least, however large the urgent ones were.
-            move(self._receive, max(limit, size + 1))
-        move(self._urgent_receive, limit)
+            move(self._receive, size + max(1, for_others) if taken else limit)
         return taken
 
     def close(self) -> list[T]:

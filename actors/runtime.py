@@ -52,9 +52,6 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
 
 MAILBOX_MAX = 256
-BATCH_MAX_PARTS = 64
-"""Of the messages of one batch, but for the last one: what an actor commits holds others up."""
-
 ACTIVE_SESSIONS_MAX = 10_000
 PASSIVATE_AFTER_S = 60.0
 
@@ -312,11 +309,11 @@ class SessionRuntime:
             return view.belief_events(session_id, limit=count)
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
-        """What waits, about `BATCH_MAX_PARTS`; nothing when the session has been idle."""
+        """What waits, about as much as one commit has; nothing when the session has been idle."""
         with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
             first = await receive.receive()
-            return [first, *_drain(receive, BATCH_MAX_PARTS - first.parts)]
-        return _drain(receive, BATCH_MAX_PARTS)
+            return [first, *_drain(receive, self._committer.batch_units - first.parts)]
+        return _drain(receive, self._committer.batch_units)
 
 
 def _is_of(active: _Active, shard: int) -> bool:

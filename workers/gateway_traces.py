@@ -21,16 +21,13 @@ from actors.messages import Audit, Message, Query
 from actors.runtime import SessionRuntime, Sessions
 from actors.units import Unit
 from kernel.ledger.ledger import Document
-from queues.items import Enqueued, NewItem
 from queues.queue import WorkQueue
 from workers.api.services import Report, Traceparents, Write
 from workers.metrics.measured import METHODS, NO_ROUTE
 from workers.spans import Attributes, Spans
 from workers.trace_causes import Cause, causes_of
 from workers.trace_context import TraceContext, read_traceparent
-
-_ENTERED = frozenset({"new", "merged", "successor"})
-"""What was sent before is in a span already."""
+from workers.traced_queue import TracedQueue
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -90,7 +87,7 @@ class GatewayTraces:
 
     def queue(self, redis: Redis, name: str) -> WorkQueue:
         """Return a queue whose items carry the trace of what caused them."""
-        return _TracedQueue(redis, name, self.spans)
+        return TracedQueue(redis, name, self.spans)
 
     def sessions(self, sessions: Sessions, runtime: SessionRuntime) -> Sessions:
         """Return the same sessions; what they answer is known to the request that asked."""
@@ -163,52 +160,6 @@ class _TracedSessions:
         if not message.traceparents:
             _note(causes_of(answer))
         return answer
-
-
-class _TracedQueue(WorkQueue):
-    def __init__(self, redis: Redis, name: str, spans: Spans) -> None:
-        super().__init__(redis, name)
-        self._spans = spans
-
-    async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
-        """Add requests as a queue does, each under the span of its sending."""
-        began_ns = time.time_ns()
-        places = [self._spans.root(item.operation_id or item.key) for item in items]
-        sent = [
-            None if root is None else root.child("relay", item.cause_id)
-            for root, item in zip(places, items, strict=True)
-        ]
-        states = await super().enqueue_many(
-            [
-                item if place is None else _with_traceparent(item, place)
-                for item, place in zip(items, sent, strict=True)
-            ]
-        )
-        times_ns = began_ns, time.time_ns()
-        for root, place, item, entered in zip(places, sent, items, states, strict=True):
-            if place is not None and entered.state in _ENTERED:
-                attributes: Attributes = {
-                    "messaging.destination.name": self.name,
-                    "messaging.message.id": item.key,
-                    "rotulus.priority": item.priority,
-                    "rotulus.enqueued": entered.state,
-                    "messaging.message.body.size": len(item.payload),
-                }
-                self._spans.tell(
-                    "relay", place, root, times_ns=times_ns, kind="producer", attributes=attributes
-                )
-        return states
-
-
-def _with_traceparent(item: NewItem, place: TraceContext) -> NewItem:
-    return NewItem(
-        item.key,
-        item.priority,
-        item.cause_id,
-        item.payload,
-        operation_id=item.operation_id,
-        traceparent=place.traceparent,
-    )
 
 
 class _Requests:
