@@ -171,6 +171,27 @@ class TerminateBody(_VerbBody):
     context: dict[str, Any] | None = None
 
 
+# Routes are tried in their order, so what is asked most stands first.
+@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
+async def eliminate(
+    session_id: UUID,
+    body: EliminateBody,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Strike hypotheses; what was struck never comes back."""
+    verb = await _verb(request, response)
+    message = messages.Eliminate(
+        body.source_id,
+        body.observation_id,
+        tuple(body.eliminated),
+        body.justification,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
 @router.post("", status_code=201, responses={201: {"model": Declared}})
 async def declare(
     body: DeclareBody, services: Given, survivors_max: SurvivorsMax
@@ -208,26 +229,6 @@ async def audit(
 ) -> Any:
     """Return a page of a session's audit entries, from the first or after one."""
     return await services.sessions.ask(str(session_id), messages.Audit(since_event_id, limit))
-
-
-@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
-async def eliminate(
-    session_id: UUID,
-    body: EliminateBody,
-    request: Request,
-    response: Response,
-) -> Any:
-    """Strike hypotheses; what was struck never comes back."""
-    verb = await _verb(request, response)
-    message = messages.Eliminate(
-        body.source_id,
-        body.observation_id,
-        tuple(body.eliminated),
-        body.justification,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
-    )
-    return await _ask(verb.services, session_id, body, message)
 
 
 @router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
