@@ -56,7 +56,8 @@ class CMBSCore:
     """The belief state of one session: a set that shrinks, and the gates around it."""
 
     def __init__(self, hypothesis_ids: Iterable[str], stability_window: int = 0) -> None:
-        self._survivors: set[str] = set(hypothesis_ids)
+        # Keys only. A dictionary of texts is nothing that the collector of garbage walks through.
+        self._survivors: dict[str, None] = dict.fromkeys(hypothesis_ids)
         self._consumed_probes: set[str] = set()
         self._obligations: dict[str, int] = {}
         self._obligation_elimination_counts: dict[str, int] = {}
@@ -101,9 +102,10 @@ class CMBSCore:
         """
         if probe_id in self._consumed_probes:
             return ProbeResult(accepted=False, error="duplicate probe")
-        removed = set(eliminated) & self._survivors
+        removed = {one for one in set(eliminated) if one in self._survivors}
         self._consumed_probes.add(probe_id)
-        self._survivors -= removed
+        for one in removed:
+            del self._survivors[one]
         if removed:
             self._elimination_history.append(EliminationEvent(probe_id, observable_id, removed))
             for obligation_id in self._obligation_elimination_counts:

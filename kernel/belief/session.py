@@ -3,8 +3,8 @@
 1. Survivors shrink and never grow; what is not among them is ignored (or refused, if the session
    was declared to validate).
 2. Every verb that changes something, and every request that is turned down, is one audit event.
-3. A call that raises has changed nothing: the next state and its event are made first, and only
-   then do both take their place, by steps that cannot fail.
+3. A call that raises has changed nothing: what is struck before its event is made is taken back
+   where that fails, and everything else takes its place afterwards, by steps that cannot fail.
 4. An elimination is known by its (source_id, observation_id): the same again gets the first
    answer, even under a stale ``expected_head``; other ids or another justification is a CONFLICT.
 5. One obligation at a time. While it is open no conclusion is accepted and nothing terminates.
@@ -147,21 +147,24 @@ class BeliefSession(SessionState):
         self._check_head(expected_head)
         claimed = set(payload["eliminated"])
         self._check_known(claimed)
-        after = self._survivors.copy()
-        applied = after.strike(claimed)
-        after_hash = after.hash() if applied else self._survivors_hash
-        event = self._journal.draft(
-            "ELIMINATE",
-            payload,
-            event_id=event_id,
-            ts=ts,
-            hashes=(self._survivors_hash, after_hash),
-            eliminated=applied,
-        )
+        applied = self._survivors.strike(claimed)
+        after_hash = self._survivors.hash() if applied else self._survivors_hash
+        try:
+            event = self._journal.draft(
+                "ELIMINATE",
+                payload,
+                event_id=event_id,
+                ts=ts,
+                hashes=(self._survivors_hash, after_hash),
+                eliminated=applied,
+            )
+        except BaseException:
+            self._survivors.take_back(applied)
+            raise
         # The length in front keeps ("a", "bc") and ("ab", "c") apart.
         probe_id = f"{len(source_id)}:{source_id}{observation_id}"
         self._core.submit_probe_result(probe_id, source_id, applied)
-        self._survivors, self._survivors_hash = after, after_hash
+        self._survivors_hash = after_hash
         self._observations[key] = len(self._journal)
         self._journal.append(event)
         return EliminationResult(applied, sorted(claimed.difference(applied)), event_id, event)

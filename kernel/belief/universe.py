@@ -7,8 +7,9 @@ byte i // 8; the bits behind the last id are zero.
     universe hash  = SHA-256(RFC 8785 bytes of the array of sorted ids)
     survivors hash = SHA-256(the 32 bytes of the universe hash + the bitmap)
 
-A bit is cleared and never set again. Striking k ids costs k look-ups; taking the hash afterwards
-costs one pass over the bitmap, an eighth of a byte for each hypothesis.
+A bit is cleared and never set again, but to take back what did not take place. Striking k ids costs
+k look-ups. Taking the hash afterwards costs a pass over the bitmap from the first byte that changed
+on: what SHA-256 came to at every 16 KiB before it is kept.
 """
 
 import hashlib
@@ -18,6 +19,8 @@ from typing import Self
 
 from kernel.belief.limits import MAX_HYPOTHESES, check_ids
 from kernel.canonical import canonicalize
+
+HASH_BLOCK_BYTES = 16 * 1024
 
 # For each value of a byte, its eight bits as eight bytes of 0 or 1.
 _BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
@@ -56,6 +59,11 @@ class Universe:
         return self._hash
 
     @property
+    def hash_seed(self) -> "hashlib._Hash":
+        """What every survivors hash begins with; to be copied."""
+        return self._seed
+
+    @property
     def bitmap_bytes(self) -> int:
         """Length of a bitmap over this universe."""
         return (len(self._ids) + 7) // 8
@@ -81,6 +89,8 @@ class Survivors:
         if size % 8:
             self._bitmap[-1] = (1 << size % 8) - 1
         self._count = size
+        self._states = [universe.hash_seed]
+        """The hash of the bitmap up to each block, for as many blocks as it is known."""
 
     @classmethod
     def of_bitmap(cls, universe: Universe, bitmap: bytes) -> Self:
@@ -102,14 +112,6 @@ class Survivors:
         """A copy of the bits."""
         return bytes(self._bitmap)
 
-    def copy(self) -> Self:
-        """Return an independent bitmap over the same universe."""
-        twin = object.__new__(type(self))
-        twin._universe = self._universe
-        twin._bitmap = self._bitmap[:]
-        twin._count = self._count
-        return twin
-
     def strike(self, ids: Iterable[str]) -> list[str]:
         """Remove the ids that survive and return them sorted; others change nothing."""
         positions, bitmap = self._universe.position, self._bitmap
@@ -122,13 +124,39 @@ class Survivors:
             if bitmap[position >> 3] & mask:
                 bitmap[position >> 3] ^= mask
                 applied.append(name)
+        self._changed(applied)
         self._count -= len(applied)
         applied.sort()
         return applied
 
+    def take_back(self, struck: Iterable[str]) -> None:
+        """Let ids survive again that `strike` has returned and that were not struck after all."""
+        back = list(struck)
+        for name in back:
+            position = self._universe.position(name)
+            if position is not None:
+                self._bitmap[position >> 3] |= 1 << (position & 7)
+        self._changed(back)
+        self._count += len(back)
+
+    def _changed(self, ids: list[str]) -> None:
+        """Forget the hash from the first block on that these ids are in."""
+        if len(self._states) > 1:
+            positions = map(self._universe.position, ids)
+            first = min((one for one in positions if one is not None), default=None)
+            if first is not None:
+                del self._states[(first >> 3) // HASH_BLOCK_BYTES + 1 :]
+
     def hash(self) -> str:
         """Return the survivors hash."""
-        return self._universe.hash_bitmap(self._bitmap)
+        bits, states = memoryview(self._bitmap), self._states
+        state = states[-1].copy()
+        for start in range((len(states) - 1) * HASH_BLOCK_BYTES, len(bits), HASH_BLOCK_BYTES):
+            end = start + HASH_BLOCK_BYTES
+            state.update(bits[start:end])
+            if end < len(bits):
+                states.append(state.copy())
+        return state.hexdigest()
 
     def ids(self) -> list[str]:
         """List what is left, sorted by code point."""

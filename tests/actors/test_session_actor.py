@@ -345,6 +345,26 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
     }
 
 
+async def test_only_what_may_ask_for_work_or_end_some_is_told_of():
+    ledger, _ = scripted_ledger()
+    told = []
+    async with running_committer(ledger, committed=told.append) as committer:
+        actor = SessionActor("s-1", None, committer, ledger.host)
+        await ask(actor, declare(*TRIO), strike("o-1", "h1"))
+        assert told == []
+        await ask(actor, strike("o-2", "h2"), Operate((source("src-1"),)))
+    assert len(told) == 1
+
+
+async def test_no_throttle_of_background_work_stops_an_anchor():
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        await ask(SessionActor("s-1", None, committer, ledger.host), declare(*TRIO))
+    with ledger.view() as view:
+        document = view.envelope(view.log_tail(1)[0]["operation_id"])
+    assert document["recompute_priority"] == "user_active_session"
+
+
 async def test_what_no_single_operation_can_anchor_is_anchored_by_several(monkeypatch):
     monkeypatch.setattr(belief_units, "SESSION_IDS_BYTES_MAX", 10)
     ledger, store = scripted_ledger()

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from actors import messages
 from kernel.belief.limits import (
@@ -48,9 +49,12 @@ class _Verb:
     survivors_max: int | None
 
 
+Survivors = Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)]
+
+
 async def _survivors_max(
     response: Response,
-    survivors: Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)] = None,
+    survivors: Survivors = None,
     prefer: Annotated[str | None, Header()] = None,
 ) -> int | None:
     if prefer is None or survivors is not None:
@@ -64,22 +68,47 @@ async def _survivors_max(
 SurvivorsMax = Annotated[int | None, Depends(_survivors_max)]
 """How many survivors the answer lists; None for all."""
 
+_SURVIVORS: TypeAdapter[int | None] = TypeAdapter(Survivors)
 
-async def _verb(
-    request: Request,
-    response: Response,
-    if_match: Annotated[str | None, Header()] = None,
-    survivors: Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)] = None,
-    prefer: Annotated[str | None, Header()] = None,
-) -> _Verb:
+
+def _or_null(schema: dict[str, Any], title: str) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}], "title": title}
+
+
+_COUNT = {"type": "integer", "minimum": 0, "maximum": MAX_HYPOTHESES}
+VERB: dict[str, Any] = {
+    "parameters": [
+        {"in": place, "name": name, "required": False, "schema": _or_null(schema, title)}
+        for place, name, schema, title in (
+            ("query", "survivors", _COUNT, "Survivors"),
+            ("header", "if-match", {"type": "string"}, "If-Match"),
+            ("header", "prefer", {"type": "string"}, "Prefer"),
+        )
+    ]
+}
+"""What `_verb` reads, as the document says it."""
+
+
+async def _verb(request: Request, response: Response) -> _Verb:
+    """Read what every verb is given beside its body.
+
+    By hand, because a parameter that is declared costs a request a tenth of all that it costs.
+
+    Raises:
+        RequestValidationError: `survivors` is no count.
+    """
+    headers, if_match = request.headers, request.headers.get("if-match")
     expected = None if if_match is None or if_match == "*" else if_match.strip('"')
-    survivors_max = await _survivors_max(response, survivors, prefer)
+    survivors = None
+    counted = request.query_params.get("survivors") if request.scope["query_string"] else None
+    if counted is not None:
+        try:
+            survivors = _SURVIVORS.validate_strings(counted)
+        except ValidationError as error:
+            found = [{**one, "loc": ("query", "survivors")} for one in error.errors()]
+            raise RequestValidationError(found) from None
+    survivors_max = await _survivors_max(response, survivors, headers.get("prefer"))
     return _Verb(request.app.state.services, expected, survivors_max)
-
-
-# One dependency, because each costs a request as much as a good part of an elimination.
-Verb = Annotated[_Verb, Depends(_verb)]
-"""The services, the one event of `If-Match` (quoted or not; `*` is any), and `SurvivorsMax`."""
 
 
 class _Body(BaseModel):
@@ -142,6 +171,27 @@ class TerminateBody(_VerbBody):
     context: dict[str, Any] | None = None
 
 
+# Routes are tried in their order, so what is asked most stands first.
+@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
+async def eliminate(
+    session_id: UUID,
+    body: EliminateBody,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Strike hypotheses; what was struck never comes back."""
+    verb = await _verb(request, response)
+    message = messages.Eliminate(
+        body.source_id,
+        body.observation_id,
+        tuple(body.eliminated),
+        body.justification,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
 @router.post("", status_code=201, responses={201: {"model": Declared}})
 async def declare(
     body: DeclareBody, services: Given, survivors_max: SurvivorsMax
@@ -181,31 +231,15 @@ async def audit(
     return await services.sessions.ask(str(session_id), messages.Audit(since_event_id, limit))
 
 
-@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}})
-async def eliminate(
-    session_id: UUID,
-    body: EliminateBody,
-    verb: Verb,
-) -> Any:
-    """Strike hypotheses; what was struck never comes back."""
-    message = messages.Eliminate(
-        body.source_id,
-        body.observation_id,
-        tuple(body.eliminated),
-        body.justification,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
-    )
-    return await _ask(verb.services, session_id, body, message)
-
-
-@router.post("/{session_id}/obligations", responses={200: {"model": Entered}})
+@router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
 async def enter_obligation(
     session_id: UUID,
     body: ObligationBody,
-    verb: Verb,
+    request: Request,
+    response: Response,
 ) -> Any:
     """Open an obligation; one at a time."""
+    verb = await _verb(request, response)
     message = messages.EnterObligation(
         body.obligation_id,
         body.min_total_eliminations,
@@ -216,15 +250,19 @@ async def enter_obligation(
 
 
 @router.post(
-    "/{session_id}/obligations/{obligation_id:path}/exit", responses={200: {"model": Approval}}
+    "/{session_id}/obligations/{obligation_id:path}/exit",
+    responses={200: {"model": Approval}},
+    openapi_extra=VERB,
 )
 async def request_exit(
     session_id: UUID,
     obligation_id: ObligationId,
-    verb: Verb,
+    request: Request,
+    response: Response,
     body: ExitBody | None = None,
 ) -> Any:
     """Close the obligation if enough was eliminated since it was entered."""
+    verb = await _verb(request, response)
     body = body or ExitBody()
     _check_repeated("obligation_id", body.obligation_id, obligation_id)
     message = messages.RequestExit(
@@ -236,13 +274,17 @@ async def request_exit(
     return await _ask(verb.services, session_id, body, message)
 
 
-@router.post("/{session_id}/conclusions", responses={200: {"model": Acceptance}})
+@router.post(
+    "/{session_id}/conclusions", responses={200: {"model": Acceptance}}, openapi_extra=VERB
+)
 async def declare_conclusion(
     session_id: UUID,
     body: ConclusionBody,
-    verb: Verb,
+    request: Request,
+    response: Response,
 ) -> Any:
     """Declare a conclusion; an open obligation holds it back."""
+    verb = await _verb(request, response)
     message = messages.DeclareConclusion(
         body.conclusion_id,
         body.context,
@@ -252,13 +294,15 @@ async def declare_conclusion(
     return await _ask(verb.services, session_id, body, message)
 
 
-@router.post("/{session_id}/terminate", responses={200: {"model": Approval}})
+@router.post("/{session_id}/terminate", responses={200: {"model": Approval}}, openapi_extra=VERB)
 async def request_termination(
     session_id: UUID,
-    verb: Verb,
+    request: Request,
+    response: Response,
     body: TerminateBody | None = None,
 ) -> Any:
     """End the session if its rules allow; afterwards only reading is possible."""
+    verb = await _verb(request, response)
     body = body or TerminateBody()
     message = messages.RequestTermination(
         body.context, expected_head=verb.expected_head, survivors_max=verb.survivors_max

@@ -5,6 +5,7 @@ host must be one of ours, and a request that changes something must come from ou
 from no page at all.
 """
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import structlog
@@ -83,6 +84,7 @@ class Guard:
         return None
 
 
+@lru_cache(maxsize=64)
 def _hostname(host: str) -> str | None:
     try:
         return urlsplit(f"//{host}").hostname

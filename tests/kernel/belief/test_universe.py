@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel.belief import universe as universe_module
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.belief.universe import Survivors, Universe
@@ -76,11 +77,29 @@ def test_an_id_named_twice_is_struck_once():
     assert len(survivors) == 1
 
 
-def test_a_copy_is_independent():
-    survivors = Survivors(Universe([*"abc"]))
-    twin = survivors.copy()
-    twin.strike("abc")
-    assert (survivors.ids(), twin.ids()) == (["a", "b", "c"], [])
+@pytest.mark.spec("B2")
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_the_hash_is_the_same_wherever_the_last_strike_was(monkeypatch, block):
+    monkeypatch.setattr(universe_module, "HASH_BLOCK_BYTES", block)
+
+    @given(st.data())
+    def strike_and_take_back(data):
+        universe = {f"h{number:02d}" for number in range(data.draw(st.integers(0, 60)))}
+        survivors, left = Survivors(Universe(universe)), set(universe)
+        for names in data.draw(st.lists(st.sets(st.sampled_from([*sorted(universe), "x"])))):
+            struck = survivors.strike(names)
+            if data.draw(st.booleans()):
+                assert survivors.hash() == naive_hash(universe, left - names)
+            if data.draw(st.booleans()):
+                survivors.take_back(struck)
+            else:
+                left -= names
+            if data.draw(st.booleans()):
+                assert survivors.hash() == naive_hash(universe, left)
+        assert survivors.hash() == naive_hash(universe, left)
+        assert (survivors.ids(), len(survivors)) == (sorted(left), len(left))
+
+    strike_and_take_back()
 
 
 def test_the_same_survivors_of_another_universe_hash_differently():

@@ -33,6 +33,9 @@ async def audit(door: Door) -> list:
     return events
 
 
+CONCLUSION = {"conclusion_id": "c"}
+
+
 @pytest.mark.spec("seed001-HTTP")
 async def test_a_session_goes_through_every_verb(door: Door):
     body = await entered(door, "a", "b", least=1)
@@ -184,6 +187,12 @@ async def test_survivors_bounds_the_list_of_an_answer(door: Door, wanted, listed
         assert snapshot.get("survivors") == listed
         assert snapshot["n_survivors"] == 3
     error_of(await door.http.get(f"{PATH}?survivors=-1"), 422, "INVALID_REQUEST")
+    for wrong in ("-1", "1000001", "x", "", "1.5"):
+        response = await door.http.post(f"{PATH}/conclusions?survivors={wrong}", json=CONCLUSION)
+        error = error_of(response, 422, "INVALID_REQUEST")
+        assert error["details"]["problems"][0]["field"] == "query.survivors"
+    response = await door.http.post(f"{PATH}/conclusions?else=1", json=CONCLUSION)
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
