@@ -16,8 +16,10 @@ def log_results(results: Iterable[tuple[Any, str | None]]) -> None:
 
     The session's id is bound by the actor's task. The request's is not: one task serves many.
     """
-    say = _log.bind().info  # found once for all of them: that costs more than a line left out
+    say: Callable[..., Any] | None = None
     for result, request_id in results:
+        # Found once for all of them: that costs more than a line that is left out.
+        say = say or _log.bind().info
         about = {} if request_id is None else {"request_id": request_id}
         _log_result(say, result, about)
 

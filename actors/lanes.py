@@ -41,7 +41,10 @@ class Lanes(Generic[T]):
         Raises:
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
         """
-        await self._send.send(one)
+        try:
+            self._send.send_nowait(one)
+        except anyio.WouldBlock:
+            await self._send.send(one)
         self._filled.set()
 
     def put_urgent(self, one: T) -> None:

@@ -4,7 +4,6 @@ Stopping has an order: streams end, the server finishes its requests, the shards
 the actors and the committer end, the ledger is closed.
 """
 
-import gc
 import secrets
 import socket
 import time
@@ -54,7 +53,7 @@ from workers.datafolder import DataFolder
 from workers.external.performer import ExternalEffects
 from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway_metrics import install as install_metrics
-from workers.host import system_host
+from workers.host import settle_memory, system_host
 from workers.model_http import HttpModel
 from workers.record import ledger_place, open_store
 from workers.redis_client import connect_redis
@@ -208,8 +207,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     traces.install(app)
     server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
     await anyio.to_thread.run_sync(partial(_purge, ledger))
-    # What a start has made lives as long as the process; the collector need not walk it again.
-    gc.freeze()
+    settle_memory()
     try:
         await sharing.begin()
         _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)

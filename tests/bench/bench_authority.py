@@ -15,7 +15,6 @@ The nodes and edges that are there before are written into the tables directly; 
 import argparse
 import gc
 import logging
-import os
 import random
 import sqlite3
 import tempfile
@@ -42,7 +41,6 @@ from kernel.authority.requests import (
     ready_items,
 )
 from kernel.canonical import canonicalize, digest
-from kernel.host import Host
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -50,6 +48,7 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.bench.bench_kernel import insert_raw, rows_of
 from tests.bench.report import figure, machine, note
 from workers.api.records import describe_node
+from workers.host import settle_memory, system_host
 
 READS = 20_000
 BATCH = 256
@@ -147,7 +146,7 @@ SHAPES: dict[str, Callable[[int], Pairs]] = {"wide": wide, "deep": deep, "shared
 def found(path: Path, count: int, pairs: Pairs) -> Ledger:
     """A ledger with so many understandings below one claim."""
     store = SqliteStore(path)
-    ledger = Ledger.create(store, Host(lambda: time.time_ns() // 1000, os.urandom))
+    ledger = Ledger.create(store, system_host())
     with store.transaction() as tables:
         tables.insert(schema.nodes, node_row("claim", _CLAIM, authority=0.8))
         for numbers in batched_rows(range(count)):
@@ -339,7 +338,7 @@ def main() -> None:
     arguments.add_argument("--shape", choices=SHAPES, action="append")
     asked = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    gc.freeze()
+    settle_memory()  # as every command does
     machine(synchronous="FULL", batch=BATCH, reads=READS)
     note("reading and recording take turns in one thread; a fleet does them side by side")
     if asked.nodes:

@@ -14,7 +14,6 @@ All of them commit as many units in a transaction as the run had submitters. The
 is that of `tests.bench.mix`: three effects on average, and the requests and receipts they cause.
 """
 
-import gc
 import logging
 import sqlite3
 import tempfile
@@ -46,7 +45,7 @@ from kernel.verify.links import walk_log
 from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
 from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes
 from tests.bench.report import figure, machine, note, rate_per_s
-from workers.host import system_host
+from workers.host import settle_memory, system_host
 
 SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
 """How many at once, and how many envelopes they submit together."""
@@ -248,7 +247,7 @@ def bare_commits() -> int:
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    gc.freeze()
+    settle_memory()  # as every command does
     machine(
         synchronous="FULL",
         batch_max_units=BATCH_MAX_UNITS,

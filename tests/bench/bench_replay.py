@@ -9,7 +9,6 @@ effects of the same range through the driver and takes a SHA-256 of each; it com
 With two processes each takes half of the range: a range stands on its own.
 """
 
-import gc
 import hashlib
 import os
 import sqlite3
@@ -28,6 +27,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.replay.reproduce import reproduce_range
 from tests.bench.report import figure, rate_per_s
 from tests.kernel.build import adapt, create, effect, envelope, link
+from workers.host import settle_memory
 
 ROUNDS = 3_000
 ROUND = 7
@@ -105,7 +105,7 @@ def replay_in_parts(path: Path, total: int, pool: ProcessPoolExecutor) -> int:
 
 
 def main() -> None:
-    gc.freeze()  # as every command does
+    settle_memory()  # as every command does
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
         started_s = time.perf_counter()

@@ -1,6 +1,5 @@
 """What the commands share: options, settings, clean errors, printing."""
 
-import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 from workers.children import die_with_parent
 from workers.datafolder import DataFolder
 from workers.gateway_client import GatewayError
+from workers.host import settle_memory
 from workers.logs import configure_logging
 from workers.settings import Settings, load_settings, take_parent_pid
 
@@ -69,9 +69,9 @@ def gateway_url(settings: Settings) -> str:
 
 def run(main_task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a command's coroutine and return what it returns."""
-    # What is imported stays. Looking through it once more at the exit would take half a second,
-    # which a child that is asked to stop does not have.
-    gc.freeze()
+    # Looking through what was imported once more at the exit would take half a second, which a
+    # child that is asked to stop does not have.
+    settle_memory()
     with clean_errors():
         return anyio.run(main_task, backend="asyncio")
 
