@@ -8,7 +8,7 @@ is done: an understanding that is fed by one that waits (K12), a step of an extr
 earlier one of its run (§16.4). `ROUTES` says for each queue what may be sent, and as what.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -48,6 +48,9 @@ SWEEP_SHARE = 20
 CLOSED_MAX = 5000
 """Outcomes that are followed to what they set free; where there are more, a sweep is cheaper."""
 
+KEPT_MAX = 2000
+"""Items whose surroundings are read in one go and kept while they are looked at."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -61,10 +64,13 @@ class Route:
     freed: Callable[[LedgerView, Sequence[str]], list[Request]]
     """Which requests nothing holds back any more, now that these items have had an outcome."""
 
+    raised: Callable[[LedgerView, Sequence[Request]], list[Request]]
+    """Which other requests may have become more urgent by these."""
+
     item: Callable[[Request], NewItem]
 
     follows_inputs: bool = False
-    """Whether both ask for what feeds an item, and for what it feeds."""
+    """Whether they ask for what feeds an item, and for what it feeds."""
 
 
 @dataclass(slots=True)
@@ -138,15 +144,14 @@ class OutboxRelay:
         return sent
 
     def _read_all(self) -> list[Request]:
-        still_open: set[str] = set()
-        self._held = False
         with self._ledger.view() as view:
-            ready = []
-            for page in _open_requests(view, self._queue.name, 0):
-                ready += self._ready(view, page)
-                still_open.update(request.request_id for request in page)
-            self._closed_to = view.head().ec_sequence_number
-        for request_id in self._sent.keys() - still_open:
+            requests = _open_requests(view, self._queue.name, 0)
+            due_now = due(requests, self._ledger.host.now_us())
+            # Everything is here, so whoever waits for others is found by one walk over all.
+            ready = self._route.ready(view, due_now)
+            self._note(view, requests)
+        self._held = _left_out(due_now, ready)
+        for request_id in self._sent.keys() - {request.request_id for request in requests}:
             del self._sent[request_id]
         return ready
 
@@ -156,12 +161,22 @@ class OutboxRelay:
             items = self._closed_items(view) if self._held else []
             if items is None:
                 return None
-            ready = []
-            for page in _open_requests(view, self._queue.name, self._last_sequence):
-                ready += self._ready(view, page)
             freed = self._route.freed(self._keeping(view, items, Around.BELOW), items)
-            self._closed_to = view.head().ec_sequence_number
+            requests = _open_requests(view, self._queue.name, self._last_sequence)
+            due_now = due(requests, self._ledger.host.now_us())
+            keeping = self._keeping(view, [one.item_key for one in due_now], Around.ABOVE)
+            raised = self._route.raised(keeping, due_now)
+            ready = self._route.ready(keeping, [*due_now, *raised])
+            self._note(view, requests)
+        # What is delayed is found by the sweeps; what waits for others is looked for at once.
+        self._held |= _left_out(due_now, ready)
         return ready + due(freed, self._ledger.host.now_us())
+
+    def _note(self, view: LedgerView, requests: Sequence[Request]) -> None:
+        """Remember how far was looked."""
+        if requests:
+            self._last_sequence = max(self._last_sequence, requests[-1].request_sequence)
+        self._closed_to = view.head().ec_sequence_number
 
     def _closed_items(self, view: LedgerView) -> list[str] | None:
         """Return the items of this queue that have had an outcome since the last time."""
@@ -180,17 +195,8 @@ class OutboxRelay:
         items = (row["item_key"] for row in rows if row["queue"] == self._queue.name)
         return list(dict.fromkeys(items))
 
-    def _ready(self, view: LedgerView, page: list[Request]) -> list[Request]:
-        due_now = due(page, self._ledger.host.now_us())
-        keeping = self._keeping(view, [one.item_key for one in due_now], Around.ABOVE)
-        ready = self._route.ready(keeping, due_now)
-        # What is delayed is found by the sweeps; what waits for others is looked for at once.
-        self._held |= not {one.request_id for one in due_now} <= {one.request_id for one in ready}
-        self._last_sequence = max(self._last_sequence, page[-1].request_sequence)
-        return ready
-
     def _keeping(self, view: LedgerView, items: Sequence[str], around: Around) -> LedgerView:
-        if not self._route.follows_inputs or not items:
+        if not self._route.follows_inputs or not 0 < len(items) <= KEPT_MAX:
             return view
         batch = view.batch()
         read_ahead(batch, [(around, item) for item in items])
@@ -213,10 +219,16 @@ class OutboxRelay:
         )
 
 
-def _open_requests(view: LedgerView, queue: str, after: int) -> Iterator[list[Request]]:
+def _open_requests(view: LedgerView, queue: str, after: int) -> list[Request]:
+    found: list[Request] = []
     while page := view.open_requests(queue=queue, after=after, limit=PAGE_REQUESTS):
-        yield page
+        found += page
         after = page[-1].request_sequence
+    return found
+
+
+def _left_out(asked: Sequence[Request], ready: Sequence[Request]) -> bool:
+    return not {one.request_id for one in asked} <= {one.request_id for one in ready}
 
 
 def _authority_item(request: Request) -> NewItem:
@@ -246,12 +258,7 @@ def _all(_: LedgerView, requests: Sequence[Request]) -> list[Request]:
     return list(requests)
 
 
-def _ready_authorities(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
-    """Of these, and of what they have made more urgent."""
-    return ready_items(view, [*requests, *awaited_by(view, requests)])
-
-
-def _nothing(_: LedgerView, __: Sequence[str]) -> list[Request]:
+def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
     return []
 
 
@@ -263,8 +270,10 @@ def _short(name: str) -> str:
 
 ROUTES: Mapping[str, Route] = MappingProxyType(
     {
-        AUTHORITY_QUEUE: Route(_ready_authorities, freed_by, _authority_item, follows_inputs=True),
-        BINDING_QUEUE: Route(_all, _nothing, _request_item),
-        EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _request_item),
+        AUTHORITY_QUEUE: Route(
+            ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
+        ),
+        BINDING_QUEUE: Route(_all, _nothing, _nothing, _request_item),
+        EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
     }
 )

@@ -153,6 +153,8 @@ def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
     known = {one.item_key for one in requests}
     waiting = [one.item_key for one in requests if RANKS[one.priority] < LEAST_URGENT]
     found: list[Request] = []
+    if view.open_requests_of(CASCADE_QUEUE, CASCADES):
+        return found  # nothing is due, whatever its urgency
     while waiting:
         for parent in view.input_sources(waiting.pop(), UNDERSTANDING):
             if parent not in known:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.errors import LedgerUnavailable
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.reports import CapacityRejected
@@ -284,6 +284,27 @@ async def test_what_an_outcome_sets_free_is_sent_without_looking_at_everything(
         world.serve(name)
         await world.relay.send_new()
     assert await world.waiting() == []
+
+
+async def test_a_sweep_looks_at_each_waiting_item_once(world: World, monkeypatch):
+    """Of a deep cascade each page of requests waits for all the pages before it."""
+    monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 3)
+    names = [f"u-{number:02d}" for number in range(30)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    looked_at: list[str] = []
+    inner = LedgerView.input_sources
+
+    def noted(view: LedgerView, node_id: str, source_kind: str) -> list[str]:
+        looked_at.append(node_id)
+        return inner(view, node_id, source_kind)
+
+    monkeypatch.setattr(LedgerView, "input_sources", noted)
+    await world.relay.sweep()
+    assert len(looked_at) == len(set(looked_at)) == len(names)
+    assert await world.waiting() == names[:1]
 
 
 async def test_what_a_given_up_item_held_back_is_sent(world: World, monkeypatch):
