@@ -47,7 +47,7 @@ class Plan:
     seconds: float
 
     @classmethod
-    def of(cls, requests: int, seconds: float, producers: int = 8) -> "Plan":
+    def of(cls, requests: int, seconds: float, producers: int) -> "Plan":
         """Return the plan that asks for at least so much."""
         return cls(producers, -(-requests // (producers * PER_ROUND)), seconds)
 

@@ -31,6 +31,8 @@ DRAIN_S = 120.0
 
 POLL_S = 0.2
 
+PRODUCERS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -127,7 +129,12 @@ class _Load(threading.Thread):
 
 
 def run(
-    folder: Path, seed: int, requests: int, seconds: float, say: Callable[[str], None]
+    folder: Path,
+    seed: int,
+    requests: int,
+    seconds: float,
+    say: Callable[[str], None],
+    producers: int = PRODUCERS,
 ) -> Report:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
@@ -138,7 +145,7 @@ def run(
     with running_fleet(folder) as fleet:
         say(f"started in {time.monotonic() - started_s:.1f} s")
         try:
-            report = _run(fleet, seed, requests, seconds, say)
+            report = _run(fleet, seed, Plan.of(requests, seconds, producers), say)
         except BaseException:
             with suppress(psycopg.OperationalError):
                 _dump(fleet, folder)
@@ -148,15 +155,12 @@ def run(
         return report
 
 
-def _run(
-    fleet: Fleet, seed: int, requests: int, seconds: float, say: Callable[[str], None]
-) -> Report:
+def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Report:
     folder = fleet.folder
-    faults = schedule(seed, seconds)
+    faults = schedule(seed, plan.seconds)
     (folder / "schedule.json").write_text(json.dumps([asdict(one) for one in faults], indent=1))
-    plan = Plan.of(requests, seconds)
     answers = Answers(folder / "answers.jsonl")
-    say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {seconds:g} s")
+    say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {plan.seconds:g} s")
     began_s = time.monotonic()
     load = _Load(plan, fleet, answers)
     load.start()
@@ -248,10 +252,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=len(KINDS) * SLOT_S_MIN / 60)
+    parser.add_argument("--producers", type=int, default=PRODUCERS)
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     try:
-        report = run(folder, given.seed, given.requests, given.minutes * 60, _say)
+        report = run(folder, given.seed, given.requests, given.minutes * 60, _say, given.producers)
     except BaseException:
         _say(f"seed {given.seed}; kept: {folder}")
         raise
