@@ -14,7 +14,7 @@ from kernel.errors import (  # noqa: E402 - after the driver
     LedgerUnavailable,
 )
 from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - likewise
-from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
+from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
@@ -497,3 +497,22 @@ def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one
         tables._execute("ROLLBACK")
     add(store, "b")
     assert names(store) == ["b"]
+
+
+def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(store, postgres_url):
+    """Each operation asks. Where no node has one, a planner expects to find it at the first."""
+    with store.transaction() as tables:
+        tables.insert_many(schema.nodes, [node(f"n-{number}") for number in range(3000)])
+    raw(postgres_url, "ANALYZE nodes")
+    asked = []
+    with store.view() as tables:
+        tables._rows = lambda sql, _: asked.append(sql) or []
+        assert not LedgerView(tables).has_overlays()
+    text = asked[0].replace("%s", "$1", 1).replace("%s", "$2", 1)
+    *_, plan = raw(
+        postgres_url,
+        "SET plan_cache_mode = force_generic_plan",
+        f"PREPARE asked (int, int) AS {text}",
+        "EXPLAIN EXECUTE asked (1, 1)",
+    )
+    assert any("nodes_by_overlay" in line for (line,) in plan), plan
