@@ -11,7 +11,7 @@ from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described,
 from workers.record import verify_file
 
 SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "4"))
-MAILBOX_MAX = 16
+MAILBOX_MAX = 4
 MEBIBYTE = 2**20
 
 
