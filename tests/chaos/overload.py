@@ -214,13 +214,13 @@ def _rss(fleet: Fleet) -> dict[str, int]:
 def critical_limit_s(seen: Overload) -> float:
     """Return how long critical work may take: its target, on a machine that can keep it at all.
 
-    One that needs a fifth of the target with nothing else to do is given five times as long as
-    that.
+    Whoever overloads takes a core of the same machine. So one that needs a tenth of the target with
+    nothing else to do is given ten times as long as that.
     """
     [target_s] = [
         one.service_target_ms / 1000 for one in QUEUES[BINDING_QUEUE] if one.name == "critical"
     ]
-    return max(target_s, 5 * max(seen.critical_idle_s))
+    return max(target_s, 10 * max(seen.critical_idle_s))
 
 
 def described(seen: Overload) -> str:
