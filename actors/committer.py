@@ -199,7 +199,7 @@ class Committer:
             waiting.done.set()
         if head is not None and not all(isinstance(one, _QUIET) for one in _units(batch)):
             self._committed(head)
-        units = sum(1 for _ in _units(batch))
+        units = sum(map(_size, batch))
         results = _each_once(batch)
         self._measured(Written(units, seconds, head is not None, results))
 

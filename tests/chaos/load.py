@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,11 +25,11 @@ from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from tests.bench.mix import ROUND, intent_of
+from tests.system.extractions import STATES, steps
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
 from workers.host import system_host
 from workers.record import LedgerPlace, open_store
 
-STATES = ("pending", "running", "degraded", "running", "blocked", "running", "succeeded")
 ELIMINATIONS = 3
 BINDINGS = ("background", "critical")
 PER_ROUND = ROUND + ELIMINATIONS + len(BINDINGS) + len(STATES) - 1
@@ -88,23 +88,6 @@ def read_answers(path: Path) -> list[dict[str, Any]]:
 def session_of(producer: int) -> str:
     """Return the id of a producer's session."""
     return str(UUID(int=producer, version=4))
-
-
-def steps(run: str) -> list[WorkRequest]:
-    """Return a whole extraction with two reentries, asked for backwards and without parents."""
-    found = []
-    for number, (prior, current) in enumerate(pairwise(STATES), start=1):
-        content: dict[str, Any] = {
-            "extraction_run_id": run,
-            "attempt_number": number,
-            "prior_state": prior,
-            "current_state": current,
-            "state_change_reason": "because",
-        }
-        if current == "blocked":
-            content["block_reason"] = "rate_limit"
-        found.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
-    return found[::-1]
 
 
 def work_of(producer: int, turn: int) -> list[WorkRequest]:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections import defaultdict
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues.relay import ROUTES
 from tests.kernel.build import create, submit
 from tests.system.essence import outcomes_for_each_request, reading
+from tests.system.extractions import STATES, steps
 from tests.system.tree_run import TreeRun, running, wait_for
 from workers.host import system_host
 from workers.record import verify_file
@@ -24,24 +24,6 @@ from workers.record import verify_file
 pytestmark = pytest.mark.timeout(120)
 
 EACH = 20
-STATES = ("pending", "running", "degraded", "running", "blocked", "running", "succeeded")
-
-
-def steps(run: str) -> list[WorkRequest]:
-    """A whole extraction with two reentries, asked for backwards and without parents."""
-    found = []
-    for number, (prior, current) in enumerate(pairwise(STATES), start=1):
-        content = {
-            "extraction_run_id": run,
-            "attempt_number": number,
-            "prior_state": prior,
-            "current_state": current,
-            "state_change_reason": "because",
-        }
-        if current == "blocked":
-            content["block_reason"] = "rate_limit"
-        found.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
-    return found[::-1]
 
 
 def ask_for_everything(ledger_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""Extractions as producers ask for them."""
+
+from itertools import pairwise
+from typing import Any
+
+from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.requests import WorkRequest
+
+STATES = ("pending", "running", "degraded", "running", "blocked", "running", "succeeded")
+
+
+def steps(run: str) -> list[WorkRequest]:
+    """Return a whole extraction with two reentries, asked for backwards and without parents."""
+    found = []
+    for number, (prior, current) in enumerate(pairwise(STATES), start=1):
+        content: dict[str, Any] = {
+            "extraction_run_id": run,
+            "attempt_number": number,
+            "prior_state": prior,
+            "current_state": current,
+            "state_change_reason": "because",
+        }
+        if current == "blocked":
+            content["block_reason"] = "rate_limit"
+        found.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
+    return found[::-1]
