@@ -171,6 +171,8 @@ FIGURES = (
     ("enqueue_bulk", "enqueue, 100 a call", "items/s"),
     ("drain_1", "one worker process", "items/s"),
     ("drain_2", "two worker processes", "items/s"),
+    ("busy_1", "one worker process, 0.5 ms of CPU an item", "items/s"),
+    ("busy_2", "two worker processes, 0.5 ms of CPU an item", "items/s"),
     ("commands_per_item", "Redis commands an item, scripts' own included", ""),
     ("pick_up_ms", "pick-up from idle, median", "ms"),
     ("pick_up_p99_ms", "pick-up from idle, p99", "ms"),

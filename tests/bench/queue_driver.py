@@ -28,6 +28,12 @@ from tests.bench.queue_systems import OWN, PEERS, System, payload
 
 PICK_UPS = 100
 IDLE_S = 6.0
+WORK_S = 0.0005
+"""CPU time of an item where it is not a no-op: most of what two workers do is then their own."""
+
+WORK_SHARE = 10
+"""Of so many items one is enough to measure those."""
+
 DRAIN_S_MAX = 20.0
 _ROW = struct.Struct("<Q")
 """Jobs that a worker ran."""
@@ -46,6 +52,9 @@ class Counts:
         self.done = 0
 
     def hit(self, item: dict[str, Any]) -> None:
+        until_s = time.perf_counter() + item["work_s"]
+        while item["work_s"] and time.perf_counter() < until_s:
+            pass
         if item["sent_at"]:
             place = _DELAYS_AT + item["number"] * _DELAY.size
             _DELAY.pack_into(self.shared, place, time.time() - item["sent_at"])
@@ -92,27 +101,28 @@ class Info:
 def workers_of(name: str, port: int, password: str, count: int) -> Any:
     """Run worker processes and yield what they count."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "counts"
+        path, said = Path(folder) / "counts", Path(folder) / "said"
         path.write_bytes(bytes(_DELAYS_AT + PICK_UPS * _DELAY.size))
         processes = []
         for worker in range(count):
             command = [sys.executable, __file__, name, str(port), "0", str(path), str(worker)]
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            with said.open("ab") as file:
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file)
             process.stdin.write(password.encode())
             process.stdin.close()
             processes.append(process)
         try:
             yield Counts(path)
+            if any(process.poll() is not None for process in processes):
+                raise RuntimeError(f"a worker of {name} has ended: {said.read_text()[-2000:]}")
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
 
 
-async def enqueue_rate(system: System, items: int, way: str) -> float:
-    todo = [payload(number) for number in range(items)]
+async def enqueue_rate(system: System, items: int, way: str, work_s: float = 0.0) -> float:
+    todo = [payload(number, work_s=work_s) for number in range(items)]
     started_s = time.perf_counter()
     if way == "bulk":
         for start in range(0, items, 100):
@@ -129,12 +139,12 @@ async def enqueue_rate(system: System, items: int, way: str) -> float:
 
 
 async def drain(
-    system: System, name: str, items: int, workers: int, info: Info
+    system: System, name: str, items: int, workers: int, info: Info, work_s: float = 0.0
 ) -> dict[str, float]:
     info.ask("FLUSHALL")
     before = info.totals()[1]
     way = "bulk" if system.bulk else "single" if system.blocking else "concurrent"
-    await enqueue_rate(system, items, way)
+    await enqueue_rate(system, items, way, work_s)
     with workers_of(name, system.port, system.password, workers) as counts:
         started_s, at_start, limit_s = 0.0, 0, time.perf_counter() + DRAIN_S_MAX
         while time.perf_counter() < limit_s:
@@ -191,6 +201,10 @@ async def measure(name: str, port: int, password: str, items: int) -> dict[str, 
     one = await drain(system, name, items, 1, info)
     found["drain_1"], found["commands_per_item"] = one["rate"], one["commands"]
     found["drain_2"] = (await drain(system, name, items * 2, 2, info))["rate"]
+    few = items // WORK_SHARE
+    for workers in (1, 2):
+        busy = await drain(system, name, few * workers, workers, info, WORK_S)
+        found[f"busy_{workers}"] = busy["rate"]
     found |= await pick_up(system, name, info)
     info.ask("FLUSHALL")
     await system.close()

@@ -23,10 +23,11 @@ _BATCH = 64
 """As a worker process of this project drains: two slots, batches of 64."""
 
 
-def payload(number: int, sent_at: float = 0.0) -> Payload:
+def payload(number: int, sent_at: float = 0.0, work_s: float = 0.0) -> Payload:
     return {
         "number": number,
         "sent_at": sent_at,
+        "work_s": work_s,
         "session_id": f"docket-{number % 5000:06d}",
         "queue": "authority-recompute",
         "target_cu_id": f"understanding-{number:012d}",
@@ -105,39 +106,33 @@ class Rotulus(System):
         await self.redis.aclose()
 
 
-class NoOp:
-    """What a drain slot hands its batches to."""
-
-    def __init__(self, system: Rotulus, hit: Hit, tally: Any) -> None:
-        self.system, self.hit, self.tally = system, hit, tally
-
-    async def ready(self) -> bool:
-        return True
-
-    async def least(self) -> str:
-        return "background"
-
-    async def drain(self, claims: Sequence[Any]) -> bool:
-        for claim in claims:
-            self.hit(self.system.loads(claim.payload))
-        await self.system.queue.acknowledge(claims)
-        return True
-
-
 class RotulusFleet(Rotulus):
     """A worker process of this project with its leases, heartbeats and crons."""
 
     def work(self, hit: Hit) -> None:
+        import random
+
         from queues.heartbeats import Heartbeats
         from queues.leases import CapacityLeases
-        from workers.drainer import Tally
+        from workers.drainer import Drainer, Handler, Settlement
         from workers.fleet import WorkerProcess
+        from workers.gateway_client import GatewayClient
+        from workers.hand_in import HandIn
+
+        system = self
+
+        class NoOp(Handler):
+            async def handle(self, claims: Sequence[Any]) -> list[Settlement]:
+                for claim in claims:
+                    hit(system.loads(claim.payload))
+                return [Settlement(claim, "done") for claim in claims]
 
         async def run() -> None:
             await self.open()
+            nobody = HandIn(GatewayClient("http://127.0.0.1:9"))  # a no-op hands nothing in
             await WorkerProcess(
                 redis=self.redis,
-                drainers={self.queue.name: NoOp(self, hit, Tally())},  # type: ignore[dict-item]  # the least that a slot needs
+                drainers={self.queue.name: Drainer(self.queue, NoOp(), nobody, random.random)},
                 leases=CapacityLeases(self.redis),
                 heartbeats=Heartbeats(self.redis),
                 slots=_LANES,
