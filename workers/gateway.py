@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from actors.synthesis import Synthesis
 from actors.tombstones import AsyncEliminationStore
 from actors.units import ReplayUnit, Unit
 from kernel.belief_record import declared_universe
+from kernel.host import Host
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
@@ -54,8 +56,9 @@ from workers.external.performer import ExternalEffects
 from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway_metrics import install as install_metrics
 from workers.host import settle_memory, system_host
+from workers.ledger_wait import WAIT_S, opened
 from workers.model_http import HttpModel
-from workers.record import ledger_place, open_store
+from workers.record import LedgerPlace, ledger_place, open_store
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.sharing import gateway_name, share_sessions
@@ -122,9 +125,9 @@ async def serve_gateway(settings: Settings, redis_url: str) -> None:
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     host, folder = system_host(), DataFolder(settings.data_dir)
-    ledger = await anyio.to_thread.run_sync(
-        lambda: Ledger.create(open_store(ledger_place(settings)), host)
-    )
+    place = ledger_place(settings)
+    # A server may be away for a moment; what is wrong with a file stays wrong.
+    ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
     redis = connect_redis(redis_url)
     leases = CapacityLeases(redis)
     traces = gateway_traces(settings)
@@ -206,7 +209,6 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     install_metrics(app, metrics)
     traces.install(app)
     server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
-    await anyio.to_thread.run_sync(partial(_purge, ledger))
     settle_memory()
     try:
         await sharing.begin()
@@ -324,6 +326,14 @@ def _make(folder: DataFolder) -> None:
         raise GatewayStartError("data_folder_unusable", message) from None
 
 
-def _purge(ledger: Ledger) -> None:
-    with ledger.transaction() as transaction:
-        purge_expired(transaction)
+def _open(place: LedgerPlace, host: Host) -> Ledger:
+    """Open a ledger, found it where it is new, and throw away what has expired."""
+    store = open_store(place)
+    try:
+        ledger = Ledger.create(store, host)
+        with ledger.transaction() as transaction:
+            purge_expired(transaction)
+    except BaseException:
+        store.close()
+        raise
+    return ledger

@@ -16,7 +16,6 @@ import structlog
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from queues.crons import Crons
@@ -33,15 +32,14 @@ from workers.fleet import WorkerProcess, new_worker_id
 from workers.gateway_client import GatewayClient
 from workers.hand_in import HandIn
 from workers.host import system_host
+from workers.ledger_wait import opened
 from workers.metrics.door import open_door
 from workers.recompute import AuthorityHandler
-from workers.record import LedgerPlace, ledger_place, open_store, shown_place
+from workers.record import ledger_place, open_store
 from workers.redis_client import connect_redis
 from workers.settings import Settings
 from workers.tracing import worker_traces
 
-LEDGER_RETRY_S = 0.1
-LEDGER_WAIT_S = 20.0
 GATEWAY_PATIENCE_S = 3.0
 """Shorter than a claim is visible, so that a claim is given back before it expires."""
 
@@ -85,7 +83,9 @@ async def serve_worker(
     settings: Settings, redis_url: str, evaluator: BindingEvaluator | None = None
 ) -> None:
     """Work until SIGTERM or SIGINT, then finish the batches in hand and return."""
-    ledger = await _open_ledger(ledger_place(settings))
+    place, host = ledger_place(settings), system_host()
+    # The gateway that founds it may still be starting.
+    ledger = await opened(lambda: Ledger(open_store(place, read_only=True), host))
     redis = connect_redis(redis_url)
     token = settings.worker_token
     gateway = GatewayClient(
@@ -158,16 +158,3 @@ async def _stop_on_signal(process: WorkerProcess) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             process.stop()
-
-
-async def _open_ledger(place: LedgerPlace) -> Ledger:
-    """Open the ledger for reading; the gateway that founds it may still be starting."""
-    with anyio.move_on_after(LEDGER_WAIT_S):
-        while True:
-            try:
-                return await anyio.to_thread.run_sync(
-                    lambda: Ledger(open_store(place, read_only=True), system_host())
-                )
-            except LedgerUnavailable:
-                await anyio.sleep(LEDGER_RETRY_S)
-    raise LedgerUnavailable(f"no ledger at {shown_place(place)}: start a gateway on it first")

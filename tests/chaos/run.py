@@ -247,7 +247,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Run as a command; the folder stays when something is wrong."""
+    """Run as a command; the folder stays when something is wrong or a process ended by itself."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--requests", type=int, default=1000)
@@ -261,11 +261,11 @@ def main() -> int:
         _say(f"seed {given.seed}; kept: {folder}")
         raise
     _say(json.dumps(asdict(report), indent=1))
-    if report.wrong:
+    if report.wrong or report.ended_by_itself:
         _say(f"seed {given.seed}; kept: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
+    else:
+        shutil.rmtree(folder)
+    return 1 if report.wrong else 0
 
 
 if __name__ == "__main__":

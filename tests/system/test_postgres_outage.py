@@ -2,11 +2,15 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -24,8 +28,11 @@ from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
 from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
+from workers import ledger_wait  # noqa: E402 - likewise
 from workers.dockets.sample import sample_path  # noqa: E402 - likewise
+from workers.gateway import serve_gateway  # noqa: E402 - likewise
 from workers.record import verify_file  # noqa: E402 - likewise
+from workers.settings import Settings  # noqa: E402 - likewise
 
 ROOT = Path(__file__).parents[2]
 RESTARTS = 2
@@ -60,6 +67,23 @@ def store(url):
 
 
 EIGHT = [f"n-{number}" for number in range(8)]
+
+
+class Awaited:
+    """Tells when something has been logged that a gateway waits for its ledger."""
+
+    def __init__(self):
+        self.told = anyio.Event()
+
+    def warning(self, event, **_):
+        assert event == "ledger_awaited"
+        self.told.set()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def restart(server):
@@ -112,6 +136,36 @@ def test_a_commit_whose_server_is_gone_is_unknown_until_it_can_be_looked_up(serv
     assert names(store) == EIGHT
     add(store, "perhaps")
     assert names(store) == [*EIGHT, "perhaps"]
+
+
+@pytest.mark.anyio
+async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(
+    server, url, tmp_path, monkeypatch
+):
+    awaited = Awaited()
+    monkeypatch.setattr(ledger_wait, "_log", awaited)
+    settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
+        server.stop(signal.SIGQUIT)
+        try:
+            tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+            with anyio.fail_after(30):
+                await awaited.told.wait()
+        finally:
+            await anyio.to_thread.run_sync(server.start)
+        with anyio.fail_after(30):
+            while not (shards := await shards_at(client, settings.port)):
+                await anyio.sleep(0.02)
+        assert shards == {"owned": 64, "of": 64}
+        tasks.cancel_scope.cancel()
+
+
+async def shards_at(client, port):
+    """What a gateway says of its shards, None while it does not listen."""
+    try:
+        return (await client.get(f"http://127.0.0.1:{port}/readyz")).json()["shards"]
+    except httpx.ConnectError:
+        return None
 
 
 @pytest.mark.spec("K25")
