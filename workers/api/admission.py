@@ -26,7 +26,7 @@ WORKERS_MAX = 256
 
 PAGES_MAX = 64
 BEGUN_AT_ONCE_MAX = 16
-"""Of one kind of asker, in one turn of the event loop; 16 batches of ten intents hold it for 4 ms."""
+"""Of one kind of asker, in one turn of the event loop: 4 ms, if each has ten intents."""
 
 _ASKERS: Mapping[str, str | None] = MappingProxyType(
     {
