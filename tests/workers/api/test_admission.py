@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from actors.committer import URGENT_MAX, WAITING_MAX
 from workers.api.admission import (
     BEGUN_AT_ONCE_MAX,
+    BODIES_BYTES_MAX,
     PAGES_MAX,
     WORKERS_MAX,
     Admission,
@@ -19,6 +20,7 @@ from workers.api.admission import (
     asker_of,
     place_given_back,
 )
+from workers.api.guard import MAX_BODY_BYTES
 from workers.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -48,8 +50,11 @@ class App:
 class Client:
     """One request as a server hands it to an application."""
 
-    def __init__(self, path: str = POST) -> None:
+    def __init__(self, path: str = POST, **headers: str) -> None:
         self.path = path
+        self.headers = [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ]
         self.read = 0
         self.sent: list[Any] = []
         self.gone = False
@@ -68,7 +73,7 @@ class Client:
         return self.sent[0]["status"] if self.sent else None
 
     async def ask(self, door: Any) -> None:
-        scope = {"type": "http", "method": "POST", "path": self.path, "headers": []}
+        scope = {"type": "http", "method": "POST", "path": self.path, "headers": self.headers}
         await door(scope, self.receive, self.send)
 
 
@@ -246,6 +251,24 @@ def test_without_a_place_there_is_none_to_give_back():
         pass
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"content_length": str(MAX_BODY_BYTES)}, {"transfer_encoding": "chunked"}],
+)
+async def test_bodies_have_as_much_room_as_there_is_whatever_places_are_free(headers):
+    """One whose length is not said may become as large as any."""
+    world = World(1000)
+    most = BODIES_BYTES_MAX // MAX_BODY_BYTES
+    async with world.asking(*[Client(**headers) for _ in range(most)]):
+        one_more = Client(content_length="1")
+        await one_more.ask(world.door)
+        assert (one_more.status, one_more.read) == (503, 0)
+        assert not await refused(world)
+        assert not await refused(world, "/internal/work")
+    assert world.admission.places["producers"].body_bytes == 0
+    assert not await refused(world)
+
+
 async def test_what_is_no_request_passes():
     seen = []
 
@@ -299,7 +322,8 @@ async def test_whatever_is_asked_no_limit_is_passed_and_every_place_comes_back(p
             await stack.enter_async_context(world.asking(one))
             for places in world.admission.places.values():
                 assert 0 <= places.taken <= places.limit
-    assert all(places.taken == 0 for places in world.admission.places.values())
+    for places in world.admission.places.values():
+        assert (places.taken, places.body_bytes) == (0, 0)
     full = [one for one in clients if one.status == 503]
     assert len(full) == max(0, paths.count("/v1/log") - 3)
 
