@@ -30,8 +30,11 @@ PAGES_MAX = 64
 BODIES_BYTES_MAX = 128 << 20
 """Of the bodies of all requests of one kind of asker; sixteen of the greatest."""
 
-BEGUN_AT_ONCE_MAX = 16
-"""Of one kind of asker, in one turn of the event loop: 4 ms, if each has ten intents."""
+BEGUN_AT_ONCE_MAX = 64
+"""Of one kind of asker, in one turn of the event loop: 13 ms, if each has ten intents.
+
+With fewer, what comes together is spread over more commits, which costs more than it is worth.
+"""
 
 _ASKERS: Mapping[str, str | None] = MappingProxyType(
     {
