@@ -14,7 +14,7 @@ PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
 
-TRY_AGAIN: Final = frozenset({429, 503})
+TRY_AGAIN: Final = frozenset({408, 429, 503})
 """Statuses after which the same may be asked again."""
 
 Refused = httpx.Response | httpx.TransportError

@@ -5,17 +5,20 @@ What it writes is `workers/api/openapi.json`; a test fails when that file says a
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any, cast
 
 from fastapi import APIRouter
 
 from tests.kernel.build import FakeHost
+from workers.api.admission import Admission
 from workers.api.app import build_app
 
 
 def document() -> dict[str, Any]:
     """Return the document."""
-    app = build_app(cast("Any", None), APIRouter(), any_host=False, host=FakeHost().host)
+    services = cast("Any", SimpleNamespace(admission=Admission(1)))
+    app = build_app(services, APIRouter(), any_host=False, host=FakeHost().host)
     return app.openapi()
 
 

@@ -37,6 +37,7 @@ from queues.heartbeats import Heartbeats
 from queues.leased_capacity import LeasedCapacity
 from queues.leases import CapacityLeases
 from queues.relay import ROUTES, OutboxRelay
+from workers.api.admission import Admission
 from workers.api.app import build_app
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import (
@@ -49,6 +50,7 @@ from workers.api.services import (
     Write,
 )
 from workers.authority_sweeps import DeferredCascades
+from workers.connections import SlowClients, bounded, connections_max
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.datafolder import DataFolder
@@ -69,6 +71,11 @@ from workers.undoing import confirmations_of
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 SHUTDOWN_S = 1
+KEEP_ALIVE_S = 15
+"""Longer than clients keep a connection (httpx 5 s), or one is closed while it is asked again."""
+
+BACKLOG = 2048
+"""Connections that the system may hold until they are taken; it may allow fewer."""
 
 _log = structlog.get_logger(__name__)
 
@@ -97,6 +104,7 @@ class GatewayServer(uvicorn.Server):
         super().__init__(config)
         self._leave = leave
         self._stops = stops
+        self.slow = SlowClients(lambda: self.server_state.connections)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
@@ -200,6 +208,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         replay=_replaying(write, models),
         models=models,
         outcomes=outcomes,
+        admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
         ownership=sharing.ownership,
     )
@@ -215,7 +224,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
         runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
         await _beside(
-            [*runs, outcomes.run, *(relay.run for relay in relays)], server.serve([listening])
+            [*runs, outcomes.run, server.slow.run, *(relay.run for relay in relays)],
+            server.serve([listening]),
         )
     finally:
         with anyio.CancelScope(shield=True):
@@ -252,14 +262,20 @@ async def _beside(runs: Iterable[Run], serving: Awaitable[None]) -> None:
 
 def server_config(app: FastAPI) -> uvicorn.Config:
     """Return how an application is served."""
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
+    config.load()
+    made = bounded(config.http_protocol_class, connections_max())
+    config.http_protocol_class = made  # type: ignore[assignment]  # it is only called
+    return config
 
 
 def _secret(value: SecretStr | None) -> str | None:

@@ -17,7 +17,16 @@ from queues.patience import Refused, patiently
 TIMEOUT_S = 60.0
 GIVE_UP_AFTER_S = 60.0
 
-_NOT_TAKEN = frozenset({"mailbox_full", "runtime_full", "shard_unowned", "commit_failed"})
+_NOT_TAKEN = frozenset(
+    {
+        "gateway_full",
+        "body_too_slow",
+        "mailbox_full",
+        "runtime_full",
+        "shard_unowned",
+        "commit_failed",
+    }
+)
 """Codes that say that nothing happened, and that it may the next time."""
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)

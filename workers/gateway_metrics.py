@@ -134,6 +134,10 @@ class GatewayMetrics:
         found.put("rotulus_mailbox_messages_max", max(waiting, default=0))
         found.put("rotulus_mailbox_limit", self.settings.mailbox_max)
         found.put("rotulus_commit_waiting", self.committer.waiting)
+        for asker, places in self.services.admission.places.items():
+            found.put("rotulus_http_requests_in_flight", places.taken, asker)
+            found.put("rotulus_http_requests_limit", places.limit, asker)
+            found.put("rotulus_http_requests_refused_total", places.refused, asker)
         if self.services.ownership is not None:
             found.put("rotulus_shards", self.services.ownership.shards)
             found.put("rotulus_shards_owned", len(self.services.ownership.held))

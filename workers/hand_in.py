@@ -20,6 +20,8 @@ BUSY_MAX_S = 5.0
 ABSENCES = frozenset(
     {
         "gateway_unreachable",
+        "gateway_full",
+        "body_too_slow",
         "mailbox_full",
         "runtime_full",
         "actor_failed",

@@ -225,6 +225,14 @@ class Settings(BaseSettings):
     mailbox_max: int = Field(
         default=256, ge=1, le=65_536, description="Most messages that wait for one actor."
     )
+    requests_max: int = Field(
+        default=1024,
+        ge=1,
+        le=65_536,
+        description="Most requests of producers that a gateway has in flight; more are answered "
+        "503 (`gateway_full`) unread. Workers and the dashboard have places of their own, and who "
+        "waits for outcomes takes none.",
+    )
     passivate_after_s: float = Field(
         default=60.0,
         gt=0,

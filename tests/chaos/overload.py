@@ -2,16 +2,20 @@
 
 First it is measured how many intents the fleet records in a second while producers wait for their
 answers. Then batches are sent at ten times that rate, whether or not those before were answered.
-Meanwhile critical work is asked for, and the memory of every process is looked at.
+Meanwhile critical work is asked for, health is asked after, and the memory of every process is
+looked at. What was not answered is counted as what it is: not accepted, cut off, or not in time;
+and how late whoever sends has become is told, for then it is the one that is overloaded.
 """
 
 import json
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -24,6 +28,7 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues.priorities import QUEUES
 from tests.bench.mix import ROUND, intent_of
 from tests.chaos.fleet import Fleet
+from tests.chaos.lean_client import ANSWER_S, Answer, LeanClient, Unanswered
 from tests.chaos.load import session_of
 from tests.system.gateways import HYPOTHESES, ONTOLOGY
 from workers.host import system_host
@@ -34,9 +39,13 @@ SESSIONS = 16
 MEASURED_S = 5.0
 TICK_S = 0.05
 CRITICAL_EACH_S = 0.5
+HEALTH_EACH_S = 0.5
+HEALTH_S = 20.0
 IDLE_S = 2.0
-ANSWER_S = 60.0
 REFUSED = frozenset({429, 503})
+
+_CALLER: Final[Any] = "its-caller"
+"""Stands in a batch where the number of its session comes."""
 
 
 @dataclass
@@ -49,8 +58,24 @@ class Overload:
     offered: float = 0.0
     """Intents in a second, in the overload."""
 
+    latest_s: float = 0.0
+    """How late a batch was sent at most."""
+
     statuses: Counter[int] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """By code."""
+
+    unanswered: Counter[str] = field(default_factory=Counter)
+    """Batches without an answer, by what they met."""
+
     refused_without_retry_after: int = 0
+    answered_s: dict[str, list[float]] = field(default_factory=dict)
+    """Median and longest time of an answer, by status."""
+
+    health_s: list[float] = field(default_factory=list)
+    """How long each question after health took, over a new connection."""
+
+    health_unanswered: Counter[str] = field(default_factory=Counter)
     rss_before: dict[str, int] = field(default_factory=dict)
     """Bytes of each process, before the overload."""
 
@@ -69,9 +94,8 @@ class Overload:
 async def overload(fleet: Fleet, seconds: float) -> Overload:
     """Overload a running fleet for so long, and return what was seen once it has recovered."""
     seen = Overload()
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-    async with httpx.AsyncClient(timeout=ANSWER_S, trust_env=False, limits=limits) as http:
-        batches = _Batches(fleet, http)
+    batches = _Batches(fleet)
+    try:
         for session in range(SESSIONS):
             await batches.declare(session)
         await _measure(batches, seen)
@@ -87,10 +111,14 @@ async def overload(fleet: Fleet, seconds: float) -> Overload:
                 async with anyio.create_task_group() as beside:
                     beside.start_soon(_watch, fleet, seen)
                     beside.start_soon(_ask_critical, fleet, asked, "critical")
+                    for url in fleet.urls.values():
+                        beside.start_soon(_ask_health, url, seen)
                     await _offer(batches, seen, seconds, tasks)
         await _drained(fleet)
         answers = [await batches.post(session, 1) for session in range(SESSIONS)]
-        seen.accepted_after = sum(one.status_code == 200 for one in answers)
+        seen.accepted_after = sum(one.status == 200 for one in answers)
+    finally:
+        await batches.aclose()
     await _drained(fleet)
     seen.critical_idle_s = _times(fleet, idle)
     seen.critical_asked, seen.critical_s = len(asked), _times(fleet, asked)
@@ -100,25 +128,31 @@ async def overload(fleet: Fleet, seconds: float) -> Overload:
 class _Batches:
     """Batches of a round of intents, each with new keys."""
 
-    def __init__(self, fleet: Fleet, http: httpx.AsyncClient) -> None:
-        self._urls = list(fleet.urls.values())
-        self._http = http
+    def __init__(self, fleet: Fleet) -> None:
+        self._clients = [LeanClient(url) for url in fleet.urls.values()]
         self._rounds: Counter[int] = Counter()
+        intents = [intent_of(_CALLER, place) for place in range(ROUND)]
+        body = {"intents": [one.model_dump(mode="json", exclude_none=True) for one in intents]}
+        self._body = json.dumps(body)
+
+    async def aclose(self) -> None:
+        for client in self._clients:
+            await client.aclose()
 
     async def declare(self, session: int) -> None:
         body = {"session_id": session_of(session), "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
-        response = await self._http.post(f"{self._urls[0]}/v1/sessions", json=body)
-        assert response.status_code == 201, response.text
+        answer = await self._clients[0].post("/v1/sessions", json.dumps(body).encode())
+        assert answer.status == 201, answer
 
-    async def post(self, session: int, gateway: int) -> httpx.Response:
+    async def post(self, session: int, gateway: int) -> Answer:
+        """Send the next batch of a session; raises `Unanswered`."""
         number = self._rounds[session]
         self._rounds[session] += 1
-        intents = [intent_of(session, number * ROUND + place) for place in range(ROUND)]
-        body = {"intents": [one.model_dump(mode="json", exclude_none=True) for one in intents]}
-        url = f"{self._urls[gateway % len(self._urls)]}/v1/sessions/{session_of(session)}"
-        response = await self._http.post(f"{url}/operations", json=body)
-        assert response.status_code == 200 or response.status_code in REFUSED, response.text
-        return response
+        body = self._body.replace(f"{_CALLER}-0", f"{session}-{number}").encode()
+        client = self._clients[gateway % len(self._clients)]
+        answer = await client.post(f"/v1/sessions/{session_of(session)}/operations", body)
+        assert answer.status == 200 or answer.status in REFUSED, answer
+        return answer
 
 
 async def _measure(batches: _Batches, seen: Overload) -> None:
@@ -127,8 +161,8 @@ async def _measure(batches: _Batches, seen: Overload) -> None:
     async def ask(session: int) -> None:
         nonlocal answered
         while True:
-            response = await batches.post(session, session)
-            answered += ROUND * (response.status_code == 200)
+            answer = await batches.post(session, session)
+            answered += ROUND * (answer.status == 200)
 
     began_s = time.monotonic()
     with anyio.move_on_after(MEASURED_S):
@@ -142,23 +176,52 @@ async def _offer(
     batches: _Batches, seen: Overload, seconds: float, tasks: anyio.abc.TaskGroup
 ) -> None:
     """Send at the rate, answered or not; what was refused is not sent again."""
+    times_s: defaultdict[str, list[float]] = defaultdict(list)
 
-    async def send(number: int) -> None:
-        response = await batches.post(number % SESSIONS, number // SESSIONS)
-        seen.statuses[response.status_code] += 1
-        refused = response.status_code in REFUSED
-        seen.refused_without_retry_after += refused and "Retry-After" not in response.headers
+    async def send(number: int, due_s: float) -> None:
+        began_s = time.monotonic()
+        seen.latest_s = max(seen.latest_s, began_s - due_s)
+        try:
+            answer = await batches.post(number % SESSIONS, number // SESSIONS)
+        except Unanswered as error:
+            seen.unanswered[str(error)] += 1
+            return
+        took_s = times_s[str(answer.status)]
+        took_s.append(time.monotonic() - began_s)
+        seen.answered_s[str(answer.status)] = [median(took_s), max(took_s)]
+        seen.statuses[answer.status] += 1
+        if answer.status in REFUSED:
+            seen.refusals[answer.code] += 1
+            seen.refused_without_retry_after += not answer.retry_after
 
+    rate = TIMES * seen.capacity / ROUND
     began_s, sent = time.monotonic(), 0
     try:
         while (passed_s := time.monotonic() - began_s) < seconds:
-            due = int(TIMES * seen.capacity * passed_s / ROUND)
+            due = int(rate * passed_s)
             for number in range(sent, due):
-                tasks.start_soon(send, number)
+                tasks.start_soon(send, number, began_s + number / rate)
             sent = max(sent, due)
             await anyio.sleep(TICK_S)
     finally:
         seen.offered = sent * ROUND / (time.monotonic() - began_s)
+
+
+async def _ask_health(url: str, seen: Overload) -> None:
+    def ask() -> None:
+        began_s = time.monotonic()
+        try:
+            answer = httpx.get(f"{url}/healthz", timeout=HEALTH_S, trust_env=False)
+        except httpx.TransportError as error:
+            seen.health_unanswered[type(error).__name__] += 1
+            return
+        assert answer.status_code == 200, answer.text
+        seen.health_s.append(time.monotonic() - began_s)
+
+    while True:
+        # On a thread of its own: the loop of this process has enough to do.
+        await anyio.to_thread.run_sync(ask)
+        await anyio.sleep(HEALTH_EACH_S)
 
 
 async def _watch(fleet: Fleet, seen: Overload) -> None:

@@ -25,6 +25,9 @@ def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_pa
         assert sum(seen.statuses[status] for status in REFUSED) > 0
         assert seen.statuses[200] > 0
         assert seen.refused_without_retry_after == 0
+        assert seen.unanswered == {}
+        assert seen.health_s
+        assert seen.health_unanswered == {}
         for name, size in seen.rss_most.items():
             assert size < 2 * seen.rss_before[name] + 64 * MEBIBYTE, name
         assert seen.critical_asked > 0

@@ -64,6 +64,8 @@ def taken(request: httpx.Request) -> httpx.Response:
     [
         refusal(429, "work_requests_too_many"),
         refusal(503, "commit_failed"),
+        refusal(503, "gateway_full"),
+        refusal(408, "body_too_slow"),
         httpx.ConnectError("refused"),
         httpx.ReadTimeout("slow"),
         httpx.RemoteProtocolError("cut off"),

@@ -54,6 +54,8 @@ OK = httpx.Response(200, json={"fine": True})
     [
         error(429, "mailbox_full"),
         error(503, "commit_failed"),
+        error(503, "gateway_full"),
+        error(408, "body_too_slow"),
         httpx.ConnectError("refused"),
         httpx.ReadTimeout("slow"),
         httpx.RemoteProtocolError("cut off"),

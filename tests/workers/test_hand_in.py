@@ -52,6 +52,8 @@ class World:
     "answer",
     [
         GatewayError("mailbox_full", "full", 429),
+        GatewayError("gateway_full", "full", 503),
+        GatewayError("body_too_slow", "slow", 408),
         GatewayError("unauthorized", "no", 401),
         {"outcome": "failed", "code": "mailbox_full"},
     ],

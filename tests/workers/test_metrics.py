@@ -132,6 +132,10 @@ def check_its_own(found: Scraped, settings: Settings) -> None:
     assert value("rotulus_http_requests_total", **posted, status="200") == 10
     assert value("rotulus_http_requests_total", **posted, status="422") == 1
     assert value("rotulus_http_requests_total", method="GET", route="(none)", status="404") == 1
+    for asker, places in (("producers", settings.requests_max), ("workers", 256), ("pages", 64)):
+        assert value("rotulus_http_requests_limit", asker=asker) == places
+        assert value("rotulus_http_requests_in_flight", asker=asker) == 0
+        assert value("rotulus_http_requests_refused_total", asker=asker) == 0
     assert value("rotulus_sessions_active") == 1
     assert value("rotulus_mailbox_messages") == value("rotulus_mailbox_messages_max") == 0
     assert value("rotulus_mailbox_limit") == settings.mailbox_max

@@ -99,8 +99,14 @@ async def test_watching_tells_what_comes_until_the_end(door):
 
 @pytest.mark.parametrize(
     "trouble",
-    [httpx.ConnectError("refused"), error(429, "mailbox_full"), error(503, "commit_failed")],
-    ids=["unreachable", "full", "not committed"],
+    [
+        httpx.ConnectError("refused"),
+        error(429, "mailbox_full"),
+        error(503, "gateway_full"),
+        error(408, "body_too_slow"),
+        error(503, "commit_failed"),
+    ],
+    ids=["unreachable", "full", "gateway full", "too slow", "not committed"],
 )
 async def test_a_verb_that_was_not_taken_is_asked_again(trouble):
     patience = Patience(trouble, httpx.Response(200, json=ENTERED))

@@ -1,4 +1,4 @@
-"""The FastAPI application of a gateway: the doors, the guard, the table of errors."""
+"""The FastAPI application of a gateway: the doors, the places, the guard, the table of errors."""
 
 from fastapi import APIRouter, FastAPI
 
@@ -21,6 +21,7 @@ from workers.api import (
     simulations,
     synthesis,
 )
+from workers.api.admission import Door
 from workers.api.error_documents import ERROR_RESPONSES
 from workers.api.guard import Guard
 from workers.api.services import Services
@@ -57,5 +58,6 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
     ):
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
+    app.add_middleware(Door, admission=services.admission)
     app.add_middleware(Guard, any_host=any_host, host=host)
     return app

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workers.api.guard import MAX_BODY_BYTES
+from workers.api.guard import BODY_S_MAX, MAX_BODY_BYTES
 
 
 class Error(BaseModel):
@@ -28,10 +28,13 @@ class ErrorBody(BaseModel):
 
 
 REFUSED = (
-    f"Refused; `code` says why. A body has at most {MAX_BODY_BYTES} bytes; 429 says with"
-    " `Retry-After` when the same may be sent again."
+    f"Refused; `code` says why. A body has at most {MAX_BODY_BYTES} bytes, and {BODY_S_MAX:g} s to"
+    " be there (408); 429 says with `Retry-After` when the same may be sent again."
 )
-FAILED = "Not done for a reason of ours; 503 says with `Retry-After` when to ask again."
+FAILED = (
+    "Not done for a reason of ours; 503 says with `Retry-After` when to ask again, and"
+    " `gateway_full` that nothing was read."
+)
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorBody, "description": REFUSED},

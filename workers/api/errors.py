@@ -33,6 +33,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "EVENT_NOT_FOUND": 404,
         "CONFLICT": 409,
         "INVALID_REQUEST": 422,
+        "gateway_full": 503,
         "mailbox_full": 429,
         "runtime_full": 503,
         "actor_failed": 503,
@@ -41,6 +42,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "shard_unowned": 503,
         "reply_lost": 503,
         "request_too_large": 413,
+        "body_too_slow": 408,
         "session_corrupt": 500,
         "elimination_store_unavailable": 503,
         "elimination_store_conflict": 502,
@@ -114,6 +116,7 @@ _HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
         404: ("not_found", "no such thing"),
         405: ("method_not_allowed", "the method is not one of this path's"),
+        408: ("body_too_slow", "the body was not there in time"),
         413: ("request_too_large", "the body is larger than this gateway takes"),
     }
 )

@@ -1,4 +1,4 @@
-"""What every request passes before a route: names, origins and sizes (dashboard.md).
+"""What every request passes before a route: names, origins, sizes and times (dashboard.md).
 
 A page of another origin must not reach a gateway on loopback through its reader's browser: the
 host must be one of ours, and a request that changes something must come from our own pages, or
@@ -8,6 +8,7 @@ from no page at all.
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+import anyio
 import structlog
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
@@ -18,6 +19,7 @@ from kernel.host import Host
 from workers.api.errors import error_body, respond
 
 MAX_BODY_BYTES = 8 << 20
+BODY_S_MAX = 30.0
 _LENGTH_DIGITS_MAX = 20
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -93,12 +95,25 @@ def _hostname(host: str) -> str | None:
 
 
 def _limited(receive: Receive) -> Receive:
-    """A body without a length is refused where it passes the limit."""
-    taken = 0
+    """A body without a length is refused where it passes the limit, a slow one when its time ends.
+
+    The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
+    """
+    taken, until_s, more = 0, 0.0, True
 
     async def counted() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, until_s, more
+        if not more:
+            # What comes now is about the connection, and is waited for as long as it takes.
+            return await receive()
+        until_s = until_s or anyio.current_time() + BODY_S_MAX
+        message: Message | None = None
+        with anyio.CancelScope(deadline=until_s):
+            message = await receive()
+        if message is None:
+            # Closed, or the rest of the body would keep it open.
+            raise HTTPException(408, headers={"Connection": "close"})
+        more = message.get("more_body", False)
         taken += len(message.get("body", b""))
         if taken > MAX_BODY_BYTES:
             raise HTTPException(413)

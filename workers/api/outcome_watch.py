@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from workers.api.admission import place_given_back
 from workers.api.errors import ApiError
 
 WAITED_FOR_MAX = 20_000
@@ -66,7 +67,7 @@ class OutcomeWatch:
         self._waits.add(wait)
         self.notify()
         try:
-            with anyio.move_on_after(wait_s):
+            with place_given_back(), anyio.move_on_after(wait_s):
                 await wait.over.wait()
         finally:
             self._waits.discard(wait)

@@ -20,6 +20,7 @@ from kernel.rollback.confirmation import Confirmations
 from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
+from workers.api.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Services:
 
     models: ModelRegistry
     outcomes: OutcomeWatch
+    admission: Admission
     worker_token: str | None
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""

@@ -112,6 +112,17 @@ GATEWAY: tuple[Metric, ...] = (
     _histogram(
         "rotulus_commit_duration_seconds", SECONDS, "From the first unit until COMMIT returned"
     ),
+    _gauge(
+        "rotulus_http_requests_in_flight",
+        "Requests that have a place: of producers, workers, pages",
+        "asker",
+    ),
+    _gauge("rotulus_http_requests_limit", "Places for requests", "asker"),
+    _counter(
+        "rotulus_http_requests_refused_total",
+        "Requests that were refused unread for want of a place (gateway_full)",
+        "asker",
+    ),
     _counter("rotulus_http_requests_total", "Requests answered", "method", "route", "status"),
     _histogram(
         "rotulus_http_request_duration_seconds",

@@ -35,6 +35,7 @@ from queues.heartbeats import Heartbeats
 from queues.leases import CapacityLeases
 from queues.queue import WorkQueue
 from queues.relay import ROUTES
+from workers.api.admission import Admission
 from workers.api.app import build_app
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
@@ -130,6 +131,7 @@ async def running_door(
     shards: int | None = None,
     model: Any = None,
     kernel: Kernel | None = None,
+    requests_max: int = 1024,
     committed: Callable[[Any], None] = lambda _: None,
     **options: Any,
 ) -> AsyncIterator[Door]:
@@ -167,6 +169,7 @@ async def running_door(
     outcomes = OutcomeWatch(ledger)
     services = Services(
         outcomes=outcomes,
+        admission=Admission(requests_max),
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from tests.workers.api.door import (
     running_door,
     source,
 )
+from workers.api import guard
 from workers.api.guard import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +151,53 @@ async def test_a_body_that_grows_too_large_is_cut_off_where_it_does(door: Door):
     response = await door.http.post("/v1/sessions", content=chunks(), headers=headers)
     error_of(response, 413, "request_too_large")
     assert sent <= MAX_BODY_BYTES + (2 << 20)
+
+
+@pytest.mark.parametrize("pause_s", [0.02, 30.0])
+async def test_a_body_that_never_ends_is_given_up_and_nothing_of_it_taken(
+    door: Door, monkeypatch, pause_s
+):
+    """Whether the rest never comes, or comes a byte at a time."""
+    monkeypatch.setattr(guard, "BODY_S_MAX", 0.2)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield json.dumps({"ontology": ONTOLOGY, "hypotheses": ["a"]}).encode()
+        while True:
+            await anyio.sleep(pause_s)
+            yield b" "
+
+    headers = {"Content-Type": "application/json"}
+    with anyio.fail_after(20):
+        response = await door.http.post("/v1/sessions", content=chunks(), headers=headers)
+    error_of(response, 408, "body_too_slow")
+    assert response.headers["connection"] == "close"
+    assert log_length(door.ledger) == 0
+    assert (await declare(door)).status_code == 201
+
+
+async def test_who_has_sent_the_whole_body_may_stay(monkeypatch):
+    """A stream listens for its reader's going for longer than any body may take."""
+    monkeypatch.setattr(guard, "BODY_S_MAX", 0.05)
+    gone = anyio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if not read:
+            read.append(True)
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    read: list[bool] = []
+    limited = guard._limited(receive)
+    assert (await limited())["type"] == "http.request"
+    async with anyio.create_task_group() as tasks:
+
+        async def go() -> None:
+            await anyio.sleep(0.2)
+            gone.set()
+
+        tasks.start_soon(go)
+        assert (await limited())["type"] == "http.disconnect"
 
 
 async def test_a_body_of_the_greatest_size_is_taken(door: Door):
