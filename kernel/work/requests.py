@@ -253,6 +253,8 @@ def _read(kind: QueueKind, content: Document) -> Payload:
         stated = canonicalize(content)
         if len(stated) > CONTENT_BYTES_MAX:
             raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+        # As a float a number may be whole in canonical form, and too large when it is read again.
+        canonicalize(orjson.loads(stated))
         return kind.content.model_validate_json(stated)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]

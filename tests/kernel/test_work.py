@@ -133,6 +133,7 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
         (binding(capacity_priority="vital"), "work_request_invalid", "content.capacity_priority"),
         (binding(schema_version=2), "work_request_invalid", "content.schema_version"),
         (binding(note=float("nan")), "work_request_invalid", "content"),
+        (binding(note=[1e17]), "work_request_invalid", "content"),
         (binding(note="x" * 33_000), "work_request_invalid", "content"),
         (step("a|b", 1), "work_request_invalid", "content.extraction_run_id"),
         (step("r", 0), "work_request_invalid", "content.attempt_number"),
