@@ -8,6 +8,7 @@ from sqlalchemy import Integer, LargeBinary, UniqueConstraint
 
 from kernel.errors import TextNotStorable
 from kernel.ledger import schema
+from kernel.ledger.statements import GROUP_ROWS
 from kernel.ledger.tables import DuplicateKey
 from tests.kernel.build import abandoned
 
@@ -300,6 +301,36 @@ def test_values_are_unique_together_not_one_by_one(store, table, columns):
         same = {one: first[one] for one in columns if one != name}
         fill(store, table, row_of(table) | archived | same)
     assert len(stored(store, table)) == 1 + len(columns)
+
+
+@pytest.mark.parametrize("count", [1, GROUP_ROWS - 1, GROUP_ROWS, 2 * GROUP_ROWS + 3])
+def test_rows_that_are_added_together_are_all_there(store, count):
+    rows = [row_of(schema.kernel_event_log, session_id=None) for _ in range(count)]
+    with store.transaction() as tables:
+        tables.insert_many(schema.kernel_event_log, rows)
+    assert stored(store, schema.kernel_event_log) == rows
+
+
+@pytest.mark.parametrize("position", [0, GROUP_ROWS - 1, GROUP_ROWS, 2 * GROUP_ROWS + 2])
+@pytest.mark.parametrize("column", ["node_id", "request_sequence"])
+def test_one_of_many_rows_that_is_there_already_is_found_wherever_it_stands(
+    store, column, position
+):
+    table = schema.nodes if column == "node_id" else schema.outbox
+    [first] = fill(store, table, row_of(table))
+    rows = [row_of(table) for _ in range(2 * GROUP_ROWS + 3)]
+    rows[position][column] = first[column]
+    with pytest.raises(DuplicateKey), store.transaction() as tables:
+        tables.insert_many(table, rows)
+    assert stored(store, table) == [first]
+
+
+def test_of_two_like_rows_that_are_added_together_the_second_is_a_duplicate(store):
+    rows = [row_of(schema.nodes) for _ in range(GROUP_ROWS)]
+    rows[-1]["node_id"] = rows[0]["node_id"]
+    with pytest.raises(DuplicateKey), store.transaction() as tables:
+        tables.insert_many(schema.nodes, rows)
+    assert stored(store, schema.nodes) == []
 
 
 def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
