@@ -159,6 +159,8 @@ def filled(store):
     ("table", "changes"),
     [
         (schema.kernel_event_log, {"semantic_intent": "guess"}),
+        (schema.kernel_event_log, {"semantic_intent": ""}),
+        (schema.kernel_event_log, {"semantic_intent": "Create"}),
         (schema.applied_effects, {"store": "elsewhere"}),
     ],
 )
