@@ -26,7 +26,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -152,22 +152,17 @@ ephemeral_receipts = Table(
 idempotency_records = Table(
     "idempotency_records",
     metadata,
-    Column("idempotency_key", String, primary_key=True),
     Column("ec_sequence_number", Integer, primary_key=True),
+    Column("idempotency_key", String, nullable=False),
     Column("operation_id", String, nullable=False),
     Column("content_digest", String, nullable=False),
     Column("result_bytes", LargeBinary, nullable=False),
     Column("submitted_at_us", Integer, nullable=False),
     Column("expires_at_us", Integer, nullable=False),
+    # 0 while the record answers for its key, afterwards its own sequence.
     Column("archived", Integer, nullable=False),
     # One answer at a time: a second live record of a key cannot exist.
-    Index(
-        "idempotency_records_live",
-        "idempotency_key",
-        unique=True,
-        sqlite_where=Column("archived", Integer) == 0,
-        postgresql_where=Column("archived", Integer) == 0,
-    ),
+    UniqueConstraint("idempotency_key", "archived"),
 )
 
 nodes = Table(

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
+revision = "0011"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -235,23 +235,16 @@ def upgrade() -> None:
     )
     op.create_table(
         "idempotency_records",
-        sa.Column("idempotency_key", TEXT, nullable=False),
         sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("idempotency_key", TEXT, nullable=False),
         sa.Column("operation_id", TEXT, nullable=False),
         sa.Column("content_digest", TEXT, nullable=False),
         sa.Column("result_bytes", sa.LargeBinary(), nullable=False),
         sa.Column("submitted_at_us", INTEGER, nullable=False),
         sa.Column("expires_at_us", INTEGER, nullable=False),
         sa.Column("archived", INTEGER, nullable=False),
-        sa.PrimaryKeyConstraint("idempotency_key", "ec_sequence_number"),
-    )
-    op.create_index(
-        "idempotency_records_live",
-        "idempotency_records",
-        ["idempotency_key"],
-        unique=True,
-        sqlite_where=sa.text("archived = 0"),
-        postgresql_where=sa.text("archived = 0"),
+        sa.PrimaryKeyConstraint("ec_sequence_number"),
+        sa.UniqueConstraint("idempotency_key", "archived"),
     )
     op.create_table(
         "kernel_event_log",
