@@ -211,6 +211,7 @@ class SqliteStore:
             _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")
+            writer.execute("PRAGMA secure_delete = ON")
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             create_schema(writer, self._path)
