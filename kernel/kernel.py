@@ -326,8 +326,8 @@ def _remember(submission: Submission, result: SubmissionResult) -> None:
     submission.transaction.tables.append(
         schema.idempotency_records,
         {
-            "idempotency_key": submission.envelope.idempotency_key,
             "ec_sequence_number": result.ec_sequence_number,
+            "idempotency_key": submission.envelope.idempotency_key,
             "operation_id": result.operation_id,
             "content_digest": submission.content_digest,
             "result_bytes": canonicalize_plain(result.document()),

@@ -53,8 +53,9 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     by_kind[schema.nodes] |= below | above | computed
     for table, names in by_kind.items():
         assert isinstance(table, Table)  # noqa: S101 - for the types
-        # An answer is asked for by its key alone, without the sequence that belongs to it.
-        tables.read_ahead(table, key_names(table)[0], names)
+        # An answer is asked for by its key, which an archived one may have as well.
+        by_key = table is schema.idempotency_records
+        tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
     known = by_kind[schema.nodes]
     beyond = dict.fromkeys(_fed_by(tables, below))
     tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())

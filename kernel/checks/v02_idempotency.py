@@ -14,9 +14,8 @@ def check(submission: Submission) -> Verdict:
     if record is None:
         return None
     if record["expires_at_us"] <= transaction.head_now.committed_at_us:
-        transaction.tables.update(
-            schema.idempotency_records, (key, record["ec_sequence_number"]), {"archived": 1}
-        )
+        sequence = record["ec_sequence_number"]
+        transaction.tables.update(schema.idempotency_records, (sequence,), {"archived": sequence})
         return None
     if record["content_digest"] != submission.content_digest:
         return Refusal(

@@ -18,7 +18,6 @@ from kernel.errors import LedgerCorrupt
 from kernel.ledger.keys import (
     Columns,
     Values,
-    holds_unique_values,
     key_names,
     unique_columns,
     values_getter,
@@ -286,7 +285,7 @@ class BufferedTables:
         if before is None:
             return
         row = {**before, **values}
-        if "archived" in values or any(name in values for names in held.unique for name in names):
+        if any(name in values for names in held.unique for name in names):
             self._check_unique(table, held, row)
             held.moved.add(key)
         self._set(held, key, row, held.pending.get(key, False))
@@ -407,12 +406,12 @@ class BufferedTables:
                 yield now, 1
 
     def _check_unique(self, table: Table, held: _Held, row: Row) -> None:
-        if not held.unique or not holds_unique_values(row):
+        if not held.unique:
             return
         key = held.key(row)
         for columns in held.unique:
             others = self.select(table, {name: row[name] for name in columns})
-            if any(held.key(one) != key and holds_unique_values(one) for one in others):
+            if any(held.key(one) != key for one in others):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 

@@ -26,20 +26,13 @@ def key_names(table: Table) -> Columns:
 @cache
 def unique_columns(table: Table) -> tuple[Columns, ...]:
     """Return every set of columns, beside the primary key, whose values only one row may have."""
-    constraints = [
-        tuple(column.name for column in constraint.columns)
-        for constraint in table.constraints
-        if isinstance(constraint, UniqueConstraint)
-    ]
-    indexes = [
-        tuple(column.name for column in index.columns) for index in table.indexes if index.unique
-    ]
-    return tuple(sorted(constraints + indexes))
-
-
-def holds_unique_values(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row keeps its unique values from others: an archived one does not."""
-    return not row.get("archived")
+    return tuple(
+        sorted(
+            tuple(column.name for column in constraint.columns)
+            for constraint in table.constraints
+            if isinstance(constraint, UniqueConstraint)
+        )
+    )
 
 
 def values_getter(names: Columns) -> Callable[[Mapping[str, Any]], Values]:

@@ -14,7 +14,6 @@ from sqlalchemy import Table
 from kernel.ledger.keys import (
     Columns,
     Values,
-    holds_unique_values,
     key_names,
     unique_columns,
     values_getter,
@@ -40,7 +39,7 @@ class _MemoryTable:
     def check(self, row: Row) -> None:
         key = self.key(row)
         for columns, holders in self.unique.items():
-            holder = holders.get(_values(row, columns)) if holds_unique_values(row) else None
+            holder = holders.get(_values(row, columns))
             if holder is not None and holder != key:
                 raise DuplicateKey(f"{columns}")
 
@@ -49,15 +48,13 @@ class _MemoryTable:
         before = self.rows.pop(key, None)
         if before is not None:
             for columns, holders in self.unique.items():
-                if holds_unique_values(before):
-                    holders.pop(_values(before, columns))
+                holders.pop(_values(before, columns))
             for columns, index in self.indexes.items():
                 index[_values(before, columns)].pop(key)
         if row is not None:
             self.rows[key] = row
             for columns, holders in self.unique.items():
-                if holds_unique_values(row):
-                    holders[_values(row, columns)] = key
+                holders[_values(row, columns)] = key
             for columns, index in self.indexes.items():
                 index.setdefault(_values(row, columns), {})[key] = None
         return before

@@ -78,15 +78,21 @@ class PostgresTables(SqlTables):
         self.insert(table, row)
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows in one go of the driver."""
-        sql = self._marked(statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
-        if self._execute_many(sql, table, rows) != len(rows):
+        """Add rows, several with one statement."""
+        groups, others = statements.in_groups(table, rows)
+        added = 0
+        for values, rows_each in ((groups, statements.GROUP_ROWS), (others, 1)):
+            if values:
+                sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
+                added += self._execute_many(self._marked(sql), values)
+        if added != len(rows):
             raise DuplicateKey(table.name)
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows in one go of the driver."""
         try:
-            self._execute_many(self._marked(statements.upsert_sql(table)), table, rows)
+            values = [statements.row_values(table, row) for row in rows]
+            self._execute_many(self._marked(statements.upsert_sql(table)), values)
         except psycopg.errors.UniqueViolation as error:
             raise DuplicateKey(error.diag.constraint_name or "") from None
 
@@ -140,9 +146,9 @@ class PostgresTables(SqlTables):
         with self._translated():
             return self._connection.execute(sql, values, binary=True)
 
-    def _execute_many(self, sql: str, table: Table, rows: Sequence[Row]) -> int:
+    def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> int:
         with self._translated(), self._connection.cursor(binary=True) as cursor:
-            cursor.executemany(sql, [statements.row_values(table, row) for row in rows])
+            cursor.executemany(sql, values)
             return cursor.rowcount
 
     @contextmanager

@@ -36,19 +36,12 @@ _REFUSAL = (
 @cache
 def unique_columns(table: Table) -> frozenset[str]:
     """Return the columns by whose value two rows of different keys can collide."""
-    found = {
+    return frozenset(
         column.name
         for constraint in table.constraints
         if isinstance(constraint, UniqueConstraint)
         for column in constraint.columns
-    }
-    for index in table.indexes:
-        if index.unique:
-            found.update(column.name for column in index.columns)
-            # A partial index: a row that comes under its condition can collide too.
-            if index.dialect_options["postgresql"]["where"] is not None:
-                found.update(column.name for column in table.columns)
-    return frozenset(found)
+    )
 
 
 def create_schema(connection: Connection, place: str) -> None:

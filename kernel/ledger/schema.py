@@ -26,15 +26,18 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.model.lite import LITE_INTENT
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 11
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
 
 
 def _one_of(column: str, names: Iterable[str]) -> str:
-    """A column holds a name of the registry and nothing else."""
-    return f"{column} IN ({', '.join(repr(name) for name in sorted(names))})"
+    """A column holds one of these names and nothing else.
+
+    Comparisons and not IN, for whose list SQLite builds a table for each row that it checks.
+    """
+    return " OR ".join(f"{column} = {name!r}" for name in sorted(names))
 
 
 chain_head = Table(
@@ -149,22 +152,17 @@ ephemeral_receipts = Table(
 idempotency_records = Table(
     "idempotency_records",
     metadata,
-    Column("idempotency_key", String, primary_key=True),
     Column("ec_sequence_number", Integer, primary_key=True),
+    Column("idempotency_key", String, nullable=False),
     Column("operation_id", String, nullable=False),
     Column("content_digest", String, nullable=False),
     Column("result_bytes", LargeBinary, nullable=False),
     Column("submitted_at_us", Integer, nullable=False),
     Column("expires_at_us", Integer, nullable=False),
+    # 0 while the record answers for its key, afterwards its own sequence.
     Column("archived", Integer, nullable=False),
     # One answer at a time: a second live record of a key cannot exist.
-    Index(
-        "idempotency_records_live",
-        "idempotency_key",
-        unique=True,
-        sqlite_where=Column("archived", Integer) == 0,
-        postgresql_where=Column("archived", Integer) == 0,
-    ),
+    UniqueConstraint("idempotency_key", "archived"),
 )
 
 nodes = Table(
@@ -438,7 +436,7 @@ outbox_outcomes = Table(
     Column("operation_id", String),
     Column("closed_sequence", Integer, nullable=False),
     Column("closed_at_us", Integer, nullable=False),
-    CheckConstraint("outcome IN ('completed', 'dead_letter', 'cancelled')"),
+    CheckConstraint(_one_of("outcome", ("completed", "dead_letter", "cancelled"))),
     Index("outbox_outcomes_by_outcome", "outcome"),
     Index("outbox_outcomes_by_sequence", "closed_sequence"),
     info={"append_only": True},

@@ -11,14 +11,21 @@ quoted, values are always bound. Null is asked for with ``IS NULL`` and every ot
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.ledger.keys import column_names, key_names
+from kernel.ledger.keys import column_names, key_names, values_getter
 
 ANY_MIN, ANY_MAX = 8, 512
 """Fewest and most values that one statement is asked for."""
+
+Values = list[tuple[Any, ...]]
+"""What one text is run with, again and again."""
+
+GROUP_ROWS = 8
+"""New rows that one statement adds where there are many."""
 
 
 class Where:
@@ -122,11 +129,24 @@ def counts_sql(table: Table, columns: tuple[str, ...]) -> str:
 
 
 @cache
-def insert_sql(table: Table, conflict: str = "") -> str:
-    """Return the text that adds a row."""
+def insert_sql(table: Table, conflict: str = "", *, verb: str = "INSERT", rows: int = 1) -> str:
+    """Return the text that adds so many rows."""
     names = column_names(table)
-    values = ", ".join("?" for _ in names)
-    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values}){conflict}"
+    values = ", ".join([f"({', '.join('?' for _ in names)})"] * rows)
+    return f"{verb} INTO {table.name} ({', '.join(names)}) VALUES {values}{conflict}"
+
+
+def in_groups(table: Table, rows: Iterable[Mapping[str, Any]]) -> tuple[Values, Values]:
+    """Part rows into the values of statements that add `GROUP_ROWS`, and of those that add one.
+
+    What a database does for a statement and not for a row, such as setting up its checks, is most
+    of what adding a row costs.
+    """
+    values = list(map(values_getter(column_names(table)), rows))
+    grouped = len(values) - len(values) % GROUP_ROWS
+    starts = range(0, grouped, GROUP_ROWS)
+    groups = [tuple(chain.from_iterable(values[at : at + GROUP_ROWS])) for at in starts]
+    return groups, values[grouped:]
 
 
 @cache

@@ -144,13 +144,12 @@ class Fold:
         for row in stored.values():
             message = f"applying row {sequence} again emits no {row['receipt_id']}"
             self._reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
-        key = envelope.idempotency_key
-        record = self._reader.get(schema.idempotency_records, key, sequence)
+        record = self._reader.get(schema.idempotency_records, sequence)
         result = None if record is None else load_object(record["result_bytes"])
         if result is not None and result.get("emitted_receipts") != list(outcome.receipts):
             message = "emitted_receipts are not those that applying it again emits"
             self._reader.findings.add(
-                schema.idempotency_records, joined(key, sequence), "field_differs", message
+                schema.idempotency_records, sequence, "field_differs", message
             )
 
     def _position(self, receipt_hash: object) -> int:

@@ -33,8 +33,8 @@ def answer(key, sequence, archived):
     return row_of(
         schema.idempotency_records,
         idempotency_key=f"k{key}",
-        ec_sequence_number=sequence,
-        archived=archived % 2,
+        ec_sequence_number=sequence + 1,
+        archived=archived * (sequence + 1),
         **dict.fromkeys(("operation_id", "content_digest"), "x"),
         **dict.fromkeys(("submitted_at_us", "expires_at_us"), 1),
         result_bytes=b"{}",
@@ -43,7 +43,7 @@ def answer(key, sequence, archived):
 
 ROWS = st.one_of(
     st.tuples(st.just(schema.outbox), st.builds(request, SMALL, SMALL, FEW)),
-    st.tuples(st.just(schema.idempotency_records), st.builds(answer, FEW, FEW, FEW)),
+    st.tuples(st.just(schema.idempotency_records), st.builds(answer, FEW, SMALL, FEW)),
 )
 SELECTED = {
     schema.outbox: ("request_sequence", "queue"),
@@ -142,7 +142,7 @@ def test_a_buffer_over_tables_cannot_be_told_from_the_tables(first, second):
     plain, behind = MemoryStore(), MemoryStore()
     for store in (plain, behind):
         fill(store, schema.outbox, *(request(n, n, n % 2) for n in range(3)))
-        fill(store, schema.idempotency_records, answer(0, 0, 1), answer(0, 1, 0), answer(1, 0, 0))
+        fill(store, schema.idempotency_records, answer(0, 0, 1), answer(0, 1, 0), answer(1, 2, 0))
     for plan in (first, second):
         with plain.transaction() as tables:
             expected = run(tables, plan)

@@ -374,7 +374,7 @@ def test_the_live_answer_of_a_key_is_the_one_that_is_not_archived(ledger):
     with ledger.transaction() as transaction:
         assert transaction.live_idempotency_record(key)["operation_id"] == result.operation_id
         assert transaction.live_idempotency_record("another") is None
-        transaction.tables.update(schema.idempotency_records, (key, 1), {"archived": 1})
+        transaction.tables.update(schema.idempotency_records, (1,), {"archived": 1})
         assert transaction.live_idempotency_record(key) is None
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Integer, LargeBinary, UniqueConstraint
 
 from kernel.errors import TextNotStorable
 from kernel.ledger import schema
+from kernel.ledger.statements import GROUP_ROWS
 from kernel.ledger.tables import DuplicateKey
 from tests.kernel.build import abandoned
 
@@ -15,7 +16,6 @@ _numbers = itertools.count(1)
 
 _BOUNDED = {
     "open": 1,
-    "archived": 0,
     "outcome": "completed",
     "semantic_intent": "create",
     "store": "nodes",
@@ -60,7 +60,6 @@ def unique_sets():
             for constraint in table.constraints
             if isinstance(constraint, UniqueConstraint)
         ]
-        sets += [tuple(c.name for c in index.columns) for index in table.indexes if index.unique]
         for columns in sorted(sets):
             yield table, columns
 
@@ -294,12 +293,41 @@ def test_a_second_row_with_the_same_unique_values_is_refused_and_changes_nothing
 
 @pytest.mark.parametrize(("table", "columns"), UNIQUE_TOGETHER)
 def test_values_are_unique_together_not_one_by_one(store, table, columns):
-    archived = {"archived": 1} if "archived" in table.columns else {}
-    [first] = fill(store, table, row_of(table) | archived)
+    [first] = fill(store, table, row_of(table))
     for name in columns:
         same = {one: first[one] for one in columns if one != name}
-        fill(store, table, row_of(table) | archived | same)
+        fill(store, table, row_of(table) | same)
     assert len(stored(store, table)) == 1 + len(columns)
+
+
+@pytest.mark.parametrize("count", [1, GROUP_ROWS - 1, GROUP_ROWS, 2 * GROUP_ROWS + 3])
+def test_rows_that_are_added_together_are_all_there(store, count):
+    rows = [row_of(schema.kernel_event_log, session_id=None) for _ in range(count)]
+    with store.transaction() as tables:
+        tables.insert_many(schema.kernel_event_log, rows)
+    assert stored(store, schema.kernel_event_log) == rows
+
+
+@pytest.mark.parametrize("position", [0, GROUP_ROWS - 1, GROUP_ROWS, 2 * GROUP_ROWS + 2])
+@pytest.mark.parametrize("column", ["node_id", "request_sequence"])
+def test_one_of_many_rows_that_is_there_already_is_found_wherever_it_stands(
+    store, column, position
+):
+    table = schema.nodes if column == "node_id" else schema.outbox
+    [first] = fill(store, table, row_of(table))
+    rows = [row_of(table) for _ in range(2 * GROUP_ROWS + 3)]
+    rows[position][column] = first[column]
+    with pytest.raises(DuplicateKey), store.transaction() as tables:
+        tables.insert_many(table, rows)
+    assert stored(store, table) == [first]
+
+
+def test_of_two_like_rows_that_are_added_together_the_second_is_a_duplicate(store):
+    rows = [row_of(schema.nodes) for _ in range(GROUP_ROWS)]
+    rows[-1]["node_id"] = rows[0]["node_id"]
+    with pytest.raises(DuplicateKey), store.transaction() as tables:
+        tables.insert_many(schema.nodes, rows)
+    assert stored(store, schema.nodes) == []
 
 
 def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
@@ -331,42 +359,43 @@ def answer(number, *, archived, key="key"):
         schema.idempotency_records,
         idempotency_key=key,
         ec_sequence_number=number,
-        archived=archived,
+        archived=number if archived else 0,
     )
 
 
 @pytest.mark.spec("§2.5")
 def test_a_key_has_one_live_answer_and_any_number_of_archived_ones(store):
     table = schema.idempotency_records
-    fill(store, table, answer(1, archived=1), answer(2, archived=1), answer(3, archived=0))
+    fill(
+        store, table, answer(1, archived=True), answer(2, archived=True), answer(3, archived=False)
+    )
     with store.transaction() as tables:
         with pytest.raises(DuplicateKey):
-            tables.insert(table, answer(4, archived=0))
+            tables.insert(table, answer(4, archived=False))
         with pytest.raises(DuplicateKey):
-            tables.update(table, ("key", 1), {"archived": 0})
-        tables.insert(table, answer(4, archived=1))
-        tables.insert(table, answer(4, archived=0, key="another key"))
-        tables.update(table, ("key", 1), {"operation_id": "of an archived record"})
+            tables.update(table, (1,), {"archived": 0})
+        tables.insert(table, answer(4, archived=True))
+        tables.insert(table, answer(5, archived=False, key="another key"))
+        tables.update(table, (1,), {"operation_id": "of an archived record"})
         with pytest.raises(DuplicateKey):
-            tables.insert(table, answer(5, archived=0))
-        tables.update(table, ("key", 3), {"archived": 1})
-        tables.insert(table, answer(5, archived=0))
+            tables.insert(table, answer(6, archived=False))
+        tables.update(table, (3,), {"archived": 3})
+        tables.insert(table, answer(6, archived=False))
     with store.view() as tables:
         assert tables.counts(table, "idempotency_key", "archived") == {
-            ("key", 1): 4,
-            ("key", 0): 1,
+            **{("key", archived): 1 for archived in (0, 1, 2, 3, 4)},
             ("another key", 0): 1,
         }
 
 
 def test_an_undone_archiving_leaves_the_live_answer_alone(store):
     table = schema.idempotency_records
-    fill(store, table, answer(1, archived=0))
+    fill(store, table, answer(1, archived=False))
     with abandoned(store.transaction()) as tables:
-        tables.update(table, ("key", 1), {"archived": 1})
-        tables.insert(table, answer(2, archived=0))
+        tables.update(table, (1,), {"archived": 1})
+        tables.insert(table, answer(2, archived=False))
     with store.transaction() as tables, pytest.raises(DuplicateKey):
-        tables.insert(table, answer(2, archived=0))
+        tables.insert(table, answer(2, archived=False))
 
 
 # Changing
@@ -385,13 +414,13 @@ def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
 
 
 def test_put_replaces_by_the_whole_of_a_key_of_several_columns(store):
-    table = schema.idempotency_records
-    one, other = answer(1, archived=1), answer(2, archived=1)
+    table = schema.belief_snapshots
+    one, other = row_of(table, session_id="s"), row_of(table, session_id="s")
     with store.transaction() as tables:
         tables.put(table, one)
         tables.put(table, other)
-        tables.put(table, one | {"operation_id": "changed"})
-    assert stored(store, table) == [one | {"operation_id": "changed"}, other]
+        tables.put(table, one | {"snapshot_bytes": b"changed"})
+    assert stored(store, table) == [one | {"snapshot_bytes": b"changed"}, other]
 
 
 def test_update_sets_the_columns_of_one_row(store):

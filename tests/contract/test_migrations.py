@@ -80,10 +80,10 @@ CHANGES = {
 }
 REBUILT = {
     "the condition of an index": (
-        "DROP INDEX idempotency_records_live",
+        "DROP INDEX kernel_event_log_by_epoch",
         (
-            "CREATE UNIQUE INDEX idempotency_records_live ON idempotency_records (idempotency_key)"
-            " WHERE archived = 1"
+            "CREATE INDEX kernel_event_log_by_epoch ON kernel_event_log"
+            " (commit_epoch_id, ec_sequence_number) WHERE commit_epoch_id IS NULL"
         ),
     ),
     "an index without its condition": (

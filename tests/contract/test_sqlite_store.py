@@ -159,6 +159,8 @@ def filled(store):
     ("table", "changes"),
     [
         (schema.kernel_event_log, {"semantic_intent": "guess"}),
+        (schema.kernel_event_log, {"semantic_intent": ""}),
+        (schema.kernel_event_log, {"semantic_intent": "Create"}),
         (schema.applied_effects, {"store": "elsewhere"}),
     ],
 )
@@ -215,6 +217,25 @@ def test_a_value_that_the_schema_does_not_admit_is_not_taken_for_a_duplicate(sto
     row = {column.name: 1 for column in table.columns} | changes
     with pytest.raises(sqlite3.IntegrityError), store.transaction() as tables:
         tables.insert(table, row)
+
+
+@pytest.mark.spec("§6.5")
+@pytest.mark.parametrize("pages", [0, 3], ids=["in a page of the table", "in pages of its own"])
+def test_content_that_was_erased_is_in_the_file_no_longer(store, path, pages):
+    content = b"known to nobody any more " + b"." * pages * sqlite.PAGE_BYTES + b" to its last word"
+    rows = [
+        {"blob_ref": name, "salt": b"salt", "content": content if name == "b" else b"kept"}
+        for name in "abc"
+    ]
+    with store.transaction() as tables:
+        tables.insert_many(schema.blobs, rows)
+    with store.transaction() as tables:
+        tables.delete(schema.blobs, "b")
+    store.close()
+    left = path.read_bytes()
+    assert b"kept" in left
+    assert b"known to nobody" not in left
+    assert b"last word" not in left
 
 
 # Files that are not this ledger

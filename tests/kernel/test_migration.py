@@ -590,6 +590,15 @@ def test_verification_finds_a_row_that_names_a_wrong_sequence(recorded, number, 
         assert ("kernel_event_log", "2", rule) in rules(view)
 
 
+def test_verification_names_an_answer_to_a_lite_row_which_answered_nobody(recorded):
+    with recorded.transaction() as transaction:
+        [*_, answer] = transaction.tables.select(schema.idempotency_records)
+        forged = {"ec_sequence_number": 3, "idempotency_key": CHANGED["idempotency_key"]}
+        transaction.tables.insert(schema.idempotency_records, answer | forged)
+    with recorded.view() as view:
+        assert rules(view) == [("idempotency_records", "3", "extra")]
+
+
 @pytest.mark.spec("K24", "§17.5")
 def test_verification_finds_a_second_row_for_the_same_operation():
     ledger = memory_ledger()

@@ -783,7 +783,7 @@ def test_a_chain_rewritten_to_its_end_is_found_by_the_answers(tampered):
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=new)
     found = tampered.first()
     assert (found.table, found.rule) == ("idempotency_records", "field_differs")
-    assert found.key.endswith("/13")
+    assert found.key == "13"
 
 
 def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampered, honest_file):
