@@ -60,6 +60,9 @@ class Settlement:
 class Handler(Protocol):
     """What the items of one queue are."""
 
+    claim_items: int = 64
+    """How many of them a slot takes in hand at once."""
+
     async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
         """Work on a batch and return how each claim ends; what is left out is put off.
 
@@ -102,6 +105,11 @@ class Drainer:
         self._handler = handler
         self._hand_in = hand_in
         self._random_unit = random_unit
+
+    @property
+    def claim_items(self) -> int:
+        """How many items a slot claims at once."""
+        return self._handler.claim_items
 
     async def ready(self) -> bool:
         """Tell whether claiming makes sense: there is a gateway to hand in to."""

@@ -43,7 +43,7 @@ NO_ROOM = frozenset(
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
-"""Statuses that speak of a batch as a whole, though one item may be to blame."""
+"""Statuses that speak of a batch as a whole, though one item may be to blame: halves are tried."""
 
 Outcome = dict[str, Any]
 
@@ -97,13 +97,9 @@ class HandIn:
             answer = await self.post(path, body)
         except GatewayError as error:
             if error.status in _BATCH_REFUSED and len(items) > 1:
-                return [
-                    found
-                    for place, one in enumerate(items)
-                    for found in await self.batch(
-                        path, name, [one], more, claims[place : place + 1]
-                    )
-                ]
+                half = len(items) // 2
+                first = await self.batch(path, name, items[:half], more, claims[:half])
+                return first + await self.batch(path, name, items[half:], more, claims[half:])
             found = "absent" if error.code in ABSENCES else "failed"
             return [{"outcome": found, "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]

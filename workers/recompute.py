@@ -38,6 +38,9 @@ class Computed:
 class AuthorityHandler(Handler):
     """Turns claims into recorded authorities."""
 
+    claim_items = 256
+    """As many as one commit takes: to compute one costs much less than a commit."""
+
     def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:
         self._ledger = ledger
         self._hand_in = hand_in

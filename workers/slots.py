@@ -28,7 +28,6 @@ from workers.leasing import Holder, capacity_of
 from workers.turns import turn_order
 from workers.worker_metrics import WorkerMetrics
 
-CLAIM_ITEMS = 64
 VISIBILITY_MS = 5_000
 """How long the claims of a worker that died stay hidden; a living one renews them."""
 
@@ -207,7 +206,7 @@ class Slots:
         """Claim what is as urgent and drain it; False when there was nothing."""
         if least is None:
             return False
-        claims = await drainer.queue.claim(CLAIM_ITEMS, VISIBILITY_MS, least)
+        claims = await drainer.queue.claim(drainer.claim_items, VISIBILITY_MS, least)
         if not claims:
             return False
         self._served[drainer.queue.name] = self._serving

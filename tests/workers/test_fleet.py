@@ -36,11 +36,14 @@ pytestmark = [
 ]
 
 QUEUE = "authority-recompute"
+CLAIM_ITEMS = 64
 OTHERS = ("binding-evaluation", "extraction-transition")
 
 
 class Drainer:
     """Acknowledges what it is given, when the test lets it."""
+
+    claim_items = CLAIM_ITEMS
 
     def __init__(self, queue: WorkQueue) -> None:
         self.queue = queue
@@ -224,7 +227,7 @@ async def all_slots_busy(worker: Process, lease_slots: int) -> None:
     """A batch of the background in hand for each lease that it can have."""
     worker.drainer.open = anyio.Event()
     for number in range(lease_slots):
-        await worker.enqueue(*names(slots.CLAIM_ITEMS, f"b{number}"))
+        await worker.enqueue(*names(CLAIM_ITEMS, f"b{number}"))
     await eventually(lambda: worker.drainer.at_once == lease_slots)
 
 
@@ -323,12 +326,12 @@ async def test_a_stop_of_an_idle_process_is_short_and_it_holds_no_lease(url: str
 async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
     async with running(url, slots=1) as worker:
         worker.drainer.takes_s = 0.3
-        await worker.enqueue(*names(3 * slots.CLAIM_ITEMS))
+        await worker.enqueue(*names(3 * CLAIM_ITEMS))
         await eventually(lambda: worker.drainer.at_once)
         begun = len(worker.drainer.batches)
         assert await worker.stop() < FINISH_S + 0.5
         assert len(worker.drainer.batches) == begun
-        assert worker.drainer.tally.completed == begun * slots.CLAIM_ITEMS
+        assert worker.drainer.tally.completed == begun * CLAIM_ITEMS
         assert all(worker.drainer.acknowledged)
 
 

@@ -16,13 +16,23 @@ pytestmark = pytest.mark.anyio
 DONE = {"outcome": "completed"}
 
 
+BAD = "bad"
+LETTERS_MAX = 256
+
+
 class Gateway:
     def __init__(self) -> None:
         self.answer: Any = DONE
         self.alive = True
+        self.asked_count = 0
 
     async def post(self, _: str, body: Any) -> Any:
         self.asked = body
+        self.asked_count += 1
+        if BAD in body["items"]:
+            raise GatewayError("request_invalid", "one of them", 422)
+        if sum(map(len, body["items"])) > LETTERS_MAX:
+            raise GatewayError("request_too_large", "all of them", 413)
         if isinstance(self.answer, GatewayError):
             raise self.answer
         return {"outcomes": [self.answer] * len(body["items"])}
@@ -83,6 +93,21 @@ async def test_one_that_is_away_is_asked_whether_it_is_back():
     assert not await world.hand_in.ready()
     world.gateway.alive = True
     assert await world.hand_in.ready()
+
+
+async def test_of_a_batch_that_is_refused_whole_only_who_is_to_blame_fails():
+    world = World()
+    items = ["x"] * 100 + [BAD] + ["x"] * 155
+    outcomes = await world.hand_in.batch("/path", "items", items)
+    assert [one["outcome"] == "failed" for one in outcomes] == [one == BAD for one in items]
+    # Halves of halves: one by one it would be 256 more.
+    assert world.gateway.asked_count <= 2 * 8 + 1
+
+
+async def test_what_is_too_large_in_one_goes_in_several():
+    world = World()
+    assert await world.give(1000) == [DONE] * 1000
+    assert world.gateway.asked_count == 7
 
 
 async def test_a_refusal_of_an_item_does_not_slow_anything():

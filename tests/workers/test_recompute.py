@@ -339,10 +339,10 @@ async def test_dead_letters_wait_for_a_gateway_that_is_away_without_asking_it_ea
 async def test_one_result_that_spoils_its_batch_fails_alone(world: World, status):
     await world.ask("u-1", "u-2", "u-3")
     refused = GatewayError("INVALID_REQUEST", "no", status)
-    # The batch is refused, and then of the three the second.
-    world.gateway.outcomes = [refused, {"outcome": "completed"}, refused]
+    # The batch is refused, its second half, and of that the first.
+    world.gateway.outcomes = [refused, {"outcome": "completed"}, refused, refused]
     await world.deliver()
-    assert [len(body["results"]) for _, body in world.gateway.asked] == [3, 1, 1, 1]
+    assert [len(body["results"]) for _, body in world.gateway.asked] == [3, 1, 2, 1, 1]
     assert await world.depth() == (0, 1, 0, 0)
     assert (world.drainer.tally.completed, world.drainer.tally.failed) == (2, 1)
 
