@@ -89,9 +89,17 @@ class Fleet:
     """The processes of one run and the servers that they use."""
 
     def __init__(
-        self, folder: Path, postgres: OwnPostgres, proxies: Proxies, settings: dict[str, str]
+        self,
+        folder: Path,
+        postgres: OwnPostgres,
+        proxies: Proxies,
+        settings: dict[str, str],
+        *,
+        proxied: bool,
     ) -> None:
+        """`proxied`: whether the processes reach the servers through what can delay and cut."""
         self.folder = folder
+        self._proxied = proxied
         self._settings = settings
         self.postgres = postgres
         self.proxies = proxies
@@ -105,7 +113,8 @@ class Fleet:
         self.redis_proxy = proxies.to_port(redis.port)
         server_folder = parse_qs(urlsplit(self.database_url).query)["host"][0]
         self.postgres_proxy = proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")
-        self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{self.redis_proxy.port}/")
+        port = self.redis_proxy.port if proxied else redis.port
+        self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{port}/")
         ports = dict(zip(GATEWAYS, _free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         python = sys.executable
@@ -134,8 +143,10 @@ class Fleet:
         """The ledger, past the proxy."""
         return SecretStr(self.database_url)
 
-    def proxied_place(self, role: str = "rotulus") -> SecretStr:
+    def place_of(self, role: str = "rotulus") -> SecretStr:
         """The ledger as the fleet reaches it."""
+        if not self._proxied:
+            return SecretStr(self.database_url.replace("//rotulus@", f"//{role}@"))
         name = urlsplit(self.database_url).path
         port = self.postgres_proxy.port
         return SecretStr(
@@ -193,7 +204,7 @@ class Fleet:
         return {
             "ROTULUS_DATA_DIR": str(self.folder / "data"),
             "ROTULUS_REDIS_URL": self._redis_url,
-            "ROTULUS_DATABASE_URL": self.proxied_place(role).get_secret_value(),
+            "ROTULUS_DATABASE_URL": self.place_of(role).get_secret_value(),
             "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
             "ROTULUS_WORKER_TOKEN": TOKEN,
             "ROTULUS_LOG_LEVEL": "info",
@@ -202,12 +213,12 @@ class Fleet:
 
 
 @contextmanager
-def running_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
+def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[Fleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         proxies = stack.enter_context(Proxies())
-        fleet = Fleet(folder, postgres, proxies, settings)
+        fleet = Fleet(folder, postgres, proxies, settings, proxied=proxied)
         stack.callback(fleet.redis.stop)
         stack.callback(fleet.stop)
         fleet.start()

@@ -1,10 +1,11 @@
 """Ten times as much as a fleet can do: what it refuses, what it needs, what stays in time.
 
 First it is measured how many intents the fleet records in a second while producers wait for their
-answers. Then batches are sent at ten times that rate, whether or not those before were answered.
-Meanwhile critical work is asked for, health is asked after, and the memory of every process is
-looked at. What was not answered is counted as what it is: not accepted, cut off, or not in time;
-and how late whoever sends has become is told, for then it is the one that is overloaded.
+answers. Then batches are sent at ten times that rate, whether or not those before were answered, up
+to a number that no fleet of this size has places for. Meanwhile critical work is asked for, health
+is asked after, and the memory of every process is looked at. What was not answered is counted as
+what it is: not accepted, cut off, or not in time; and how late whoever sends has become is told,
+for then it is the one that is overloaded.
 """
 
 import json
@@ -38,6 +39,9 @@ TIMES = 10
 SESSIONS = 16
 MEASURED_S = 5.0
 TICK_S = 0.05
+WAITING_MAX = 4096
+"""Batches without an answer; twice as many as the fleet has places for, the rest is left out."""
+
 CRITICAL_EACH_S = 0.5
 HEALTH_EACH_S = 0.5
 HEALTH_S = 20.0
@@ -178,7 +182,10 @@ async def _offer(
     """Send at the rate, answered or not; what was refused is not sent again."""
     times_s: defaultdict[str, list[float]] = defaultdict(list)
 
+    waiting = 0
+
     async def send(number: int, due_s: float) -> None:
+        nonlocal waiting
         began_s = time.monotonic()
         seen.latest_s = max(seen.latest_s, began_s - due_s)
         try:
@@ -186,6 +193,8 @@ async def _offer(
         except Unanswered as error:
             seen.unanswered[str(error)] += 1
             return
+        finally:
+            waiting -= 1
         took_s = times_s[str(answer.status)]
         took_s.append(time.monotonic() - began_s)
         seen.answered_s[str(answer.status)] = [median(took_s), max(took_s)]
@@ -195,13 +204,15 @@ async def _offer(
             seen.refused_without_retry_after += not answer.retry_after
 
     rate = TIMES * seen.capacity / ROUND
-    began_s, sent = time.monotonic(), 0
+    began_s, planned, sent = time.monotonic(), 0, 0
     try:
         while (passed_s := time.monotonic() - began_s) < seconds:
             due = int(rate * passed_s)
-            for number in range(sent, due):
+            for number in range(planned, min(due, planned + WAITING_MAX - waiting)):
                 tasks.start_soon(send, number, began_s + number / rate)
-            sent = max(sent, due)
+                waiting += 1
+                sent += 1
+            planned = max(planned, due)
             await anyio.sleep(TICK_S)
     finally:
         seen.offered = sent * ROUND / (time.monotonic() - began_s)
@@ -232,7 +243,7 @@ async def _watch(fleet: Fleet, seen: Overload) -> None:
 
 
 async def _ask_critical(fleet: Fleet, asked: list[str], called: str) -> None:
-    ledger = Ledger(open_store(fleet.proxied_place()), system_host())
+    ledger = Ledger(open_store(fleet.place_of()), system_host())
 
     def ask() -> str:
         name = f"{called}-{len(asked)}"

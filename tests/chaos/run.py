@@ -118,7 +118,7 @@ class _Load(threading.Thread):
 
     def __init__(self, plan: Plan, fleet: Fleet, answers: Answers) -> None:
         super().__init__(name="load", daemon=True)
-        self._work = (plan, list(fleet.urls.values()), fleet.proxied_place(), answers)
+        self._work = (plan, list(fleet.urls.values()), fleet.place_of(), answers)
         self.error: BaseException | None = None
 
     def run(self) -> None:
