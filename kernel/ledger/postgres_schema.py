@@ -5,13 +5,15 @@ text is ordered byte by byte. The version is kept as the comment of the head's t
 """
 
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Integer, MetaData, String, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Integer, MetaData, String, Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
+from kernel.ledger import keys
 from kernel.ledger.postgres_connection import (
     Connection,
     connect,
@@ -36,12 +38,7 @@ _REFUSAL = (
 @cache
 def unique_columns(table: Table) -> frozenset[str]:
     """Return the columns by whose value two rows of different keys can collide."""
-    return frozenset(
-        column.name
-        for constraint in table.constraints
-        if isinstance(constraint, UniqueConstraint)
-        for column in constraint.columns
-    )
+    return frozenset(chain.from_iterable(keys.unique_columns(table)))
 
 
 def create_schema(connection: Connection, place: str) -> None:

@@ -23,6 +23,7 @@ from queues.embedded import EmbeddedRedis, find_server
 from tests.bench.http_load import drive, request
 from tests.bench.mix import intent_of
 from tests.bench.report import figure, machine
+from tests.ports import free_port
 
 CLIENTS = 100
 ROUNDS = 3
@@ -67,12 +68,6 @@ def operation(turn: int, client: int, number: int) -> bytes:
     intent = intent_of(turn * CLIENTS + client, number).model_dump(mode="json")
     path = f"/v1/sessions/{session_id(turn, client)}/operations"
     return request("POST", path, {"intents": [intent]})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

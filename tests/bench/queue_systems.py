@@ -20,7 +20,7 @@ Hit = Callable[[Payload], None]
 
 _LANES = 2
 _BATCH = 64
-"""As a worker process of this project drains: two slots, batches of 64."""
+"""Slots of a worker process, and what each takes in hand at once."""
 
 
 def payload(number: int, sent_at: float = 0.0, work_s: float = 0.0) -> Payload:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from queues.embedded import EmbeddedRedis, find_server
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
 from tests.chaos.schedule import GATEWAYS, WORKERS
+from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
 from tests.system.tree_run import wait_for
 from workers.host import system_host
@@ -115,7 +115,7 @@ class Fleet:
         self.postgres_proxy = proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")
         port = self.redis_proxy.port if proxied else redis.port
         self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{port}/")
-        ports = dict(zip(GATEWAYS, _free_ports(len(GATEWAYS)), strict=True))
+        ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         python = sys.executable
         self.processes = {
@@ -223,11 +223,3 @@ def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Ite
         stack.callback(fleet.stop)
         fleet.start()
         yield fleet
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -12,6 +12,7 @@ from kernel.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnava
 from kernel.ledger import schema, sqlite
 from kernel.ledger.sqlite import SqliteStore
 from tests.contract.nodes import add, names, node
+from tests.contract.test_ledger_store import NOT_IN_THE_REGISTRY
 from tests.kernel.build import abandoned
 
 
@@ -155,15 +156,7 @@ def filled(store):
 
 
 @pytest.mark.spec("K1")
-@pytest.mark.parametrize(
-    ("table", "changes"),
-    [
-        (schema.kernel_event_log, {"semantic_intent": "guess"}),
-        (schema.kernel_event_log, {"semantic_intent": ""}),
-        (schema.kernel_event_log, {"semantic_intent": "Create"}),
-        (schema.applied_effects, {"store": "elsewhere"}),
-    ],
-)
+@pytest.mark.parametrize(("table", "changes"), NOT_IN_THE_REGISTRY)
 def test_a_name_that_is_not_in_the_registry_is_not_stored(store, table, changes):
     filled(store)
     with store.view() as tables:

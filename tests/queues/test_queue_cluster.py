@@ -1,6 +1,5 @@
 """Every key of a queue lies in the slot of its hash tag, as a cluster's server checks."""
 
-import socket
 import subprocess
 import time
 
@@ -12,6 +11,7 @@ from redis.exceptions import ConnectionError as NotYetThere
 
 from queues.items import NewItem
 from queues.queue import WorkQueue
+from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, binary_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -19,13 +19,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 NAME = "extraction-transition"
 
 
-def free_port() -> int:
+def node_port() -> int:
     """Return a port whose bus port, 10 000 higher, is a port too."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            if (port := probe.getsockname()[1]) < 55_000:
-                return port
+    while (port := free_port()) >= 55_000:
+        pass
+    return port
 
 
 @pytest.fixture(params=REAL_SERVERS)
@@ -35,7 +33,7 @@ def one_slot_port(request, tmp_path):
         binary = binary_of(request.param)
     except ServerMissingError as missing:
         pytest.skip(str(missing))
-    port = free_port()
+    port = node_port()
     settings = {
         "--port": str(port),
         "--bind": "127.0.0.1",

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from uuid import UUID
 import anyio
 import httpx
 
+from tests.ports import free_port
 from tests.system.tree_run import wait_for
 from workers.record import LedgerPlace, verify_file
 
@@ -38,9 +38,7 @@ class Gateway:
     """One gateway process."""
 
     def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.name = name
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"{name}.{self.port}.log"

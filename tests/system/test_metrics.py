@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from kernel.authority.requests import AUTHORITY_QUEUE
+from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.system.tree_run import running, wait_for
-from tests.workers.test_gateway import free_port
 from workers.metrics.table import GATEWAY, WORKER
 
 pytestmark = pytest.mark.timeout(120)

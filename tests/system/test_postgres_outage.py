@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.verify import verify  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
+from tests.ports import free_port  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
 from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
 from workers import ledger_wait  # noqa: E402 - likewise
@@ -78,12 +78,6 @@ class Awaited:
     def warning(self, event, **_):
         assert event == "ledger_awaited"
         self.told.set()
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def restart(server):

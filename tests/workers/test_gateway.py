@@ -14,6 +14,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import found_shards
 from tests.kernel.build import create
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
+from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION
 from workers.datafolder import DataFolder
 from workers.gateway import _listen, serve_gateway
@@ -24,12 +25,6 @@ from workers.settings import Settings
 pytestmark = pytest.mark.anyio
 
 WAIT_S = 30
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.mark.spec("K19")

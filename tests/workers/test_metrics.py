@@ -22,9 +22,10 @@ from queues.leases import CapacityLeases
 from queues.priorities import QUEUES
 from queues.queue import WorkQueue
 from tests.kernel.build import create
+from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.workers.api.door import ONTOLOGY, SESSION
-from tests.workers.test_gateway import answers, free_port
+from tests.workers.test_gateway import answers
 from workers import gateway_metrics
 from workers.gateway import serve_gateway
 from workers.gateway_metrics import GatewayMeasures, GatewayMetrics

@@ -18,9 +18,10 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import Asked
 from queues import NewRequest, Producer
+from tests.ports import free_port
 from tests.workers.api.asking import binding
 from tests.workers.api.door import rows
-from tests.workers.test_gateway import answers, free_port
+from tests.workers.test_gateway import answers
 from workers.host import system_host
 from workers.record import verify_file
 

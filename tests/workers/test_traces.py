@@ -21,9 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from kernel.work.contents import BINDING_QUEUE
 from queues.items import Claim, Lineage
 from queues.producer import NewRequest, Producer
+from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION, claim, source, understanding
 from tests.workers.collector import attributes, running_collector
-from tests.workers.test_gateway import answers, free_port
+from tests.workers.test_gateway import answers
 from workers.gateway import serve_gateway
 from workers.settings import Settings
 from workers.spans import Spans, open_spans

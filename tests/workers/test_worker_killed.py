@@ -15,7 +15,8 @@ from redis.asyncio import Redis
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
 from queues.leases import CapacityLeases
-from tests.workers.test_gateway import answers, free_port
+from tests.ports import free_port
+from tests.workers.test_gateway import answers
 from workers.crons import CRONS
 from workers.evaluation import CAPACITY_RESOURCE, EVALUATION_S_MAX, LEASE_TTL_MS
 from workers.fleet import TICK_EVERY_S
