@@ -23,7 +23,7 @@ from workers.api.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.evaluation import CAPACITY_RESOURCE
-from workers.metrics.measured import Measured, SpanTally, spans_told
+from workers.metrics.measured import Measured, SpanTally, spans_told, values_dropped
 from workers.metrics.registry import CONTENT_TYPE, Metrics, Readings
 from workers.metrics.table import GATEWAY
 from workers.settings import Settings
@@ -123,6 +123,7 @@ class GatewayMetrics:
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
             "rotulus_mail_refused_total": self.measures.refused,
+            "rotulus_redis_values_dropped_total": values_dropped(),
             "rotulus_trace_spans_total": spans_told(self.spans),
         }
 

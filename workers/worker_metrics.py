@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from queues.items import Claim
 from workers.drainer import Drainer
-from workers.metrics.measured import SpanTally, spans_told
+from workers.metrics.measured import SpanTally, spans_told, values_dropped
 from workers.metrics.registry import Metrics, Readings
 from workers.metrics.table import WORKER
 
@@ -56,5 +56,6 @@ class WorkerMetrics:
             "rotulus_worker_dead_letters_total": {
                 (name,): tally.dead_letters for name, tally in tallies.items()
             },
+            "rotulus_redis_values_dropped_total": values_dropped(),
             "rotulus_trace_spans_total": spans_told(self._spans),
         }
