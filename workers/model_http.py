@@ -2,15 +2,20 @@
 
 1. The key goes into one header and nowhere else: no log, no message, no repr has it.
 2. What a server says of itself is data: it is checked and cut to size before anybody uses it.
-3. A server on this machine is local; every other is outside, and what it kept of a prompt is said.
-4. Nothing is tried again here: the asker knows whether it may.
+3. Nothing is unpacked: an answer is asked for as it is, and one that is encoded all the same is
+   refused by its header.
+4. A call ends when its time is over, however slowly the bytes of an answer come.
+5. A server on this machine is local; every other is outside, and what it kept of a prompt is said.
+6. Nothing is tried again here: the asker knows whether it may.
 """
 
 import ipaddress
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import anyio
 import httpx
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 
 from actors.errors import ModelError
@@ -21,8 +26,16 @@ RESPONSE_MAX_BYTES = 4 * ANSWER_MAX_BYTES
 CONNECT_TIMEOUT_S = 10.0
 
 _TOKENS_MAX = 2**53 - 1
-_HEADERS = {"Cache-Control": "no-store", "Accept": "application/json"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+}
 _CODE_OF_STATUS = {408: "model_timeout", 429: "model_unavailable"}
+
+_TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError)
+"""What httpx raises, and what passes through it of a server that does not speak HTTP."""
 
 _Count = Annotated[int, Field(ge=0, le=_TOKENS_MAX)]
 
@@ -72,6 +85,7 @@ class HttpModel:
         if key is not None:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         self._model = model
+        self._timeout_s = timeout_s
         self._external = not is_this_machine(base_url)
         self._http = httpx.AsyncClient(
             base_url=base_url,
@@ -99,21 +113,28 @@ class HttpModel:
                 `model_answer_too_large` or `model_answer_invalid`.
         """
         try:
-            content = await self._post(_request(self._model, call))
-        except httpx.TimeoutException:
+            body = orjson.dumps(_request(self._model, call))
+        except TypeError:
+            raise ModelError("model_refused", "the prompt is not Unicode") from None
+        try:
+            with anyio.fail_after(self._timeout_s):
+                content = await self._post(body)
+        except (httpx.TimeoutException, TimeoutError):
             raise ModelError("model_timeout", "the model's server did not answer in time") from None
-        except httpx.HTTPError as error:
+        except _TRANSPORT_ERRORS as error:
             # The error's own words may hold the address with what an operator wrote into it.
             problem = type(error).__name__
             raise ModelError("model_unavailable", f"the model's server: {problem}") from None
         return self._answer(content)
 
-    async def _post(self, body: dict[str, Any]) -> bytes:
-        async with self._http.stream("POST", "chat/completions", json=body) as response:
+    async def _post(self, body: bytes) -> bytes:
+        async with self._http.stream("POST", "chat/completions", content=body) as response:
             if response.status_code != 200:
                 raise _refused(response.status_code)
+            if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+                raise ModelError("model_answer_invalid", "the answer has a content encoding")
             content = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 content += chunk
                 if len(content) > RESPONSE_MAX_BYTES:
                     limit = f"more than {RESPONSE_MAX_BYTES} bytes"

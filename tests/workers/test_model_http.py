@@ -41,9 +41,9 @@ class Server:
         self.requests.append(request)
         if isinstance(self._answer, Exception):
             raise self._answer
-        if isinstance(self._answer, dict):
-            return httpx.Response(self._status, json=self._answer)
-        return httpx.Response(self._status, content=self._answer)
+        known = isinstance(self._answer, bytes)
+        content = self._answer if known else json.dumps(self._answer).encode()
+        return httpx.Response(self._status, stream=httpx.ByteStream(content))
 
 
 async def ask(server, url=OUTSIDE, key=KEY):
