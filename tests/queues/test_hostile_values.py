@@ -4,7 +4,7 @@ import pytest
 from redis.asyncio import Redis
 
 from queues.items import NewItem
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.fuzz.redis_values import all_hostile, fleet_keys, hostile_values, inject, live_keys
 
 pytestmark = pytest.mark.anyio
