@@ -13,15 +13,15 @@ import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from actors.incidents import Incidents
-from actors.ledger_store import LedgerEliminationStore
-from actors.orchestrator import Orchestrator
+from actors.incidents.incidents import Incidents
+from actors.incidents.ledger_elimination_store import LedgerEliminationStore
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from workers.datafolder import DataFolder
-from workers.host import system_host
-from workers.record import ledger_place, open_store
-from workers.settings import Settings
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
 from workers.tee.readable import ReadableRequests
 from workers.tee.service import TeeService
 from workers.tee.tee_pb2_grpc import add_TeeServicer_to_server

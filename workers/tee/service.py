@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
-from actors.incidents import GraphRefused, Incidents
+from actors.incidents.incidents import GraphRefused, Incidents
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.limits import invalid

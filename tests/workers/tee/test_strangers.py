@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from kernel.verify import verify
 from tests.workers.tee.fake_tee import calling, node, why
 from tests.workers.tee.test_process import ENV, ROOT
-from workers.record import open_record
+from workers.environment.ledger_access import open_record
 from workers.tee import tee_pb2 as wire
 from workers.tee.service import ANSWERED_AT_ONCE
 
