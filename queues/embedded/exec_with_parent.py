@@ -1,6 +1,6 @@
 """Becomes another program that gets SIGTERM when the process that started it is gone.
 
-Run by its file name with a bare interpreter (`python -I -S die_with_parent.py PARENT_PID PROGRAM
+Run by its file name with a bare interpreter (`python -I -S exec_with_parent.py PARENT_PID PROGRAM
 ARGUMENT...`), never imported: asking the kernel between fork and exec from within a process that
 has threads can deadlock, a small program of its own cannot. On Linux the wish survives exec; on
 other systems the program is simply started.

@@ -36,7 +36,7 @@ _POLL_S: Final = 0.01
 _HOST: Final = "127.0.0.1"
 _PORT_TRIES: Final = 3
 _MACHINES: Final = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-_LAUNCHER: Final = Path(__file__).with_name("die_with_parent.py")
+_LAUNCHER: Final = Path(__file__).with_name("exec_with_parent.py")
 
 _log = structlog.get_logger(__name__)
 
