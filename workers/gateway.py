@@ -58,6 +58,7 @@ from workers.external.performer import ExternalEffects
 from workers.gateway_metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway_metrics import install as install_metrics
 from workers.host import settle_memory, system_host
+from workers.http_protocol import LimitedProtocol
 from workers.ledger_wait import WAIT_S, opened
 from workers.model_http import HttpModel
 from workers.record import LedgerPlace, ledger_place, open_store
@@ -213,7 +214,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ownership=sharing.ownership,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
-    app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
+    app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
@@ -264,6 +265,8 @@ def server_config(app: FastAPI) -> uvicorn.Config:
     """Return how an application is served."""
     config = uvicorn.Config(
         app,
+        http=LimitedProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
