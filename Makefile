@@ -63,6 +63,7 @@ ledger: $(STAMP) ## After a change of the rules, while nothing was released: tes
 
 baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was released
 	@$(BIN)/python -m tests.revisions baseline
+	@$(BIN)/python -m tests.ledgers.make
 
 revision: $(STAMP) ## After a change of the ledger's schema, once it was released: NAME="what changed"
 	@test -n "$(NAME)" || { echo 'make revision NAME="what changed"'; exit 2; }
