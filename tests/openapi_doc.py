@@ -11,8 +11,8 @@ from typing import Any, cast
 from fastapi import APIRouter
 
 from tests.kernel.build import FakeHost
-from workers.api.admission import Admission
 from workers.api.app import build_app
+from workers.api.middleware.admission import Admission
 
 
 def document() -> dict[str, Any]:

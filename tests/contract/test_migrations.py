@@ -188,7 +188,7 @@ def test_from_tables_that_no_revision_made_no_migration_leads_on(version):
 
 PROCESSES = """
 import pathlib, sys
-import workers.commands.demo, workers.commands.gateway, workers.commands.worker
+import workers.cli.demo, workers.cli.gateway, workers.cli.worker
 import kernel.ledger.postgres
 from kernel.ledger.sqlite import SqliteStore
 SqliteStore(pathlib.Path(sys.argv[1])).close()

@@ -14,9 +14,10 @@ from uuid import UUID
 import anyio
 import httpx
 
+from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
-from workers.record import LedgerPlace, verify_file
+from workers.environment.ledger_access import LedgerPlace, verify_file
 
 LEASE_S = 2.0
 READY_S = 60.0
@@ -35,13 +36,17 @@ def session_id(number: int) -> str:
 
 
 class Gateway:
-    """One gateway process."""
+    """One gateway process; `watched` tells what held its loop, see `stalls`."""
 
-    def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, folder: Path, environment: dict[str, str], *, watched: bool = False
+    ) -> None:
         self.port = free_port()
         self.name = name
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"{name}.{self.port}.log"
+        self._report = folder / f"{name}.{self.port}.stalls"
+        module = ["tests.loop_watchdog", str(self._report)] if watched else ["workers"]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         given = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
@@ -53,12 +58,16 @@ class Gateway:
         }
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers", "gateway"],
+                [sys.executable, "-m", *module, "gateway"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=inherited | given,
             )
+
+    def stalls(self) -> list[Stall]:
+        """What has held the loop longest, longest first; nothing where it is not watched."""
+        return read_report(self._report)
 
     def readiness(self) -> dict[str, Any]:
         """What health says, empty while nothing answers."""

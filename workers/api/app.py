@@ -3,27 +3,27 @@
 from fastapi import APIRouter, FastAPI
 
 from kernel.host import Host
-from workers.api import (
+from workers.api import errors
+from workers.api.middleware.admission import Door
+from workers.api.middleware.request_guard import Guard
+from workers.api.openapi_errors import ERROR_RESPONSES
+from workers.api.routes import (
     audit,
     authority,
-    belief,
-    crons,
-    errors,
+    belief_sessions,
+    cron_jobs,
     health,
-    intake,
     queue_operations,
     records,
-    replay,
-    requests,
+    replays,
     rollbacks,
-    sessions,
+    session_operations,
     shards,
     simulations,
-    synthesis,
+    syntheses,
+    work_requests,
+    worker_reports,
 )
-from workers.api.admission import Door
-from workers.api.error_documents import ERROR_RESPONSES
-from workers.api.guard import Guard
 from workers.api.services import Services
 
 
@@ -40,20 +40,20 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
     app.state.services = services
     errors.install(app)
     for module in (
-        belief,
-        sessions,
-        synthesis,
+        belief_sessions,
+        session_operations,
+        syntheses,
         simulations,
         records,
         shards,
         audit,
         authority,
         rollbacks,
-        replay,
-        requests,
+        replays,
+        work_requests,
         queue_operations,
-        intake,
-        crons,
+        worker_reports,
+        cron_jobs,
         health,
     ):
         app.include_router(module.router)
