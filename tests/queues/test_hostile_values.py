@@ -7,16 +7,16 @@ import pytest
 from redis.asyncio import Redis
 
 from kernel.pressure import Capacity
-from queues.crons import Crons
+from queues.capacity_leases import CapacityLeases
+from queues.cron_claims import Crons
 from queues.errors import QueueError
-from queues.heartbeats import Heartbeats, WorkerBeat
-from queues.inbox import Inbox
+from queues.gateways.inbox import Inbox
+from queues.gateways.message_mac import Seal
+from queues.gateways.shard_leases import ShardLeases
+from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import LiveState, NewItem
-from queues.leases import CapacityLeases
-from queues.mail import ShardMail
-from queues.queue import WorkQueue
-from queues.seal import Seal
-from queues.shard_leases import ShardLeases
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from tests.fuzz.redis_values import (
     all_hostile,
     fleet_keys,
