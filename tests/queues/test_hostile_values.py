@@ -120,10 +120,10 @@ VALUES_MAX = 300
 
 
 async def recovered(redis: Redis, what: Callable[[Redis], Awaitable[None]]) -> None:
-    """Use it; where Redis was found in disorder, once more."""
+    """Use it; where Redis was found in disorder, or lost a key meanwhile, once more."""
     try:
         await what(redis)
-    except QueueError:
+    except (QueueError, AssertionError):
         await what(redis)
 
 
