@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 import structlog
 
-from actors.intents import Intent, RecalculateAuthority
+from actors.orchestrator.intents import Intent, RecalculateAuthority
 from kernel.belief.limits import AUDIT_PAGE_MAX
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.ledger.shards import Position

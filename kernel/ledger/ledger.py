@@ -14,11 +14,12 @@ import orjson
 from sqlalchemy import Table
 
 from kernel.canonical import canonicalize
-from kernel.errors import LedgerCorrupt
+from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.tables import Row, Store, Tables, TablesView
+from kernel.model.rules_version import RULES_VERSION
 
 LEDGER_ID = "main"
 GENESIS_HASH = "0" * 64
@@ -402,10 +403,21 @@ class Ledger:
 
     @classmethod
     def create(cls, store: Store, host: Host) -> "Ledger":
-        """Open the ledger of a store, founding it with its genesis rows when it is new."""
+        """Open the ledger of a store, founding it with its genesis rows when it is new.
+
+        Raises:
+            RulesVersionUnknown: when a newer program has written to it (K30).
+        """
         with store.transaction() as tables:
             if tables.get(schema.chain_head, LEDGER_ID) is None:
                 _found(tables)
+            newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
+            if newest and newest[0]["rules_version"] > RULES_VERSION:
+                version = newest[0]["rules_version"]
+                raise RulesVersionUnknown(
+                    f"the ledger is written under version {version} of the rules, this program"
+                    f" has {RULES_VERSION}: use a newer program"
+                )
         return cls(store, host)
 
     @contextmanager

@@ -17,7 +17,7 @@ import httpx
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
-from workers.record import LedgerPlace, verify_file
+from workers.environment.ledger_access import LedgerPlace, verify_file
 
 LEASE_S = 2.0
 READY_S = 60.0

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from actors.session_actor import SessionActor
-from actors.units import EnvelopeUnit
+from actors.commit.units import EnvelopeUnit
+from actors.sessions.session_actor import SessionActor
 from workers.cli import main
 
 RAISES, SPOILS, CONFUSES, ENDS = ("raises", "spoils", "confuses", "ends")

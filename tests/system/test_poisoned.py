@@ -7,11 +7,11 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.system import poisoned_gateway as poison
 from tests.system.gateways import Client, running_gateways, session_id
-from workers.host import system_host
-from workers.record import open_store
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio]
 

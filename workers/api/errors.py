@@ -15,7 +15,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
-from workers.authority_sweeps import SweepRefused
+from workers.use_cases.authority_sweeps import SweepRefused
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20

@@ -4,7 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
-from queues.heartbeats import WorkerBeat
+from queues.worker_heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -18,7 +18,7 @@ from tests.workers.api.door import (
     source,
     understanding,
 )
-from workers.api.records import PAGE_MAX
+from workers.api.routes.records import PAGE_MAX
 
 pytestmark = pytest.mark.anyio
 
