@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.commit.units import EnvelopeUnit
 from actors.sessions.session_actor import SessionActor
-from workers.cli import main
+from workers.cli.main import main
 
 RAISES, SPOILS, CONFUSES, ENDS = ("raises", "spoils", "confuses", "ends")
 """In its unit; at the end of its transaction; in its actor; the whole process."""

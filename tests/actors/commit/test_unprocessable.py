@@ -6,7 +6,7 @@ import anyio
 import orjson
 import pytest
 
-from actors.commit import prefetch as read_ahead
+from actors.commit import prefetch
 from actors.commit.units import EnvelopeUnit, IntentUnit
 from actors.errors import RequestUnprocessable
 from actors.messages import Audit, Eliminate, Operate, SubmitEnvelope
