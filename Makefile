@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos spec registry openapi baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos spec registry openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,8 +58,12 @@ registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
 	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json
 
+ledger: $(STAMP) ## After a change of the rules, while nothing was released: tests/ledgers/ anew
+	@$(BIN)/python -m tests.ledgers.make
+
 baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was released
 	@$(BIN)/python -m tests.revisions baseline
+	@$(BIN)/python -m tests.ledgers.make
 
 revision: $(STAMP) ## After a change of the ledger's schema, once it was released: NAME="what changed"
 	@test -n "$(NAME)" || { echo 'make revision NAME="what changed"'; exit 2; }

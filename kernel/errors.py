@@ -34,6 +34,12 @@ class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not
     code = "ledger_schema_unknown"
 
 
+class RulesVersionUnknown(KernelError):  # noqa: N818 - named for the state, not the event
+    """A row was recorded under rules that this program does not have: a newer one reads it."""
+
+    code = "rules_version_unknown"
+
+
 class CommitOutcomeUnknown(KernelError):  # noqa: N818
     """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
 

@@ -18,7 +18,7 @@ from workers.api.middleware.admission import Admission
 def document() -> dict[str, Any]:
     """Return the document."""
     services = cast("Any", SimpleNamespace(admission=Admission(1)))
-    app = build_app(services, APIRouter(), any_host=False, host=FakeHost().host)
+    app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return app.openapi()
 
 

@@ -14,23 +14,15 @@ from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)
 
-_BOUNDED = {
-    "open": 1,
-    "outcome": "completed",
-    "semantic_intent": "create",
-    "store": "nodes",
-}
+_BOUNDED = {"open": 1}
 """Columns that not every value fits."""
 
 
-NOT_IN_THE_REGISTRY = (
-    (schema.kernel_event_log, {"semantic_intent": "guess"}),
-    (schema.kernel_event_log, {"semantic_intent": ""}),
-    (schema.kernel_event_log, {"semantic_intent": "Create"}),
-    (schema.applied_effects, {"store": "elsewhere"}),
-    (schema.outbox_outcomes, {"outcome": "perhaps"}),
+MISSHAPEN = (
+    (schema.kernel_event_log, {"rules_version": 0}),
+    (schema.outbox, {"open": 2}),
 )
-"""Names that no store of a database takes, each in its column."""
+"""Values that no store of a database takes, each in its column."""
 
 
 def row_of(table, **values):

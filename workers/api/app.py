@@ -27,7 +27,9 @@ from workers.api.routes import (
 from workers.api.services import Services
 
 
-def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host: Host) -> FastAPI:
+def build_app(
+    services: Services, dashboard: APIRouter, *, hosts: frozenset[str], host: Host
+) -> FastAPI:
     """Return the application; nothing of it runs before a server serves it."""
     app = FastAPI(
         title="Rotulus",
@@ -59,5 +61,5 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
     app.add_middleware(Door, admission=services.admission)
-    app.add_middleware(Guard, any_host=any_host, host=host)
+    app.add_middleware(Guard, hosts=hosts, host=host)
     return app

@@ -29,6 +29,7 @@ from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
+from workers.environment.host_names import listed_names
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
@@ -97,6 +98,20 @@ Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacit
 Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
 
 
+def _host_list(value: str) -> str:
+    try:
+        listed_names(value)
+    except ValueError:
+        raise PydanticCustomError(
+            "allowed_hosts_invalid",
+            "must be names or addresses separated by commas, without ports and wildcards",
+        ) from None
+    return value
+
+
+HostList = Annotated[str, Field(max_length=8192), AfterValidator(_host_list)]
+
+
 def _queue_names(value: str) -> str:
     unknown = set(value.split(",")) - PRIORITIES_OF.keys()
     if unknown:
@@ -158,6 +173,12 @@ class Settings(BaseSettings):
         min_length=1,
         description="Address that the gateway and `rotulus tee` bind; loopback unless "
         "ROTULUS_ALLOW_REMOTE is set.",
+    )
+    allowed_hosts: HostList | None = Field(
+        default=None,
+        description="Names and addresses, separated by commas, to which the gateway and the "
+        "metrics of workers answer besides the loopback's; needed with a host that other machines "
+        "can reach, because any page can let a name of its own point there.",
     )
     port: int = Field(
         default=0,
@@ -347,6 +368,16 @@ class Settings(BaseSettings):
         _check_loopback(value, info)
         return value
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _remote_has_names(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and not _is_loopback(info.data.get("host", "localhost")):
+            raise PydanticCustomError(
+                "allowed_hosts_missing",
+                "a host that other machines can reach needs the names by which they call it",
+            )
+        return value
+
     @field_validator("tee_target")
     @classmethod
     def _tee_is_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -371,6 +402,11 @@ class Settings(BaseSettings):
     def gateway_port(self) -> int:
         """The port of a gateway that is started on its own, 0 only when asked for."""
         return self.port if "port" in self.model_fields_set else GATEWAY_PORT
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """The names that are answered to besides the loopback's."""
+        return frozenset() if self.allowed_hosts is None else listed_names(self.allowed_hosts)
 
     @property
     def kernel_capacities(self) -> dict[str, Capacity]:

@@ -62,6 +62,7 @@ from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import gateway_name, share_sessions
 from workers.gateway.connection_limits import SlowClients, bounded, connections_max
 from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.http_protocol import LimitedProtocol
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.tracing import gateway_traces
@@ -213,7 +214,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ownership=sharing.ownership,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
-    app = build_app(services, build_router(hub), any_host=settings.allow_remote, host=host)
+    app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
@@ -264,6 +265,8 @@ def server_config(app: FastAPI) -> uvicorn.Config:
     """Return how an application is served."""
     config = uvicorn.Config(
         app,
+        http=LimitedProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

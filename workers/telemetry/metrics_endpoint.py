@@ -10,17 +10,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
+from workers.environment.host_names import LOOPBACK_NAMES, host_name
 from workers.telemetry.metric_registry import CONTENT_TYPE
 
 ASKER_S = 2.0
 POLL_S = 0.1
-_LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +59,9 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def open_door(host: str, port: int, text: Callable[[], bytes], *, any_host: bool) -> Iterator[int]:
+def open_door(
+    host: str, port: int, text: Callable[[], bytes], *, hosts: frozenset[str]
+) -> Iterator[int]:
     """Serve what `text` returns for the time of a block, whose value is the port.
 
     `text` is called on another thread.
@@ -73,7 +74,7 @@ def open_door(host: str, port: int, text: Callable[[], bytes], *, any_host: bool
         server = kind((host, port), _Handler)
     except OSError as error:
         raise MetricsDoorError(f"{host}:{port}: {error.strerror}") from None
-    server.set_app(_app(text, any_host=any_host))
+    server.set_app(_app(text, hosts=hosts))
     thread = threading.Thread(
         target=server.serve_forever, args=(POLL_S,), name="metrics", daemon=True
     )
@@ -86,10 +87,12 @@ def open_door(host: str, port: int, text: Callable[[], bytes], *, any_host: bool
 
 
 def _app(
-    text: Callable[[], bytes], *, any_host: bool
+    text: Callable[[], bytes], *, hosts: frozenset[str]
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    answers_to = hosts | LOOPBACK_NAMES
+
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if not any_host and _hostname(environ.get("HTTP_HOST", "")) not in _LOOPBACK_NAMES:
+        if host_name(environ.get("HTTP_HOST", "")) not in answers_to:
             return _refuse(start, "421 Misdirected Request")
         if environ["PATH_INFO"] != "/metrics":
             return _refuse(start, "404 Not Found")
@@ -105,10 +108,3 @@ def _app(
 def _refuse(start: StartResponse, status: str) -> Iterable[bytes]:
     start(status, [("Content-Length", "0")])
     return [b""]
-
-
-def _hostname(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None

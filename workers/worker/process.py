@@ -148,8 +148,8 @@ def _metrics_door(settings: Settings, process: WorkerProcess) -> Iterator[None]:
     if settings.worker_metrics_port is None:
         yield
         return
-    port, any_host = settings.worker_metrics_port, settings.allow_remote
-    with open_door(settings.host, port, process.metrics.text, any_host=any_host) as found:
+    port, hosts = settings.worker_metrics_port, settings.host_names
+    with open_door(settings.host, port, process.metrics.text, hosts=hosts) as found:
         _log.info("worker_metrics", worker_id=process.worker_id, port=found)
         yield
 

@@ -127,7 +127,7 @@ async def running_door(
     host: Any,
     redis: Redis | None = None,
     token: str | None = TOKEN,
-    any_host: bool = False,
+    hosts: frozenset[str] = frozenset(),
     shards: int | None = None,
     model: Any = None,
     kernel: Kernel | None = None,
@@ -186,7 +186,7 @@ async def running_door(
         ownership=ownership,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))
-    app = build_app(services, router, any_host=any_host, host=host)
+    app = build_app(services, router, hosts=hosts, host=host)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
         http.event_hooks["response"].append(check_numbers)
         ready = anyio.Event()

@@ -208,11 +208,34 @@ def test_a_loopback_host_needs_no_permission(host):
 def test_a_host_that_others_can_reach_needs_permission(host):
     with pytest.raises(SettingsError, match="ROTULUS_HOST: host_not_loopback: "):
         load_settings(host=host)
-    assert load_settings(host=host, allow_remote=True).host == host
+    with pytest.raises(SettingsError, match="ROTULUS_ALLOWED_HOSTS: allowed_hosts_missing: "):
+        load_settings(host=host, allow_remote=True)
+    allowed = load_settings(host=host, allow_remote=True, allowed_hosts="rotulus.example")
+    assert (allowed.host, allowed.host_names) == (host, {"rotulus.example"})
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("Rotulus.example, 192.0.2.1", {"rotulus.example", "192.0.2.1"}),
+        ("2001:DB8::0:1,[::2]", {"2001:db8::1", "::2"}),
+    ],
+)
+def test_names_of_a_gateway_are_names_and_addresses(value, names):
+    assert load_settings(allowed_hosts=value).host_names == names
+    assert load_settings().host_names == frozenset()
+
+
+@pytest.mark.parametrize("value", ["*", "a:80", "[::1]:80", "a,,b", "http://a", "a b", "é", "."])
+def test_a_name_that_is_none_is_refused(value):
+    if value == ".":
+        value = ",".join(f"h{number}" for number in range(65))
+    with pytest.raises(SettingsError, match="ROTULUS_ALLOWED_HOSTS: allowed_hosts_invalid: "):
+        load_settings(allowed_hosts=value)
 
 
 def test_permission_can_not_be_lost_by_a_later_change():
-    remote = load_settings(host="10.0.0.1", allow_remote=True)
+    remote = load_settings(host="10.0.0.1", allow_remote=True, allowed_hosts="10.0.0.1")
     with pytest.raises(SettingsError, match="host_not_loopback"):
         remote.replaced(allow_remote=False)
     assert remote.replaced(port=1).host == "10.0.0.1"

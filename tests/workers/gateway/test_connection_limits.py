@@ -105,7 +105,9 @@ def test_what_has_gone_is_forgotten():
 
 
 @asynccontextmanager
-async def serving(monkeypatch: Any, limit: int = 100) -> AsyncIterator[tuple[str, int]]:
+async def serving_with(
+    monkeypatch: Any, limit: int = 100
+) -> AsyncIterator[tuple[uvicorn.Server, tuple[str, int]]]:
     """A server as the gateway's, whose answers are small, or `LARGE` at `/large`."""
 
     async def app(scope: Any, _receive: Any, send: Any) -> None:
@@ -124,8 +126,14 @@ async def serving(monkeypatch: Any, limit: int = 100) -> AsyncIterator[tuple[str
             tasks.start_soon(slow.run)
             while not server.started:
                 await anyio.sleep(0.01)
-            yield listening.getsockname()
+            yield server, listening.getsockname()
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serving(monkeypatch: Any, limit: int = 100) -> AsyncIterator[tuple[str, int]]:
+    async with serving_with(monkeypatch, limit) as (_, address):
+        yield address
 
 
 async def ended(client: socket.socket, within_s: float = 20) -> None:
@@ -163,11 +171,17 @@ async def test_a_request_that_never_begins_ends_its_connection(monkeypatch, said
 async def test_an_answer_that_nobody_takes_ends_its_connection(monkeypatch):
     monkeypatch.setattr(connections, "SLOW_S_MAX", 0.3)
     monkeypatch.setattr(connections, "LOOK_EVERY_S", 0.05)
-    async with serving(monkeypatch) as address:
+    async with serving_with(monkeypatch) as (server, address):
         with socket.create_connection(address) as client:
             client.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-            await anyio.sleep(1)
+            with anyio.fail_after(50):
+                while not server.server_state.connections:
+                    await anyio.sleep(0.01)
+                while server.server_state.connections:
+                    await anyio.sleep(0.01)
             await ended(client)
+        # A client that takes its answer may need longer than that on a busy machine.
+        monkeypatch.setattr(connections, "SLOW_S_MAX", 1000)
         async with httpx.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as http:
             assert len((await http.get("/large")).content) == LARGE
 

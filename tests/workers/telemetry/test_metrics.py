@@ -238,7 +238,7 @@ def test_names_follow_the_conventions(one: Metric):
 
 @pytest.fixture
 def door() -> Iterator[str]:
-    with open_door("127.0.0.1", 0, lambda: b"all 1\n", any_host=False) as port:
+    with open_door("127.0.0.1", 0, lambda: b"all 1\n", hosts=frozenset()) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -267,9 +267,9 @@ def test_who_says_nothing_keeps_nobody_out_for_long(door: str, capfd: pytest.Cap
 
 
 def test_a_door_that_was_closed_leaves_nothing_behind():
-    with open_door("127.0.0.1", 0, bytes, any_host=False) as port:
+    with open_door("127.0.0.1", 0, bytes, hosts=frozenset()) as port:
         assert "metrics" in {thread.name for thread in threading.enumerate()}
-    with open_door("127.0.0.1", port, bytes, any_host=False):
+    with open_door("127.0.0.1", port, bytes, hosts=frozenset()):
         pass
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -277,9 +277,9 @@ def test_a_door_that_was_closed_leaves_nothing_behind():
 
 def test_a_door_whose_port_is_taken_says_so():
     with (
-        open_door("127.0.0.1", 0, bytes, any_host=False) as port,
+        open_door("127.0.0.1", 0, bytes, hosts=frozenset()) as port,
         pytest.raises(MetricsDoorError) as refused,
-        open_door("127.0.0.1", port, bytes, any_host=False),
+        open_door("127.0.0.1", port, bytes, hosts=frozenset()),
     ):
         pass
     assert refused.value.code == "metrics_address_unusable"

@@ -1,12 +1,12 @@
 """What every request passes before a route: names, origins, sizes and times (dashboard.md).
 
 A page of another origin must not reach a gateway on loopback through its reader's browser: the
-host must be one of ours, and a request that changes something must come from our own pages, or
-from no page at all.
+host must be one of ours, and a request must come from our own pages, or from no page at all. A
+link from elsewhere may be followed, as long as a whole page opens by it.
 """
 
-from functools import lru_cache
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import anyio
 import structlog
@@ -17,22 +17,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.host import Host
 from workers.api.errors import error_body, respond
+from workers.environment.host_names import LOOPBACK_NAMES, host_name
 
 MAX_BODY_BYTES = 8 << 20
 BODY_S_MAX = 30.0
 _LENGTH_DIGITS_MAX = 20
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+_NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+_CHARSETS = frozenset({"utf-8", "utf8"})
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    status: int
+    code: str
+    message: str
 
 
 class Guard:
     """ASGI middleware: refuses early, gives every answer an id, and answers where we failed."""
 
-    def __init__(self, app: ASGIApp, *, any_host: bool, host: Host) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], host: Host) -> None:
+        """Answer to the names in `hosts` and to those of the loopback."""
         self._app = app
-        self._any_host = any_host
+        self._hosts = hosts | LOOPBACK_NAMES
         self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,8 +66,8 @@ class Guard:
 
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
-            status, code, message = refusal
-            await JSONResponse(error_body(code, message), status)(scope, receive, tagged)
+            answer = JSONResponse(error_body(refusal.code, refusal.message), refusal.status)
+            await answer(scope, receive, tagged)
             return
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
@@ -69,29 +79,59 @@ class Guard:
                 answer = respond("internal", "the gateway failed; the log says why")
                 await answer(scope, receive, tagged)
 
-    def _refusal(self, method: str, headers: Headers) -> tuple[int, str, str] | None:
-        host = headers.get("host", "")
-        if not self._any_host and _hostname(host) not in _LOOPBACK_NAMES:
-            return 421, "host_unknown", "this gateway answers to loopback names only"
-        length = headers.get("content-length", "0")
-        digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
-        if not digits or int(length) > MAX_BODY_BYTES:
-            return 413, "request_too_large", f"at most {MAX_BODY_BYTES} bytes"
-        if method in _SAFE_METHODS:
-            return None
-        origin = headers.get("origin")
-        foreign = origin is not None and origin.partition("://")[2] != host
-        if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return 403, "origin_refused", "requests of other origins are refused"
+    def _refusal(self, method: str, headers: Headers) -> _Refusal | None:
+        return (
+            self._foreign_host(headers)
+            or _foreign_origin(method, headers)
+            or _unreadable_body(headers)
+        )
+
+    def _foreign_host(self, headers: Headers) -> _Refusal | None:
+        hosts = headers.getlist("host")
+        name = host_name(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            return _Refusal(400, "host_invalid", "a request names one host: a name, and a port")
+        if name not in self._hosts:
+            message = "this gateway answers to loopback names and those in ROTULUS_ALLOWED_HOSTS"
+            return _Refusal(421, "host_unknown", message)
         return None
 
 
-@lru_cache(maxsize=64)
-def _hostname(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
+def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
+    origin = headers.get("origin")
+    foreign = origin is not None and origin.partition("://")[2] != headers["host"]
+    if not foreign and headers.get("sec-fetch-site", "none") in _OWN_SITES:
         return None
+    opens_a_page = (
+        origin is None
+        and method in _NAVIGATING_METHODS
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    if opens_a_page:
+        return None
+    return _Refusal(403, "origin_refused", "requests of other origins are refused")
+
+
+def _unreadable_body(headers: Headers) -> _Refusal | None:
+    length = headers.get("content-length", "0")
+    digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
+    if not digits or int(length) > MAX_BODY_BYTES:
+        return _Refusal(413, "request_too_large", f"at most {MAX_BODY_BYTES} bytes")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        message = "a body is sent as it is, without Content-Encoding"
+        return _Refusal(415, "content_encoding_unsupported", message)
+    if _charset(headers) not in _CHARSETS:
+        return _Refusal(415, "charset_unsupported", "a body is JSON in UTF-8")
+    return None
+
+
+def _charset(headers: Mapping[str, str]) -> str:
+    for parameter in headers.get("content-type", "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"').lower()
+    return "utf-8"
 
 
 def _limited(receive: Receive) -> Receive:

@@ -44,8 +44,8 @@ async def declare(door: Door, **headers: str) -> Any:
         "rotulus.example:8440",
         "127.0.0.1.example",
         "localhost.example",
-        "",
-        "[::",
+        "192.0.2.1",
+        "[::2]",
     ],
 )
 async def test_a_name_that_is_not_ours_is_refused_whatever_is_asked(door: Door, host):
@@ -55,13 +55,50 @@ async def test_a_name_that_is_not_ours_is_refused_whatever_is_asked(door: Door, 
     assert log_length(door.ledger) == 0
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "[::",
+        "::1",
+        "evil@127.0.0.1",
+        "127.0.0.1:8440@evil",
+        "127.0.0.1/",
+        "127.0.0.1#x",
+        "127.0.0.1 ",
+        "127.0.0.1:port",
+        "127.0.0.1:123456",
+        "127.0.0.1, evil",
+        "localhost,localhost",
+        "http://localhost",
+        "loc%61lhost",
+        "[1]",
+        "[::1]evil",
+        "x" * 300,
+    ],
+)
+async def test_a_host_that_is_malformed_is_refused(door: Door, host):
+    for path in ("/", "/events", "/v1/log"):
+        error_of(await door.http.get(path, headers={"Host": host}), 400, "host_invalid")
+
+
+async def test_a_request_names_one_host(door: Door):
+    for second in ("evil.example", "127.0.0.1:8440"):
+        headers = [("Host", "127.0.0.1:8440"), ("Host", second)]
+        error_of(await door.http.get("/healthz", headers=headers), 400, "host_invalid")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:8440", "[::1]:8440"])
 async def test_the_loopback_has_these_names(door: Door, host):
     assert (await door.http.get("/healthz", headers={"Host": host})).status_code == 200
 
 
-async def test_a_gateway_for_other_machines_answers_to_any_name():
-    async with running_door(host=FakeHost().host, any_host=True) as door:
+async def test_a_gateway_for_other_machines_answers_to_the_names_that_it_was_given():
+    names = frozenset({"rotulus.example", "192.0.2.1"})
+    async with running_door(host=FakeHost().host, hosts=names) as door:
+        error_of(await door.http.get("/", headers={"Host": "evil.example"}), 421, "host_unknown")
+        for name in ("127.0.0.1:8440", "192.0.2.1", "ROTULUS.example:1"):
+            assert (await door.http.get("/healthz", headers={"Host": name})).status_code == 200
         headers = {"Host": "rotulus.example"}
         assert (await door.http.get("/healthz", headers=headers)).status_code == 200
         own = await declare(door, Host="rotulus.example", Origin="https://rotulus.example")
@@ -102,9 +139,52 @@ async def test_our_own_page_and_no_page_at_all_may_change_things(door: Door, hea
     assert (await declare(door, **headers)).status_code == 201
 
 
-async def test_no_answer_lets_a_foreign_page_read_it(door: Door):
-    response = await door.http.get("/v1/log", headers={"Origin": "https://other.example"})
-    assert not [name for name in response.headers if name.startswith("access-control-")]
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://other.example", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "https://other.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+async def test_a_page_of_another_origin_reads_nothing_and_opens_no_stream(door: Door, headers):
+    for path in ("/events", "/v1/log", "/snapshot.json", "/", "/metrics"):
+        response = await door.http.get(path, headers=headers)
+        error_of(response, 403, "origin_refused")
+        assert not [name for name in response.headers if name.startswith("access-control-")]
+
+
+async def test_a_link_from_elsewhere_opens_the_page(door: Door):
+    followed = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    assert (await door.http.get("/", headers=followed)).status_code == 200
+    error_of(await declare(door, **followed), 403, "origin_refused")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Content-Encoding": "gzip"}, "content_encoding_unsupported"),
+        ({"Content-Encoding": "identity, br"}, "content_encoding_unsupported"),
+        ({"Content-Type": "application/json; charset=utf-16"}, "charset_unsupported"),
+        ({"Content-Type": 'application/json; Charset="latin-1"'}, "charset_unsupported"),
+    ],
+)
+async def test_a_body_that_is_not_plain_utf_8_is_refused(door: Door, headers, code):
+    error_of(await declare(door, **headers), 415, code)
+    assert log_length(door.ledger) == 0
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF-8", '"utf-8"', "utf8"])
+async def test_a_body_may_say_that_it_is_utf_8(door: Door, charset):
+    said = {"Content-Type": f"application/json; charset={charset}", "Content-Encoding": "identity"}
+    assert (await declare(door, **said)).status_code == 201
 
 
 async def test_a_request_id_is_echoed_and_one_is_made_where_there_is_none(door: Door):

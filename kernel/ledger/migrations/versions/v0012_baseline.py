@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
+revision = "0012"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -38,9 +38,6 @@ def upgrade() -> None:
         sa.Column("store", TEXT, nullable=False),
         sa.Column("record_key", TEXT, nullable=False),
         sa.Column("effect_bytes", sa.LargeBinary(), nullable=False),
-        sa.CheckConstraint(
-            "store = 'binding_generation_snapshots' OR store = 'case_resolution_events' OR store = 'corpus_membership_records' OR store = 'court_disposition_observations' OR store = 'derived_indexes' OR store = 'document_artifacts' OR store = 'edges' OR store = 'extraction_attempts' OR store = 'filing_relationships' OR store = 'filing_unit_text_versions' OR store = 'filing_unit_versions' OR store = 'filing_units' OR store = 'materializations' OR store = 'materialized_views' OR store = 'nodes' OR store = 'policy_snapshots' OR store = 'receipts' OR store = 'ruling_dispositions' OR store = 'share_links' OR store = 'topic_assignments'"
-        ),
         sa.PrimaryKeyConstraint("ec_sequence_number", "ordinal"),
     )
     op.create_index(
@@ -253,15 +250,14 @@ def upgrade() -> None:
         sa.Column("supersedes_sequence", INTEGER, nullable=False),
         sa.Column("prior_row_hash", TEXT, nullable=False),
         sa.Column("row_hash", TEXT, nullable=False),
+        sa.Column("rules_version", INTEGER, nullable=False),
         sa.Column("row_bytes", sa.LargeBinary(), nullable=False),
         sa.Column("envelope_payload_blob_ref", TEXT, nullable=False),
         sa.Column("semantic_intent", TEXT, nullable=False),
         sa.Column("session_id", TEXT, nullable=True),
         sa.Column("commit_epoch_id", TEXT, nullable=True),
         sa.Column("committed_at", TEXT, nullable=False),
-        sa.CheckConstraint(
-            "semantic_intent = 'anchor_node_demotion' OR semantic_intent = 'anchor_node_promotion' OR semantic_intent = 'annotate' OR semantic_intent = 'attach_source_binding' OR semantic_intent = 'authorize_access' OR semantic_intent = 'belief_anchor' OR semantic_intent = 'binding_fire_record' OR semantic_intent = 'binding_generation_advance' OR semantic_intent = 'binding_generation_revert' OR semantic_intent = 'case_resolution_event_retract' OR semantic_intent = 'case_resolution_event_write' OR semantic_intent = 'collapse' OR semantic_intent = 'corpus_membership_add' OR semantic_intent = 'corpus_membership_confirm' OR semantic_intent = 'corpus_membership_reject' OR semantic_intent = 'court_disposition_observation_retract' OR semantic_intent = 'court_disposition_observation_write' OR semantic_intent = 'create' OR semantic_intent = 'detach_source_binding' OR semantic_intent = 'document_artifact_write' OR semantic_intent = 'document_materialize' OR semantic_intent = 'document_relationship_create' OR semantic_intent = 'document_relationship_update' OR semantic_intent = 'edge_write' OR semantic_intent = 'enqueue_recalculate_authority' OR semantic_intent = 'epoch_close' OR semantic_intent = 'epoch_open' OR semantic_intent = 'epoch_rollback' OR semantic_intent = 'external_effect_report' OR semantic_intent = 'extraction_state_change' OR semantic_intent = 'field_adapt' OR semantic_intent = 'field_lock' OR semantic_intent = 'filing_relationship_retract' OR semantic_intent = 'filing_relationship_write' OR semantic_intent = 'filing_unit_retract' OR semantic_intent = 'filing_unit_text_version_retract' OR semantic_intent = 'filing_unit_text_version_write' OR semantic_intent = 'filing_unit_version_retract' OR semantic_intent = 'filing_unit_version_write' OR semantic_intent = 'filing_unit_write' OR semantic_intent = 'index_revert' OR semantic_intent = 'mark_chain_complete' OR semantic_intent = 'mark_contested' OR semantic_intent = 'materialization_emit' OR semantic_intent = 'materialized_view_recompute' OR semantic_intent = 'membership_revoke' OR semantic_intent = 'membership_state_transition' OR semantic_intent = 'membership_state_transition_block' OR semantic_intent = 'membership_state_transition_reject' OR semantic_intent = 'membership_state_transition_reject_and_re_propose' OR semantic_intent = 'membership_state_transition_restore' OR semantic_intent = 'membership_state_transition_reverse_rejection' OR semantic_intent = 'membership_state_transition_soft_delete' OR semantic_intent = 'membership_state_transition_unblock' OR semantic_intent = 'merge' OR semantic_intent = 'metadata_field_override' OR semantic_intent = 'metadata_field_set' OR semantic_intent = 'node_revert_to_prior_authority' OR semantic_intent = 'operation_receipt_lite' OR semantic_intent = 'policy_reclassify' OR semantic_intent = 'policy_snapshot_advance' OR semantic_intent = 'policy_snapshot_revert' OR semantic_intent = 'profile_assign' OR semantic_intent = 'quarantine' OR semantic_intent = 'rebuild' OR semantic_intent = 'recalculate_authority' OR semantic_intent = 'rescope' OR semantic_intent = 'restore' OR semantic_intent = 'retract' OR semantic_intent = 'review_discard' OR semantic_intent = 'review_disposition' OR semantic_intent = 'revoke_access' OR semantic_intent = 'rollback' OR semantic_intent = 'ruling_disposition_retract' OR semantic_intent = 'ruling_disposition_write' OR semantic_intent = 'search_run_record' OR semantic_intent = 'share_link_grant' OR semantic_intent = 'share_link_revoke' OR semantic_intent = 'simulate' OR semantic_intent = 'soft_delete' OR semantic_intent = 'source_binding_create' OR semantic_intent = 'source_binding_disable' OR semantic_intent = 'source_binding_update' OR semantic_intent = 'split' OR semantic_intent = 'supersede' OR semantic_intent = 'topic_assign' OR semantic_intent = 'topic_assignment_write' OR semantic_intent = 'topic_unassign' OR semantic_intent = 'unquarantine' OR semantic_intent = 'visibility_change'"
-        ),
+        sa.CheckConstraint("rules_version >= 1"),
         sa.PrimaryKeyConstraint("ec_sequence_number"),
         sa.UniqueConstraint("operation_id", "supersedes_sequence"),
         sa.UniqueConstraint("prior_row_hash"),
@@ -370,9 +366,6 @@ def upgrade() -> None:
         sa.Column("operation_id", TEXT, nullable=True),
         sa.Column("closed_sequence", INTEGER, nullable=False),
         sa.Column("closed_at_us", INTEGER, nullable=False),
-        sa.CheckConstraint(
-            "outcome = 'cancelled' OR outcome = 'completed' OR outcome = 'dead_letter'"
-        ),
         sa.PrimaryKeyConstraint("request_id"),
     )
     op.create_index("outbox_outcomes_by_outcome", "outbox_outcomes", ["outcome"], unique=False)
