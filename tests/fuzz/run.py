@@ -106,10 +106,13 @@ class _Run:
                 count = min(ROUND, requests - first) if first < requests else ROUND
                 calm = count - count // DISTURBED
                 self.send(Plan(ports, seed, first, calm))
-                values = max(1, redis_values * count // max(requests, ROUND))
-                self.attack_redis(
-                    seed + first, values, Plan(ports, seed, first + calm, count - calm)
-                )
+                # As many in all as were asked for; a longer run goes on at the same rate.
+                values = -(-redis_values * count // max(requests, 1))
+                last = Plan(ports, seed, first + calm, count - calm)
+                if values:
+                    self.attack_redis(seed + first, values, last)
+                else:
+                    self.send(last)
                 first += count
                 self.say(f"{time.monotonic() - began_s:6.1f} s {first} requests")
                 if self.report.wrong and len(self.report.wrong) > 100:
