@@ -66,6 +66,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "work_request_unknown": 404,
         "work_request_not_dead": 409,
         "waits_full": 503,
+        "too_many_listeners": 503,
         "queue_unknown_priority": 422,
         "queue_argument_invalid": 422,
         "work_item_full": 409,
