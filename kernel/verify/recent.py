@@ -1,9 +1,9 @@
 """The chains since they were last looked at: cheap enough to be done every few minutes (§17.5).
 
-What is checked of a row is what level A checks of it; the state is not folded. A mark is a hint: one
-that the record does not bear out is dropped, and the audit starts at the beginning, so that what it
-finds is what the record itself says. Whoever can change a mark can hide rows from this, and not from
-a whole verification.
+What is checked of a row is what level A checks of it; the state is not folded. A mark is a hint: it
+is dropped where the record does not bear it out, and the audit starts at the beginning, so that
+what it finds is what the record itself says. Whoever can change a mark can hide rows from this, and
+not from a whole verification.
 """
 
 from contextlib import suppress
