@@ -18,6 +18,7 @@ from sqlalchemy import Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.catalog import ContentReport, StorageFault
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
@@ -53,6 +54,14 @@ class StateAsOf:
     def forget(self) -> None:
         """Look everything up again: an operation was not computed, or not as it was recorded."""
         self._known.clear()
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return what the store says of its tables now."""
+        return self._tables.schema_faults()
+
+    def content_faults(self) -> ContentReport:
+        """Return what the store says of what it holds now."""
+        return self._tables.content_faults()
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key as it was."""
