@@ -45,6 +45,7 @@ from tests.kernel.build import (
     overlay,
     submit,
 )
+from tests.kernel.every import says
 from tests.kernel.lites import lite, migrated, take
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
@@ -65,7 +66,7 @@ tainted = create(
     },
 )
 spanned = create("cu", UNDERSTANDING)
-unavailable = effect("receipt_only") | {"receipt_subkind": "source_span_unavailable"}
+unavailable = says("source_span_unavailable")
 spanless = create("cu", UNDERSTANDING, unavailable, source_spans=[], display_kind=NO_SPANS)
 IRREVERSIBLE = {
     f"{FIRST}.reversibility": "irreversible_external_effect",
