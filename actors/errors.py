@@ -63,6 +63,13 @@ class RequestTooLarge(ActorError):  # noqa: N818
     retryable = False
 
 
+class EnvelopeTooLarge(ActorError):  # noqa: N818
+    """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
+
+    code = "envelope_too_large"
+    retryable = False
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 
