@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos spec registry openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz spec registry openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the s
 
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
+
+fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
+	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec

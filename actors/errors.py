@@ -67,6 +67,15 @@ class EnvelopeTooLarge(ActorError):  # noqa: N818
     """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
 
     code = "envelope_too_large"
+
+
+class RequestUnprocessable(ActorError):  # noqa: N818
+    """The request fails whatever carries it out; it was refused on the record and had no effect.
+
+    `details` name the receipt and the digest of the request.
+    """
+
+    code = "request_unprocessable"
     retryable = False
 
 

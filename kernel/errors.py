@@ -24,11 +24,18 @@ class LedgerUnavailable(KernelError):  # noqa: N818
     code = "ledger_unavailable"
 
 
+class LedgerFailed(KernelError):  # noqa: N818
+    """The store failed in use (a disk, a file): who writes to it ends, and recovers from it."""
+
+    code = "ledger_failed"
+
+
 class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not the event
     """The tables have another version than this program; trying again does not help.
 
     `code` is `ledger_schema_older` where `rotulus migrate` brings the tables forward, and
-    `ledger_schema_newer` or `ledger_schema_unknown` where only another program can read them.
+    `ledger_schema_newer` or `ledger_schema_unknown` where only another program can read them;
+    `ledger_schema_altered` where they are of this version and not as this program makes them.
     """
 
     code = "ledger_schema_unknown"
@@ -57,6 +64,6 @@ class EffectInapplicable(KernelError):  # noqa: N818
 
 
 class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
-    """A text that the store cannot hold; nothing was written, and the transaction goes on."""
+    """A value that the store cannot hold; nothing of it was written."""
 
     code = "text_not_storable"

@@ -39,8 +39,9 @@ from redis.asyncio import Redis
 
 from kernel.pressure import COST_MAX, Amount, Capacity, CapacityState
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
+from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
-from queues.items import DURATION_MS_MAX, check_name, check_range
+from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
 from queues.redis_scripts import Clock, Scripts
 
 CAPACITY_RESOURCE: Final = "binding_evaluation"
@@ -48,6 +49,10 @@ CAPACITY_RESOURCE: Final = "binding_evaluation"
 
 SLOTS_MAX: Final = 10_000
 _MILLIONTHS: Final = 1_000_000
+_GRANTED: Final = row(whole(1), whole(0))
+_HELD: Final = row(
+    text(NAME_BYTES_MAX), whole(), whole(0), whole(0, len(CAPACITY_PRIORITIES) - 1), whole(0)
+)
 _NO_COSTS: Final[Mapping[CapacityPriority, float]] = MappingProxyType({})
 
 
@@ -118,7 +123,7 @@ class CapacityLeases:
         reply = await scripts.run("lease_acquire", scripts.now(), *given)
         if not reply:
             return None
-        token, expires_at_ms = reply
+        token, expires_at_ms = _GRANTED(reply)
         return Lease(resource, holder, token, expires_at_ms, capacity_priority, cost)
 
     async def renew(self, lease: Lease, ttl_ms: int) -> bool:
@@ -161,10 +166,8 @@ class CapacityLeases:
         scripts = self._of(resource)
         rows = await scripts.run("lease_held", scripts.now())
         return [
-            Lease(
-                resource, holder.decode(), token, at, CAPACITY_PRIORITIES[rank], cost / _MILLIONTHS
-            )
-            for holder, token, at, rank, cost in rows
+            Lease(resource, holder, token, at, CAPACITY_PRIORITIES[rank], cost / _MILLIONTHS)
+            for holder, token, at, rank, cost in records("lease", rows, _HELD)
         ]
 
     def _of(self, resource: str) -> Scripts:

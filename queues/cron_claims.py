@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
+from queues.decoding import TEXT_BYTES_MAX, json_object, records
 from queues.items import check_name, check_range
 from queues.redis_scripts import Scripts
 
@@ -47,9 +48,12 @@ class Crons:
 
     async def recall(self, name: str) -> dict[str, Any]:
         """Return what the last run kept, empty where nothing is left of it."""
-        found: Any = await self._scripts.ask(self._redis.get(f"{_PREFIX}{check_name(name)}:state"))
-        try:
-            state = orjson.loads(found) if found else {}
-        except orjson.JSONDecodeError:
+        key = f"{check_name(name)}:state"
+        kept: Any = self._redis.getrange(f"{_PREFIX}{key}", 0, TEXT_BYTES_MAX)
+        state = await self._scripts.ask(kept, {key: "string"})
+        if not state:
             return {}
-        return state if isinstance(state, dict) else {}
+        read = records("cron_state", [state], json_object)
+        if not read:
+            await self._scripts.ask(self._redis.delete(f"{_PREFIX}{key}"))
+        return read[0] if read else {}

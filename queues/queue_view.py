@@ -1,13 +1,15 @@
 """Looking at a queue: what it holds, in which state, how old, and what is paused."""
 
 from collections.abc import Sequence
-from typing import Any, cast, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 from redis.asyncio import Redis
 
+from queues.decoding import Read, records, row, text, whole
 from queues.errors import QueueError
 from queues.items import (
     BATCH_ITEMS_MAX,
+    NAME_BYTES_MAX,
     OFFSET_MAX,
     DeadItem,
     LiveItem,
@@ -17,13 +19,17 @@ from queues.items import (
     check_range,
     clip,
 )
+from queues.keys import QUEUE
 from queues.priorities import QUEUES, Priority
 from queues.redis_scripts import Clock, Scripts
-from queues.script_replies import read_dead, read_live
+from queues.script_replies import dead_of, live_of
+
+T = TypeVar("T")
+_SIGNATURE: Final = row(text(NAME_BYTES_MAX), whole(0))
 
 
 class QueueView:
-    """One named queue on Redis, which this only reads.
+    """One named queue on Redis, which this only reads; what nobody can read is taken out of it.
 
     Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached.
     """
@@ -68,7 +74,7 @@ class QueueView:
         if state not in get_args(LiveState):
             raise QueueError("queue_argument_invalid", f"no state of a live item: {state!r}")
         rows = await self._scripts.run("peek", state, *_page(limit, offset))
-        return [read_live(row, self.priorities) for row in rows]
+        return await self._read(rows, live_of(self.priorities))
 
     async def depth(self) -> QueueDepth:
         """Count what the queue holds at one moment."""
@@ -95,17 +101,30 @@ class QueueView:
         rows = await self._scripts.run(
             "dead", "" if error_signature is None else clip(error_signature), *_page(limit, offset)
         )
-        return [read_dead(row, self.priorities) for row in rows]
+        return await self._read(rows, dead_of(self.priorities))
 
     async def dead_by_signature(self) -> dict[str, int]:
         """Count the dead items of each error signature."""
         reply: Any = self._redis.hgetall(f"{self.prefix}dead-signatures")
-        counts = cast("dict[bytes, bytes]", await self._scripts.ask(reply))
-        return {signature.decode(): int(count) for signature, count in counts.items()}
+        counts = cast("dict[bytes, bytes]", await self._scripts.ask(reply, QUEUE))
+        foreign: list[Any] = []
+        read = dict(records("dead_signature", counts.items(), _SIGNATURE, foreign))
+        for signature, _ in foreign:
+            removed: Any = self._redis.hdel(f"{self.prefix}dead-signatures", signature)
+            await self._scripts.ask(removed)
+        return read
 
     async def marked(self) -> bool:
         """Tell whether the mark is still there; if not, open work has to be sent again."""
         return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
+
+    async def _read(self, rows: Sequence[Any], read: Read[T]) -> list[T]:
+        """Read items; those that nobody can read are taken out of the queue."""
+        foreign: list[Any] = []
+        items = records("item", rows, read, foreign)
+        if foreign:
+            await self._scripts.run("cancel", *(row[0] for row in foreign))
+        return items
 
     def _priority(self, name: str) -> Priority:
         priority = self._priority_by_name.get(name)

@@ -1,74 +1,105 @@
-"""What the scripts reply, read: a row is a key, an attempt and a flat record."""
+"""What the scripts reply of items, read: a row is a key, an attempt and a flat record."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, get_args
 
-from queues.items import Claim, DeadItem, Lineage, LiveItem
+from queues.decoding import Field, Foreign, content, fields, moment, one_of, pairs, row, text, whole
+from queues.items import (
+    NAME_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    Claim,
+    DeadItem,
+    Lineage,
+    LiveItem,
+    LiveState,
+)
 from queues.priorities import Priority
 
 _UNKNOWN: Final = Lineage("", "")
+_NAME: Final = text(NAME_BYTES_MAX)
+_SHARED: Final[Mapping[bytes, Field]] = MappingProxyType(
+    {
+        b"payload": Field(content(PAYLOAD_BYTES_MAX)),
+        b"rank": Field(whole(0)),
+        b"causes": Field(whole(), name="causes_count"),
+        b"enqueued": Field(whole(), name="enqueued_at_ms"),
+    }
+)
+_CLAIM: Final = MappingProxyType({**_SHARED, b"deadline": Field(whole(), name="deadline_ms")})
+_LIVE: Final = MappingProxyType(
+    {**_CLAIM, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
+)
+_DEAD: Final = MappingProxyType(
+    {
+        **_SHARED,
+        b"signature": Field(_NAME, "", "error_signature"),
+        b"died": Field(whole(), name="died_at_ms"),
+        b"error": Field(_NAME, ""),
+    }
+)
+_ROW: Final = row(_NAME, whole(), pairs)
+_PEEKED: Final = row(_NAME, whole(), pairs, moment)
 
 
-def _causes(record: dict[bytes, bytes]) -> tuple[tuple[str, ...], tuple[Lineage, ...]]:
+def _causes(record: Mapping[bytes, bytes]) -> tuple[tuple[str, ...], tuple[Lineage, ...]]:
     """Return the causes and their lineage in order of arrival."""
-    found = []
+    read_order = whole(0)
+    causes = []
     for field, value in record.items():
         if field[:2] == b"c:":
             order, _, lineage = value.partition(b"\0")
-            found.append((int(order), field[2:].decode(), lineage))
-    found.sort()
+            causes.append((read_order(order), _NAME(field[2:]), lineage))
+    causes.sort()
     return (
-        tuple([cause for _, cause, _ in found]),
-        tuple([_lineage(lineage) if lineage else _UNKNOWN for _, _, lineage in found]),
+        tuple([cause for _, cause, _ in causes]),
+        tuple([_lineage(lineage) if lineage else _UNKNOWN for _, _, lineage in causes]),
     )
 
 
 def _lineage(stored: bytes) -> Lineage:
-    operation_id, _, traceparent = stored.decode().partition("\0")
+    operation_id, _, traceparent = text()(stored).partition("\0")
     return Lineage(operation_id, traceparent)
 
 
-def _shared(row: Any, priorities: Sequence[Priority]) -> tuple[dict[bytes, bytes], dict[str, Any]]:
-    flat = row[2]
-    record = dict(zip(flat[::2], flat[1::2], strict=True))
+def _item(
+    record: Mapping[bytes, bytes], table: Mapping[bytes, Field], priorities: Sequence[Priority]
+) -> dict[str, Any]:
+    item = fields(record, table)
+    rank = item.pop("rank")
+    if rank >= len(priorities):
+        raise Foreign("a rank that the queue does not have")
     causes, lineage = _causes(record)
-    return record, {
-        "key": row[0].decode(),
-        "payload": record[b"payload"],
-        "priority": priorities[int(record[b"rank"])].name,
-        "causes": causes,
-        "lineage": lineage,
-        "causes_count": int(record[b"causes"]),
-        "enqueued_at_ms": int(record[b"enqueued"]),
-    }
+    return {**item, "priority": priorities[rank].name, "causes": causes, "lineage": lineage}
 
 
-def read_claim(row: Any, token: str, priorities: Sequence[Priority]) -> Claim:
-    """Read one row of the claim script."""
-    record, shared = _shared(row, priorities)
-    return Claim(**shared, token=token, attempt=row[1], deadline_ms=int(record[b"deadline"]))
+def claims_of(token: str, priorities: Sequence[Priority]) -> Callable[[Any], Claim]:
+    """Return the reader of a row of the claim script."""
+
+    def read(value: Any) -> Claim:
+        key, attempt, record = _ROW(value)
+        item = _item(record, _CLAIM, priorities)
+        return Claim(**item, key=key, token=token, attempt=attempt)
+
+    return read
 
 
-def read_live(row: Any, priorities: Sequence[Priority]) -> LiveItem:
-    """Read one row of the peek script."""
-    record, shared = _shared(row, priorities)
-    return LiveItem(
-        **shared,
-        state=record[b"state"].decode(),  # type: ignore[arg-type]  # the scripts write no other
-        attempts=row[1],
-        deadline_ms=int(record[b"deadline"]),
-        state_ends_at_ms=int(float(row[3])) if row[3] else None,
-        error=record.get(b"error", b"").decode(),
-    )
+def live_of(priorities: Sequence[Priority]) -> Callable[[Any], LiveItem]:
+    """Return the reader of a row of the peek script."""
+
+    def read(value: Any) -> LiveItem:
+        key, attempts, record, ends_at_ms = _PEEKED(value)
+        item = _item(record, _LIVE, priorities)
+        return LiveItem(**item, key=key, attempts=attempts, state_ends_at_ms=ends_at_ms)
+
+    return read
 
 
-def read_dead(row: Any, priorities: Sequence[Priority]) -> DeadItem:
-    """Read one row of the dead script."""
-    record, shared = _shared(row, priorities)
-    return DeadItem(
-        **shared,
-        attempts=row[1],
-        error_signature=record[b"signature"].decode(),
-        error=record.get(b"error", b"").decode(),
-        died_at_ms=int(record[b"died"]),
-    )
+def dead_of(priorities: Sequence[Priority]) -> Callable[[Any], DeadItem]:
+    """Return the reader of a row of the dead script."""
+
+    def read(value: Any) -> DeadItem:
+        key, attempts, record = _ROW(value)
+        return DeadItem(**_item(record, _DEAD, priorities), key=key, attempts=attempts)
+
+    return read

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import structlog
 from redis.asyncio import Redis
 
+from queues.decoding import records
 from queues.errors import QueueError
 from queues.items import (
     CLAIM_ITEMS_MAX,
@@ -27,10 +28,11 @@ from queues.items import (
     clip,
     enqueue_args,
 )
+from queues.keys import QUEUE
 from queues.priorities import Priority
 from queues.queue_view import QueueView
 from queues.redis_scripts import Clock
-from queues.script_replies import read_claim
+from queues.script_replies import claims_of
 
 WAIT_S_MAX: Final = 60.0
 _REAP_ITEMS: Final = 256
@@ -78,7 +80,8 @@ class WorkQueue(QueueView):
         args = chain.from_iterable(
             enqueue_args(item, self._priority(item.priority)) for item in items
         )
-        states = await self._scripts.run("enqueue", self._scripts.now(), *args)
+        last_rank = self.priorities[-1].rank
+        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, *args)
         return [
             Enqueued(item.key, state.decode()) for item, state in zip(items, states, strict=True)
         ]
@@ -103,7 +106,12 @@ class WorkQueue(QueueView):
         token, rank = self._new_token(), self._least_rank(least)
         now = self._scripts.now()
         rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
-        return [read_claim(row, token, self.priorities) for row in rows]
+        foreign: list[Any] = []
+        claims = records("item", rows, claims_of(token, self.priorities), foreign)
+        if foreign:  # what nobody can read is in flight now, and leaves the queue
+            pairs = chain.from_iterable((row[0], token) for row in foreign)
+            await self._scripts.run("acknowledge", *pairs)
+        return claims
 
     async def acknowledge(self, claims: Sequence[Claim]) -> list[bool]:
         """Remove finished items; False where the token no longer held its item."""
@@ -244,7 +252,7 @@ class WorkQueue(QueueView):
             return True
         lists = [f"{self.prefix}wake:{each}" for each in range(rank + 1)]
         blocked = self._redis.blpop(lists, timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
-        woken = await self._scripts.ask(cast("Awaitable[Any]", blocked))
+        woken = await self._scripts.ask(cast("Awaitable[Any]", blocked), QUEUE)
         return woken is not None or pause_ms < timeout_ms
 
     async def mark(self) -> None:

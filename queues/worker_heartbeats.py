@@ -1,15 +1,19 @@
 """Who works: one record for each worker process, which disappears when it stops beating."""
 
-from dataclasses import asdict, dataclass, replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
 import orjson
 from redis.asyncio import Redis
 
-from queues.items import DURATION_MS_MAX, check_name, check_range
+from queues.decoding import Field, Foreign, fields, json_object, many, records, row, text, whole
+from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
 from queues.redis_scripts import Clock, Scripts
 
 _FLEET_PREFIX: Final = "rotulus:{workers}:"
+_QUEUES_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,37 @@ class Heartbeats:
 
     async def alive(self) -> list[WorkerBeat]:
         """Return the workers whose last beat has not expired, by id."""
-        beats = []
-        for seen_at_ms, record in await self._scripts.run("alive", self._scripts.now()):
-            fields = orjson.loads(record)
-            fields["queues"] = tuple(fields["queues"])
-            beats.append(replace(WorkerBeat(**fields), seen_at_ms=seen_at_ms))
+        rows = await self._scripts.run("alive", self._scripts.now())
+        foreign: list[Any] = []
+        beats = records("heartbeat", rows, _read_beat, foreign)
+        for worker_id, *_ in foreign:
+            await self._scripts.run("leave", worker_id)
         return sorted(beats, key=lambda beat: beat.worker_id)
+
+
+_COUNT: Final = whole(0)
+_BEAT: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "worker_id": Field(text(NAME_BYTES_MAX)),
+        "pid": Field(_COUNT, 0),
+        "queues": Field(many(text(NAME_BYTES_MAX), _QUEUES_MAX), ()),
+        "slots": Field(_COUNT, 0),
+        "started_at_ms": Field(_COUNT, 0),
+        "completed": Field(_COUNT, 0),
+        "failed": Field(_COUNT, 0),
+        "in_flight": Field(_COUNT, 0),
+        "version": Field(text(), ""),
+        "host": Field(text(), ""),
+        "last_error": Field(text(), ""),
+    }
+)
+_ROW: Final = row(text(NAME_BYTES_MAX), _COUNT, json_object)
+
+
+def _read_beat(value: Any) -> WorkerBeat:
+    """A worker of another version may say more than is known here, or less."""
+    worker_id, seen_at_ms, record = _ROW(value)
+    beat = WorkerBeat(**fields(record, _BEAT), seen_at_ms=seen_at_ms)
+    if beat.worker_id != worker_id:
+        raise Foreign("a beat under another worker's name")
+    return beat

@@ -16,7 +16,16 @@ from kernel.belief_record import BeliefBatch, record_belief
 from kernel.canonical import canonicalize, digest
 from kernel.errors import KernelError
 from kernel.ledger.tables import DuplicateKey
-from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+
+
+class AnchorRefused(KernelError):  # noqa: N818 - a verdict
+    """The kernel refused the operation that anchors sessions; nothing of them was recorded."""
+
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(f"anchor refused: {rejection.message}")
+        self.may_pass = rejection.reason_code == "envelope_capacity_unavailable"
+        """Whether it was refused for the moment, and not for what some session holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class AnchorUnit:
         """Give every session's events their outcome.
 
         Raises:
-            KernelError: when the anchor was refused; none of the events may stay.
+            AnchorRefused: none of the events may stay.
         """
         recorded = [one for one in bench.pending_belief if _is_recorded(one, bench)]
         for some in _operations(recorded):
@@ -54,7 +63,7 @@ def record_and_anchor(batch: BeliefBatch, bench: Bench) -> SubmissionResult:
 
     Raises:
         DuplicateKey: when somebody else wrote to the session.
-        KernelError: when the anchor was refused.
+        AnchorRefused: nothing may stay.
     """
     record_belief(bench.transaction, batch)
     return _anchor([batch], bench)
@@ -94,5 +103,5 @@ def _anchor(batches: list[BeliefBatch], bench: Bench) -> SubmissionResult:
     )
     result = bench.kernel.submit(bench.transaction, document, "orchestrator", id_is_drawn=True)
     if isinstance(result, RejectedResult):
-        raise KernelError(f"anchor refused: {result.rejection.message}")
+        raise AnchorRefused(result.rejection)
     return result

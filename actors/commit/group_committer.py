@@ -1,9 +1,10 @@
 """Group commit: what the actors submit while one batch is being written is the next batch.
 
 An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
-fails is undone alone. Nobody is answered before COMMIT has returned (the output gate). Where COMMIT
-itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot be
-looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
+fails is undone alone, and one that fails the whole transaction is looked for in halves, refused on
+the record, and left out. Nobody is answered before COMMIT has returned (the output gate). Where
+COMMIT itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot
+be looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
 failed COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger
 can still be written (§2.3); their authors may send them again.
 
@@ -16,9 +17,10 @@ one, and a batch has as many units as are written in a quarter of a second, by t
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,24 +29,35 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.commit.belief_units import AnchorUnit, BeliefUnit
+from actors.commit.batch import (
+    OF_THE_LEDGER,
+    Outcomes,
+    Part,
+    Waiting,
+    anchor,
+    answer_all,
+    fail_unsettled,
+    run_units,
+    taken_apart,
+    units_of,
+    whole,
+)
+from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import Lanes
-from actors.commit.unit_context import Bench, PendingBelief
+from actors.commit.unit_context import Bench
 from actors.commit.units import ConsumedUnit, Unit, records_read
-from actors.errors import ActorError, ActorFailed, CommitFailed, MailboxFull, StaleEpoch
+from actors.errors import ActorFailed, CommitFailed, MailboxFull, StaleEpoch
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
-from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.ledger import Head, Ledger, LedgerView
+from kernel.ledger.ledger import Head, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Fence, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
-from kernel.rollback.errors import RollbackRefused
 from kernel.simulate.operation import SimulationResult
-from kernel.work.errors import WorkRefused
 
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
@@ -63,17 +76,6 @@ BATCH_UNITS_LEAST = 32
 """A batch may always have so many: below, what each costs by itself outweighs the units."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """One caller's units, and the place where their results will stand."""
-
-    units: Sequence[Unit]
-    fence: Fence | None = None
-    done: anyio.Event = field(default_factory=anyio.Event)
-    results: list[Any] | None = None
-    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Committer:
         self._measured = measured
         """Called on the event loop after each batch, when everybody has been answered."""
 
-        self._lanes = Lanes[_Waiting](WAITING_MAX, URGENT_MAX)
+        self._lanes = Lanes[Waiting](WAITING_MAX, URGENT_MAX)
         self._unit_s = 0.0
         """How long a unit took of late; 0 while that is not known."""
 
@@ -133,16 +135,17 @@ class Committer:
     ) -> list[Any]:
         """Run units in order in one transaction and return their results once it is durable.
 
-        A unit that failed has its exception as its result. A caller that is cancelled does not
+        A unit that failed has its exception as its result, `RequestUnprocessable` where it fails
+        whoever carries it out. A caller that is cancelled does not
         learn the outcome; the units may be on the record. `urgent` ones are in the next batch.
 
         Raises:
             MailboxFull: too much that is urgent waits; nothing was taken.
-            StaleEpoch: the fence is not held any more; nothing was written.
+            StaleEpoch: the fence is not held any more; the record tells whether some was written.
             CommitFailed: nothing was written; the same may be asked again.
-            ActorFailed: the ledger failed and this process ends; the record tells the outcome.
+            ActorFailed: the ledger failed in between; the record tells the outcome.
         """
-        waiting = _Waiting(units, fence)
+        waiting = Waiting(units, fence)
         try:
             if urgent:
                 self._lanes.put_urgent(waiting)
@@ -184,24 +187,25 @@ class Committer:
                 await self._commit_batch(await self._lanes.take(self.batch_units, _size))
         finally:
             # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
-            _answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
+            answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
 
-    async def _commit_batch(self, batch: list[_Waiting]) -> None:
+    async def _commit_batch(self, batch: list[Waiting]) -> None:
         began_s = time.perf_counter()
         with anyio.CancelScope(shield=True):
             try:
                 head = await anyio.to_thread.run_sync(partial(self._write, batch))
             except Exception as error:
-                _answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
+                answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
         seconds = time.perf_counter() - began_s
         for waiting in batch:
             waiting.done.set()
-        if head is not None and not all(isinstance(one, _QUIET) for one in _units(batch)):
-            self._committed(head)
+        parts = whole(batch)
+        if head is not None and not all(isinstance(one, _QUIET) for one in units_of(parts)):
+            _tell(self._committed, head)
         units = sum(map(_size, batch))
-        results = _each_once(batch)
-        self._measured(Written(units, seconds, head is not None, results))
+        results = _each_once(one for waiting in batch for one in waiting.results or ())
+        _tell(self._measured, Written(units, seconds, head is not None, results))
 
     def _learn(self, units: int, seconds: float) -> None:
         """Take note of how long a batch took; small ones tell what a batch costs, not a unit."""
@@ -209,43 +213,72 @@ class Committer:
             unit_s = seconds / units
             self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
 
-    def _write(self, batch: list[_Waiting]) -> Head | None:
+    def _write(self, batch: list[Waiting]) -> Head | None:
         """Run on a worker thread; fills in results or errors, and returns the head if durable."""
+        head, to_write = None, deque([whole(batch)])
+        while to_write:
+            parts = to_write.popleft()
+            try:
+                head = self._write_at_once(parts) or head
+            except _NotCommitted as error:
+                fail_unsettled(batch, CommitFailed(str(error)))
+                break
+            except OF_THE_LEDGER:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, a unit is to blame for it
+                units = sum(1 for _ in units_of(parts))
+                _log.warning("batch_taken_apart", units=units, error=repr(error))
+                to_write.extendleft(reversed(taken_apart(parts, error)))
+        return head
+
+    def _write_at_once(self, parts: list[Part]) -> Head | None:
+        """Write parts in one transaction, and settle them.
+
+        Raises:
+            _NotCommitted: the ledger cannot be reached; nothing was written.
+            Exception: likewise; where it is not of the ledger, for what some unit holds.
+        """
+        try:
+            return self._commit_parts(parts, hinted=True)
+        except _HintFailed as error:
+            _log.warning("read_ahead_failed", error=repr(error.__cause__))
+            return self._commit_parts(parts, hinted=False)
+
+    def _commit_parts(self, parts: list[Part], *, hinted: bool) -> Head | None:
         before = head = None
+        outcomes: Outcomes = []
         try:
             with _no_collection(), self._ledger.transaction() as transaction:
                 # From here on it has the ledger to itself; what it waited for was others' time.
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
                 bench = Bench(transaction, self._kernel, self._orchestrator)
-                policy = transaction.policy_generation_id()
-                fences = _fences(batch)
-                epochs: Iterator[RecordKey] = ((schema.shard_epochs, one.shard) for one in fences)
-                keys = (key for unit in _units(batch) for key in records_read(unit, policy))
-                read_ahead(transaction, chain(epochs, keys))
+                fences = {one.waiting.fence for one in parts if one.waiting.fence is not None}
+                if hinted:
+                    _read_ahead(transaction, fences, parts)
                 held = {one: holds(transaction, one) for one in fences}
-                for waiting in batch:
-                    if waiting.fence is not None and not held[waiting.fence]:
-                        waiting.error = _stale(waiting.fence)
-                    else:
-                        waiting.results = [_run(unit, bench) for unit in waiting.units]
-                _anchor(batch, bench)
+                for part in parts:
+                    fence = part.waiting.fence
+                    is_held = fence is None or held[fence]
+                    outcomes.append(run_units(part, bench) if is_held else _stale(fence))
+                anchor(outcomes, bench)
                 head = transaction.head_now
-            self._learn(sum(map(_size, batch)), time.perf_counter() - began_s)
+            self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
-            _fail_all(batch, CommitFailed(str(error)))
-            return None
+            raise _NotCommitted(str(error)) from error
         except CommitOutcomeUnknown as error:
             _log.error("commit_outcome_unknown", error=str(error))
             if before is None or head is None or not self._is_on_record(before, head):
-                self._record_rolled_back(batch)
-                _fail_all(batch, CommitFailed("the transaction was not committed"))
-                return None
+                self._record_rolled_back(outcomes)
+                raise _NotCommitted("the transaction was not committed") from error
+        for part, outcome in zip(parts, outcomes, strict=True):
+            part.settle(outcome)
         return head
 
-    def _record_rolled_back(self, batch: list[_Waiting]) -> None:
+    def _record_rolled_back(self, outcomes: Outcomes) -> None:
         """Leave a receipt for each operation that was undone; none where that fails as well."""
-        undone = list(_submissions(_each_once(batch)))
+        results = (one for outcome in outcomes if isinstance(outcome, list) for one in outcome)
+        undone = list(_submissions(_each_once(results)))
         if not undone:
             return
         try:
@@ -282,7 +315,7 @@ class Committer:
             return holds(view, fence)
 
 
-def _size(waiting: _Waiting) -> int:
+def _size(waiting: Waiting) -> int:
     return len(waiting.units)
 
 
@@ -296,12 +329,42 @@ def _is_written(view: LedgerView, before: Head, head: Head) -> bool:
     return True
 
 
-def _fences(batch: list[_Waiting]) -> set[Fence]:
-    return {waiting.fence for waiting in batch if waiting.fence is not None}
+class _NotCommitted(Exception):  # noqa: N818 - not for callers
+    """The ledger could not be reached, and nothing of a transaction was written."""
 
 
-def _stale(fence: Fence) -> StaleEpoch:
-    return StaleEpoch("another gateway owns the shard", {"shard": fence.shard})
+class _HintFailed(Exception):  # noqa: N818 - not for callers
+    """What was read ahead of need could not be read; the same goes without."""
+
+
+def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[Part]) -> None:
+    """Read what units are going to ask for.
+
+    Raises:
+        _HintFailed: what was kept may be incomplete, and the transaction may be spoilt.
+    """
+    try:
+        policy = transaction.policy_generation_id()
+        epochs: Iterator[RecordKey] = ((schema.shard_epochs, one.shard) for one in fences)
+        keys = (key for unit in units_of(parts) for key in records_read(unit, policy))
+        read_ahead(transaction, chain(epochs, keys))
+    except OF_THE_LEDGER:
+        raise
+    except Exception as error:
+        raise _HintFailed from error
+
+
+def _tell(whom: Callable[[Any], None], what: object) -> None:
+    """Call one who is told of what is durable, whose failure changes nothing of it."""
+    try:
+        whom(what)
+    except Exception:  # noqa: BLE001 - what is durable stays so
+        _log.exception("told_in_vain")
+
+
+def _stale(fence: Fence | None) -> StaleEpoch:
+    shard = None if fence is None else fence.shard
+    return StaleEpoch("another gateway owns the shard", {"shard": shard})
 
 
 @contextmanager
@@ -319,45 +382,8 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _run(unit: Unit, bench: Bench) -> Any:
-    failure: Exception | None = None
-    try:
-        with bench.transaction.savepoint():
-            try:
-                return unit.run(bench)
-            except Exception as error:
-                failure = error
-                raise
-    except LedgerCorrupt:
-        raise
-    except Exception as error:
-        # Another error than the unit's own is the undoing's: the store may have dropped the whole
-        # transaction (a full disk does that), and what ran before this unit with it.
-        if error is not failure:
-            raise
-        if not isinstance(error, ActorError | RollbackRefused | WorkRefused):
-            _log.error("unit_failed", unit=type(unit).__name__, error=repr(error))
-        return error
-
-
-def _units(batch: list[_Waiting]) -> Iterator[Unit]:
-    return (unit for waiting in batch for unit in waiting.units)
-
-
-def _anchor(batch: list[_Waiting], bench: Bench) -> None:
-    """Record and anchor what belief sessions have put down, and put its outcome in its place."""
-    if not bench.pending_belief:
-        return
-    error = _run(AnchorUnit(), bench)
-    for waiting in batch:
-        for index, one in enumerate(waiting.results or ()):
-            if isinstance(one, PendingBelief) and waiting.results is not None:
-                waiting.results[index] = one.outcome if error is None else error
-
-
-def _each_once(batch: list[_Waiting]) -> list[Any]:
-    """Return the results of a batch; sessions that were anchored together share theirs."""
-    results = (one for waiting in batch for one in waiting.results or ())
+def _each_once(results: Iterable[Any]) -> list[Any]:
+    """Return results; sessions that were anchored together share theirs."""
     return list({id(one): one for one in results}.values())
 
 
@@ -371,14 +397,3 @@ def _submissions(results: Any) -> Iterator[SubmissionResult]:
             yield from _submissions(one)
     elif isinstance(results, SimulationResult):
         yield from _submissions(results.submission)
-
-
-def _fail_all(batch: list[_Waiting], error: Exception) -> None:
-    for waiting in batch:
-        waiting.results, waiting.error = None, error
-
-
-def _answer_all(batch: list[_Waiting], error: Exception) -> None:
-    _fail_all(batch, error)
-    for waiting in batch:
-        waiting.done.set()

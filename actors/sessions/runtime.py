@@ -1,7 +1,8 @@
 """The sessions that are active in this process: activation, mailboxes, supervision, passivation.
 
 A session is active when somebody asks it something, and passivates when nobody has for a while;
-its state is in the ledger all the time. An actor that fails takes the messages of its batch and of
+its state is in the ledger all the time. A message that fails its batch is looked for in halves and
+refused. An actor that fails takes the messages of its batch and of
 its mailbox with it (their askers may ask again), and the next message activates it anew. One whose
 record does not verify stays down (L3).
 
@@ -13,6 +14,7 @@ belong to a process that is alone.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +27,9 @@ import anyio.to_thread
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from actors.commit.batch import OF_THE_LEDGER
 from actors.commit.group_committer import Committer
+from actors.commit.refusals import RefusalUnit
 from actors.errors import (
     ActorError,
     ActorFailed,
@@ -33,6 +37,7 @@ from actors.errors import (
     EliminationStoreConflict,
     EliminationStoreFailed,
     MailboxFull,
+    RequestUnprocessable,
     RuntimeFull,
     SessionCorrupt,
     StaleEpoch,
@@ -54,6 +59,9 @@ from kernel.ledger.shards import Fence, Position, consumed_to
 MAILBOX_MAX = 256
 ACTIVE_SESSIONS_MAX = 10_000
 PASSIVATE_AFTER_S = 60.0
+
+_OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
+"""What ends an actor with everything that it was asked; no message is to blame for it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -213,7 +221,7 @@ class SessionRuntime:
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
                     taken_ns = 0 if self.handled is None else time.time_ns()
-                    await actor.handle(batch)
+                    actor = await self._handle(actor, batch, active.fence)
                     if self.handled is not None:
                         self.handled(batch, taken_ns)
                     if not actor.declared and not receive.statistics().current_buffer_used:
@@ -242,6 +250,49 @@ class SessionRuntime:
                 active.send.close()
                 receive.close()
                 active.ended.set()
+
+    async def _handle(
+        self, actor: SessionActor, batch: list[Message], fence: Fence | None
+    ) -> SessionActor:
+        """Let an actor handle a batch, by halves where something in it fails; return the actor.
+
+        What fails leaves the memory in doubt, so each half has an actor that was activated anew.
+        A message that fails alone is refused on the record.
+        """
+        session_id = actor.session_id
+        to_handle = deque([batch])
+        while to_handle:
+            messages = [one for one in to_handle.popleft() if not one.reply.is_filled]
+            try:
+                await actor.handle(messages)
+            except RequestUnprocessable as error:
+                cause: Exception = error
+            except (*_OF_THE_SESSION, *OF_THE_LEDGER):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, a message is to blame
+                _log.exception("messages_failed", messages=len(messages))
+                cause = error
+            else:
+                continue
+            if len(messages) > 1:
+                middle = len(messages) // 2
+                to_handle.extendleft([messages[middle:], messages[:middle]])
+                for message in messages:
+                    message.again = True
+            else:
+                messages[0].reply.fail(await self._refuse(session_id, messages[0], cause, fence))
+            actor = await self._recover(session_id, fence)
+        return actor
+
+    async def _refuse(
+        self, session_id: str, message: Message, cause: Exception, fence: Fence | None
+    ) -> Exception:
+        if isinstance(cause, RequestUnprocessable):
+            return cause
+        refusal = RefusalUnit(message, cause, session_id)
+        [refused] = await self._committer.commit([refusal], fence)
+        error: Exception = refused
+        return error
 
     def _lose(self, fence: Fence | None) -> None:
         if self._ownership is not None and fence is not None:

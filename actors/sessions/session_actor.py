@@ -22,6 +22,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import structlog
+
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.group_committer import Committer
 from actors.commit.units import (
@@ -33,7 +35,7 @@ from actors.commit.units import (
     Unit,
 )
 from actors.commit.work_units import WorkReportUnit
-from actors.errors import ActorFailed, ReplyLost
+from actors.errors import ActorFailed, ReplyLost, RequestUnprocessable
 from actors.messages import (
     Audit,
     BeliefVerb,
@@ -59,6 +61,8 @@ from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
+
+_log = structlog.get_logger(__name__)
 
 SNAPSHOT_EVERY_EVENTS = 512
 """About so many events are replayed at an activation at most."""
@@ -143,6 +147,7 @@ class SessionActor:
 
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
+            RequestUnprocessable: when what the messages came to was refused: likewise.
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
@@ -161,7 +166,7 @@ class SessionActor:
         if written is not None:
             batch.events.append(written)
         for message in messages:
-            if self._is_consumed(message.position):
+            if not message.again and self._is_consumed(message.position):
                 # Its first asker was not told what it came to, and nobody else knows it.
                 message.reply.fail(ReplyLost("the request was taken before; ask again"))
                 continue
@@ -170,6 +175,10 @@ class SessionActor:
             except BeliefError as error:
                 # What it was refused for may not be durable yet, so it waits like an answer.
                 batch.add(message, [], partial(_refuse, error))
+        await self._record(batch, written)
+
+    async def _record(self, batch: _Batch, written: BeliefEvent | None) -> None:
+        """Write tombstones, commit, and answer; `written` is what the store has already."""
         if batch.events:
             try:
                 new = [one for one in batch.events if one is not written]
@@ -184,6 +193,8 @@ class SessionActor:
         else:
             results = []
             await self._committer.confirm(self._fence)
+        if batch.events and isinstance(results[-1], RequestUnprocessable):
+            raise results[-1]
         if batch.events and not isinstance(results[-1], SubmissionResult):
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
         _answer(batch, results)
@@ -331,6 +342,10 @@ def _answer(batch: _Batch, results: list[Any]) -> None:
             message.reply.set(finish(results[start:end]))
         except BeliefError as error:
             message.reply.fail(error)
+        except Exception as error:  # noqa: BLE001 - the others are answered
+            # It is on the record, and it is this one's answer alone that cannot be made of it.
+            _log.exception("answer_failed", message=type(message).__name__)
+            message.reply.fail(ActorFailed(f"the answer cannot be made: {error!r}"))
 
 
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:

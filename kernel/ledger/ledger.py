@@ -13,7 +13,7 @@ from typing import Any, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize
+from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
@@ -192,6 +192,20 @@ class LedgerView:
         """Return content by its commitment, or None where it was erased."""
         row = self.tables.get(schema.blobs, blob_ref)
         return None if row is None else bytes(row["content"])
+
+    def pre_image(self, content_hash: str) -> bytes | None:
+        """Return the state that an effect replaced, or None where it is not on record.
+
+        Raises:
+            LedgerCorrupt: when the bytes that are kept are not those of the digest.
+        """
+        row = self.tables.get(schema.pre_images, content_hash)
+        if row is None:
+            return None
+        content = bytes(row["content"])
+        if sha256_hex(content) != content_hash:
+            raise LedgerCorrupt(f"the pre-image {content_hash} is not what its digest says")
+        return content
 
     def log_rows(self, *, after: int = 0, limit: int = 1000) -> list[Row]:
         """Return log rows in sequence."""

@@ -24,7 +24,8 @@ import psycopg
 from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
-from kernel.ledger import statements
+from kernel.ledger import postgres_catalog, statements
+from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.postgres_connection import (
     Connection,
     closed_on_failure,
@@ -53,6 +54,12 @@ _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM ch
 """Tells the version of the tables as well: somebody may have migrated them meanwhile."""
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
+
+_OF_VALUES = frozenset({"22", "54"})
+"""Classes of errors that values make: data, and more of it than a row, an index or a statement can
+hold (which the driver counts among the failures of a server)."""
+
+_FAILED = psycopg.pq.TransactionStatus.INERROR
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
@@ -129,10 +136,22 @@ class PostgresTables(SqlTables):
         except psycopg.errors.UniqueViolation as error:
             raise DuplicateKey(error.diag.constraint_name or "") from None
 
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the database's tables are not those that this program makes."""
+        with self._translated():
+            return postgres_catalog.schema_faults(self._connection)
+
+    def content_faults(self) -> ContentReport:
+        """Compare indexes with tables, where the server has what that takes."""
+        with self._translated():
+            return postgres_catalog.content_faults(self._connection)
+
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
             return self._execute(sql, values).fetchall()
         except TextNotStorable:
+            if self._connection.info.transaction_status is _FAILED:
+                raise
             return []
 
     def _run(self, sql: str) -> None:
@@ -155,12 +174,17 @@ class PostgresTables(SqlTables):
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise TextNotStorable(str(error)) from error
         except psycopg.Error as error:
-            if isinstance(error, psycopg.OperationalError) or self._connection.closed:
+            state = error.sqlstate
+            if self._connection.closed:
                 raise LedgerUnavailable(str(error)) from error
-            if isinstance(error, psycopg.DataError) and error.sqlstate is None:
-                # The driver refused before it sent anything: the transaction goes on.
+            if isinstance(error, psycopg.DataError) or (state or "")[:2] in _OF_VALUES:
+                # Where the driver has refused it, before it sent anything, the transaction goes on.
                 raise TextNotStorable(str(error)) from error
+            if isinstance(error, psycopg.OperationalError):
+                raise LedgerUnavailable(str(error)) from error
             raise
 
 
@@ -316,6 +340,7 @@ class PostgresStore:
                 create_schema(writer, self.place)
             else:
                 check_schema(writer, self.place)
+            refuse_differences(postgres_catalog.schema_faults(writer), self.place)
         return writer
 
     def _connect_first_reader(self) -> Connection:

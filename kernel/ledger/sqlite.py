@@ -16,8 +16,15 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
-from kernel.ledger import statements
+from kernel.errors import (
+    CommitOutcomeUnknown,
+    LedgerCorrupt,
+    LedgerFailed,
+    LedgerUnavailable,
+    TextNotStorable,
+)
+from kernel.ledger import sqlite_catalog, statements
+from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.sqlite_schema import (
@@ -42,6 +49,19 @@ PAGE_BYTES = 8192
 """Of a new file; with twice SQLite's own, a COMMIT of a batch takes a fifth less CPU time."""
 
 _ADD_OR_FAIL = "INSERT OR FAIL"
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_OF_WHAT_IS_ASKED = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_MISUSE,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+"""Primary codes of errors that a statement or its values make; the others are the store's own."""
+
 _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
 
 
@@ -76,11 +96,13 @@ class SqliteTables(SqlTables):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._execute(statements.delete_sql(table), key)
+        with _translated():
+            self._execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
+        with _translated():
+            return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement.
@@ -99,18 +121,31 @@ class SqliteTables(SqlTables):
         values = map(values_getter(column_names(table)), rows)
         self._write_many(statements.upsert_sql(table), values)
 
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the file's tables are not those that this program makes."""
+        return sqlite_catalog.schema_faults(self._connection)
+
+    def content_faults(self) -> ContentReport:
+        """Compare indexes with tables and look at every page."""
+        return sqlite_catalog.content_faults(self._connection)
+
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self._execute(sql, values).fetchall()
+        try:
+            return self._execute(sql, values).fetchall()
+        except UnicodeEncodeError:
+            return []
+        except sqlite3.Error as error:
+            raise _of_the_store(error) from error
 
     def _run(self, sql: str) -> None:
         self._execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
-        with _duplicates_named():
+        with _translated():
             self._execute(sql, values)
 
     def _write_many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
-        with _duplicates_named():
+        with _translated():
             self._connection.executemany(sql, values)
 
 
@@ -215,6 +250,7 @@ class SqliteStore:
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             create_schema(writer, self._path)
+            refuse_differences(sqlite_catalog.schema_faults(writer), str(self._path))
         return writer
 
     def _connect_first_reader(self) -> sqlite3.Connection:
@@ -225,13 +261,24 @@ class SqliteStore:
 
 
 @contextmanager
-def _duplicates_named() -> Iterator[None]:
+def _translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorname in _DUPLICATE:
             raise DuplicateKey(str(error)) from None
         raise
+    except (UnicodeEncodeError, OverflowError, sqlite3.DataError) as error:
+        raise TextNotStorable(str(error)) from error
+    except sqlite3.Error as error:
+        raise _of_the_store(error) from error
+
+
+def _of_the_store(error: sqlite3.Error) -> Exception:
+    """Return a failure of the file or the disk by its name, and one of what was asked as it is."""
+    code = getattr(error, "sqlite_errorcode", None)
+    is_asked = code is None or code & 0xFF in _OF_WHAT_IS_ASKED
+    return error if is_asked else LedgerFailed(f"{error} ({error.sqlite_errorname})")
 
 
 @contextmanager
@@ -240,6 +287,8 @@ def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[N
         yield
     except sqlite3.Error as error:
         connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
         raise LedgerUnavailable(f"{path}: {error}") from error
     except BaseException:
         connection.close()

@@ -1,7 +1,8 @@
 """The chains since they were last looked at: cheap enough to be done every few minutes (§17.5).
 
-What is checked of a row is what level A checks of it; the state is not folded. A mark is only worth
-what keeps it: whoever can change it can hide rows from this, and not from a whole verification.
+What is checked of a row is what level A checks of it; the state is not folded. The schema is
+compared as a whole, which costs the same whatever the ledger holds. A mark is only worth what keeps
+it: whoever can change it can hide rows from this, and not from a whole verification.
 """
 
 from contextlib import suppress
@@ -14,6 +15,7 @@ from kernel.verify.chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt_name
 from kernel.verify.reading import EnoughFindings, Findings, Reader
+from kernel.verify.storage import add_faults
 
 ROWS_MAX = 20_000
 """Of the log, and of the receipts, in one audit."""
@@ -44,8 +46,12 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
     reader = Reader(view.tables, findings)
     log, receipts = LogCheck(reader), Chain(RECEIPTS, findings)
     with suppress(EnoughFindings):
-        _begin(reader, log, receipts, mark)
-        whole = _walk(reader, log, receipts, mark, rows_max)
+        with findings.guard("ledger", "schema"):
+            add_faults(findings, view.tables.schema_faults())
+        whole = False
+        with findings.guard(schema.kernel_event_log, "chain"):
+            _begin(reader, log, receipts, mark)
+            whole = _walk(reader, log, receipts, mark, rows_max)
         head = reader.get(schema.chain_head, "main")
         if whole and head is None:
             findings.add(schema.chain_head, "main", "missing", "the ledger has no head")

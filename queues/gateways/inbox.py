@@ -12,8 +12,10 @@ from typing import Any, Final, cast
 
 from redis.asyncio import Redis
 
+from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.items import check_name
+from queues.keys import INBOX
 from queues.redis_scripts import Scripts
 
 NOTES_MAX: Final = 8192
@@ -52,7 +54,7 @@ class Inbox:
 
     def __init__(self, redis: Redis, gateway: str) -> None:
         self._redis = redis
-        self._scripts = Scripts(redis, "")
+        self._scripts = Scripts(redis, _prefix(gateway))
         self.gateway = gateway
         self._key = _key(gateway)
 
@@ -63,11 +65,11 @@ class Inbox:
         """
         try:
             blocked: Any = self._redis.blpop([self._key], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
-            first = await self._scripts.ask(blocked)
+            first = await self._scripts.ask(blocked, INBOX)
             if first is None:
                 return _heard([])
             rest: Any = self._redis.lpop(self._key, TAKEN_AT_ONCE)
-            more = await self._scripts.ask(rest)
+            more = await self._scripts.ask(rest, INBOX)
         except QueueError:
             return None
         return _heard([cast("bytes", first[1]), *(cast("list[bytes] | None", more) or [])])
@@ -85,11 +87,15 @@ class Inbox:
                 pipe.ltrim(key, -NOTES_MAX, -1)
                 pipe.expire(key, KEPT_S)
                 executed: Any = pipe.execute()
-                await self._scripts.ask(executed)
+                await self._scripts.at(_prefix(gateway)).ask(executed, INBOX)
+
+
+def _prefix(gateway: str) -> str:
+    return f"rotulus:{{gateway:{check_name(gateway)}}}:"
 
 
 def _key(gateway: str) -> str:
-    return f"rotulus:{{gateway:{check_name(gateway)}}}:inbox"
+    return f"{_prefix(gateway)}inbox"
 
 
 def _heard(notes: Iterable[bytes]) -> Heard:
@@ -100,6 +106,8 @@ def _heard(notes: Iterable[bytes]) -> Heard:
             replies.append(note[1:])
         elif kind == _MAIL and _SHARD.fullmatch(note[1:]):
             mail_for.add(int(note[1:]))
-        elif kind == LEASES_CHANGED:
+        elif note == LEASES_CHANGED:
             changed = True
+        else:
+            dropped("note")
     return Heard(replies, frozenset(mail_for), changed)

@@ -10,18 +10,22 @@ Nothing here raises for a Redis that cannot be reached: whoever asks goes on wit
 
 import secrets
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from redis.asyncio import Redis
 
+from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
 from queues.gateways.inbox import LEASES_CHANGED, Inbox
-from queues.items import DURATION_MS_MAX, check_name, check_range
+from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
 from queues.redis_scripts import Clock, Scripts
 
 _PREFIX: Final = "rotulus:{gateways}:"
+_NAME: Final = text(NAME_BYTES_MAX)
+_OWNED: Final = row(whole(0), _NAME)
 
 _log = structlog.get_logger(__name__)
 
@@ -74,10 +78,11 @@ class ShardLeases:
                 secrets.token_hex(8),
                 *held,
             )
-            gateways = frozenset(name.decode() for name in alive)
+            gateways = frozenset(records("gateway", alive, _NAME))
             if self._first:
                 self._first = False
-                await self._inbox.tell(gateways - {self._gateway}, LEASES_CHANGED)
+                with suppress(QueueError):  # they look by themselves soon
+                    await self._inbox.tell(gateways - {self._gateway}, LEASES_CHANGED)
         except QueueError as error:
             self._lost_sight(error)
             return None
@@ -85,13 +90,8 @@ class ShardLeases:
             _log.error("gateway_id_taken", gateway=self._gateway)
             gateways -= {self._gateway}
         self._reached = True
-        pairs = zip(owners[::2], owners[1::2], strict=True)
-        return LeaseTable(
-            table_id.decode(),
-            gateways,
-            {int(shard): owner.decode() for shard, owner in pairs},
-            age_ms >= self._ttl_ms,
-        )
+        owned = records("shard_lease", zip(owners[::2], owners[1::2], strict=True), _OWNED)
+        return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
         """Lease shards and return those that were had: free ones, and those leased before."""
@@ -117,7 +117,7 @@ class ShardLeases:
             left = await self._scripts.run(
                 "shard_release", self._gateway, self._incarnation, leaving, *shards
             )
-            others = {name.decode() for name in left} - {self._gateway}
+            others = set(records("gateway", left, _NAME)) - {self._gateway}
             await self._inbox.tell(others, LEASES_CHANGED)
         except QueueError as error:
             self._lost_sight(error)

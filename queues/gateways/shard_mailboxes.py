@@ -20,6 +20,7 @@ from redis.asyncio import Redis
 from queues.errors import QueueError
 from queues.gateways.inbox import Heard, Inbox, mail_note, reply_note
 from queues.gateways.message_mac import Seal
+from queues.keys import SHARD
 from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
@@ -103,8 +104,17 @@ class ShardMail:
             after = f"({_stream_id(cursor)}" if cursor else "-"
             pipe.xrange(f"{_prefix(shard)}mail", after, "+", count=limit)
         try:
-            found: list[Any] = await self._scripts.ask(pipe.execute())
+            found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+            failed = [
+                shard
+                for shard, rows in zip(cursors, found, strict=True)
+                if isinstance(rows, Exception)
+            ]
+            for shard in failed:
+                await self._scripts.at(_prefix(shard)).mend(SHARD)
         except QueueError:
+            return None
+        if failed:
             return None
         read: dict[int, list[Entry]] = {}
         unopened: dict[int, list[str]] = {}
@@ -126,11 +136,11 @@ class ShardMail:
         for shard, some in offsets.items():
             pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, some))
         try:
-            executed: Any = pipe.execute()
-            await self._scripts.ask(executed)
+            # What is no mailbox any more holds none of them; `read` mends it.
+            deleted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         except QueueError:
             return False
-        return True
+        return all(isinstance(one, int) or "WRONGTYPE" in str(one) for one in deleted)
 
     async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
         """Send answers to gateways; where Redis cannot be reached they are lost."""

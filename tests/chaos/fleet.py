@@ -80,6 +80,17 @@ class Process:
                 process.kill()
             process.wait(10)
 
+    def poll(self) -> int | None:
+        """Return how it ended, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def end(self, seconds: float) -> int:
+        """Ask it to end, and return how it did; raises `TimeoutExpired`."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(seconds)
+
     def tail(self) -> str:
         """Return the end of what it said."""
         return self.log.read_text(errors="replace")[-TAIL:] if self.log.exists() else ""
@@ -121,7 +132,7 @@ class Fleet:
         self.processes = {
             name: Process(
                 name,
-                [python, "-m", "workers", "gateway"],
+                [python, "-m", "tests.chaos.gateway_process"],
                 self._environment(witness.role_of(name))
                 | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
                 folder,

@@ -122,6 +122,29 @@ def test_text_that_a_store_cannot_hold_is_refused_as_such_and_the_transaction_go
         assert tables.count(schema.nodes, {"node_id": "a\x00b"}) == (there is row)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"receipt_id": "\ud800"}, {"receipt_kind": "a\ud800"}, {"expires_at_us": 2**70}],
+)
+def test_a_value_that_a_store_cannot_hold_is_refused_as_such(store, changes):
+    row = row_of(schema.ephemeral_receipts, **changes)
+    try:
+        with store.transaction() as tables:
+            tables.insert_many(schema.ephemeral_receipts, [row])
+    except TextNotStorable:
+        assert stored(store, schema.ephemeral_receipts) == []
+    else:
+        assert stored(store, schema.ephemeral_receipts) == [row]
+
+
+def test_no_row_answers_to_a_name_that_is_no_text(store):
+    with store.transaction() as tables:
+        assert tables.get(schema.nodes, "\ud800") is None
+        assert tables.select(schema.nodes, {"node_id": "\ud800"}) == []
+        tables.insert(schema.nodes, row_of(schema.nodes, node_id="a"))
+    assert len(stored(store, schema.nodes)) == 1
+
+
 def test_integers_of_64_bits_read_back_as_they_were(store):
     row = row_of(schema.ephemeral_receipts, expires_at_us=2**62)
     fill(store, schema.ephemeral_receipts, row)

@@ -37,6 +37,7 @@ def build_app(
         telemetry={"auto_configure": False},
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=ERROR_RESPONSES,
     )
     app.state.services = services

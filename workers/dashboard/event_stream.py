@@ -7,11 +7,12 @@ that is asked to stop without calling `SnapshotHub.stop` waits no longer than th
 """
 
 import anyio
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from workers.dashboard.headers import LIVE
 from workers.dashboard.hub import Published, SnapshotHub, TooManyListeners
+from workers.dashboard.refusals import refusal
 
 STREAM_S = 30.0
 HEARTBEAT_S = 10.0
@@ -19,6 +20,7 @@ RETRY_MS = 1_000
 LAST_WORD_S = 0.2
 """How long a client may take to hear that its stream has ended."""
 
+LATER = {"Retry-After": "5"}
 HEADERS = {**LIVE, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
 
 
@@ -41,8 +43,8 @@ class EventStream(Response):
             with self._hub.listening():
                 await self._serve(receive, send)
         except TooManyListeners as error:
-            refusal = PlainTextResponse(error.code, 503, headers={**LIVE, "Retry-After": "5"})
-            await refusal(scope, receive, send)
+            full = refusal(503, error.code, "the gateway has as many streams as it takes", **LATER)
+            await full(scope, receive, send)
 
     async def _serve(self, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}

@@ -24,7 +24,7 @@ from workers.api.routes.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.environment.settings import Settings
-from workers.telemetry.http_metrics import Measured, SpanTally, spans_told
+from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
 
@@ -123,6 +123,7 @@ class GatewayMetrics:
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
             "rotulus_mail_refused_total": self.measures.refused,
+            "rotulus_redis_values_dropped_total": values_dropped(),
             "rotulus_trace_spans_total": spans_told(self.spans),
         }
 

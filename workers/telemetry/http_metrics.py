@@ -6,6 +6,8 @@ from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from queues.dropped import DROPPED
+
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "(none)"
 """What no route answered: refused before, or asked for under a path that is not there."""
@@ -28,6 +30,11 @@ def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
     if spans is None:
         return {}
     return {("exported",): spans.exported, ("dropped",): spans.dropped}
+
+
+def values_dropped() -> Mapping[tuple[str, ...], float]:
+    """Return what the metric of values that were dropped says."""
+    return {(kind,): count for kind, count in DROPPED.items()}
 
 
 Told = Callable[[str, str, int, float], None]

@@ -55,6 +55,12 @@ _SPANS = _counter(
     "outcome",
 )
 
+_DROPPED = _counter(
+    "rotulus_redis_values_dropped_total",
+    "Values in Redis that no fleet writes and this process dropped",
+    "kind",
+)
+
 GATEWAY: tuple[Metric, ...] = (
     # Of the fleet: every gateway tells the same.
     _gauge("rotulus_queue_ready_items", "Items that wait for a claim", "queue", "priority"),
@@ -100,6 +106,7 @@ GATEWAY: tuple[Metric, ...] = (
         "Entries and answers in Redis that no gateway of this ledger had sealed: entry, answer",
         "what",
     ),
+    _DROPPED,
     _gauge("rotulus_commit_waiting", "Callers that wait for the next commit"),
     _counter(
         "rotulus_operations_total",
@@ -134,6 +141,7 @@ GATEWAY: tuple[Metric, ...] = (
 )
 
 WORKER: tuple[Metric, ...] = (
+    _DROPPED,
     _gauge("rotulus_worker_slots", "Batches that this worker drains at once"),
     _gauge("rotulus_worker_items_in_flight", "Items in hand", "queue"),
     _counter(

@@ -43,6 +43,7 @@ ARQ_POLL_S = 0.2
 KEEP_EVERY_S = 1.0
 TICK_EVERY_S = 1.0
 RECONNECT_PAUSE_S = 0.5
+RECONNECT_PAUSE_MAX_S = 4.0
 FINISH_S = 0.6
 """How long a stop waits for the batches that are in hand; a supervisor kills after one second."""
 
@@ -74,6 +75,7 @@ class WorkerProcess:
     _drained: anyio.Event = field(default_factory=anyio.Event)
     _running: set[int] = field(default_factory=set)
     _turn: int = 0
+    _begun: int = 0
     _started_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _slots: Slots = field(init=False)
 
@@ -89,26 +91,36 @@ class WorkerProcess:
 
     async def run(self) -> None:
         """Work until stopped; a Redis that goes away is waited for."""
+        pause_s = RECONNECT_PAUSE_S
         while not self._stopping.is_set():
+            began_s = time.monotonic()
             try:
                 await self._run_arq()
             except* (RedisError, QueueError, OSError) as errors:
                 _log.warning("worker_waits_for_redis", error=repr(errors.exceptions[0]))
-                await self._rest(RECONNECT_PAUSE_S)
+            except* Exception as errors:  # noqa: BLE001 - arq reads what anybody may have put under its keys
+                _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
+            if time.monotonic() - began_s > RECONNECT_PAUSE_MAX_S:
+                pause_s = RECONNECT_PAUSE_S
+            await self._rest(pause_s)
+            pause_s = min(RECONNECT_PAUSE_MAX_S, 2 * pause_s)
 
     async def _run_arq(self) -> None:
+        # Another queue each time, so that nothing of the last one comes back.
+        self._begun += 1
+        queue_name = f"rotulus:arq:{self.worker_id}:{self._begun}"
         worker = Worker(
             functions=[
                 func(
                     cast("Any", self._slot), name="drain_slot", timeout=SLOT_TURN_S * 2, max_tries=1
                 )
             ],
-            queue_name=f"rotulus:arq:{self.worker_id}",
+            queue_name=queue_name,
             redis_pool=ArqRedis(
                 self.redis.connection_pool,
                 job_serializer=orjson.dumps,
                 job_deserializer=orjson.loads,
-                default_queue_name=f"rotulus:arq:{self.worker_id}",
+                default_queue_name=queue_name,
             ),
             handle_signals=False,
             max_jobs=self.slots + 1,
@@ -134,9 +146,10 @@ class WorkerProcess:
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(worker.tasks.values())
-                with anyio.move_on_after(GIVE_BACK_S), contextlib.suppress(QueueError):
+                with anyio.move_on_after(GIVE_BACK_S), contextlib.suppress(QueueError, RedisError):
                     await self._slots.give_back()
                     await self.heartbeats.leave(self.worker_id)
+                    await self.redis.delete(queue_name)
 
     async def _keep_slots(self, worker: Worker) -> None:
         """Start the slots that do not run, again and again; the last serves critical work alone."""
@@ -179,7 +192,8 @@ class WorkerProcess:
 
     async def _slot(self, _: dict[str, Any], slot: int) -> None:
         """Drain for a turn; what arq sees is a job that never fails."""
-        if slot in self._running:
+        # A job is read from Redis: it may name anything.
+        if slot not in range(self.slots + 1) or slot in self._running:
             return
         self._running.add(slot)
         try:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from queues.items import Claim
-from workers.telemetry.http_metrics import SpanTally, spans_told
+from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import Metrics, Readings
 from workers.telemetry.metric_table import WORKER
 from workers.worker.batches import Drainer
@@ -56,5 +56,6 @@ class WorkerMetrics:
             "rotulus_worker_dead_letters_total": {
                 (name,): tally.dead_letters for name, tally in tallies.items()
             },
+            "rotulus_redis_values_dropped_total": values_dropped(),
             "rotulus_trace_spans_total": spans_told(self._spans),
         }

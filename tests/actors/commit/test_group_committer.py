@@ -1,6 +1,5 @@
 """Many submitters, few transactions, and nobody answered before COMMIT."""
 
-import sqlite3
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,8 +11,14 @@ import pytest
 
 from actors.commit import group_committer as committer_module
 from actors.commit.units import IntentUnit
-from actors.errors import ActorFailed, CommitFailed, IntentInvalid, MailboxFull
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
+from actors.errors import (
+    ActorFailed,
+    CommitFailed,
+    IntentInvalid,
+    MailboxFull,
+    RequestUnprocessable,
+)
+from kernel.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
@@ -114,7 +119,7 @@ async def test_a_unit_that_fails_is_undone_alone():
 
     assert store.transactions == 1
     assert isinstance(results[0], SubmissionResult)
-    assert isinstance(results[1], RuntimeError)
+    assert isinstance(results[1], RequestUnprocessable)
     assert isinstance(results[2], IntentInvalid)
     assert isinstance(results[3], SubmissionResult)
     with ledger.view() as view:
@@ -140,7 +145,7 @@ async def test_one_callers_failing_unit_is_not_anothers():
             gate.open()
 
     assert store.transactions == 2
-    assert isinstance(answers[1][0], RuntimeError)
+    assert isinstance(answers[1][0], RequestUnprocessable)
     assert [answers[number][0].ec_sequence_number for number in (0, 2)] == [1, 2]
 
 
@@ -392,7 +397,7 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_
     with pytest.raises(ExceptionGroup) as ended:
         await run_to_its_end(committer, [units], answers)
 
-    assert ended.group_contains(sqlite3.OperationalError)
+    assert ended.group_contains(LedgerFailed)
 
     assert type(answers[0]) is ActorFailed
     ledger.close()

@@ -58,6 +58,13 @@ async def test_a_refused_operation_is_shown_with_its_receipt_alone(door: Door):
     assert receipt["reason_code"] == "envelope_schema_invalid"
 
 
+@pytest.mark.parametrize("path", ["/v1/log/", "/v1/queues/", "/v1//log", "/static/v/none.js"])
+async def test_a_path_beside_a_route_is_not_found_and_leads_nowhere_else(door: Door, path):
+    answer = await door.http.get(path)
+    error_of(answer, 404, "not_found")
+    assert "location" not in answer.headers
+
+
 async def test_what_is_on_no_record_is_not_found(door: Door):
     error_of(await door.http.get("/v1/operations/nothing"), 404, "not_found")
     error_of(await door.http.get("/v1/nodes/nothing"), 404, "not_found")

@@ -147,6 +147,7 @@ async def test_no_more_listeners_than_allowed():
         refused = Client(hub)
         await refused.run()
         assert refused.writes[0]["status"] == 503
+        assert b'"code":"too_many_listeners"' in refused.writes[1]["body"]
     with hub.listening():
         pass
 
