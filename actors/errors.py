@@ -67,6 +67,7 @@ class EnvelopeTooLarge(ActorError):  # noqa: N818
     """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
 
     code = "envelope_too_large"
+    retryable = False
 
 
 class RequestUnprocessable(ActorError):  # noqa: N818
