@@ -80,6 +80,12 @@ class RequestUnprocessable(ActorError):  # noqa: N818
     retryable = False
 
 
+class RefusalsTooMany(ActorError):  # noqa: N818
+    """The request was refused, as so many before it that this one is only counted (§17.6)."""
+
+    code = "refusals_too_many"
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 

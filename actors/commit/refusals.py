@@ -12,12 +12,12 @@ import structlog
 from pydantic import BaseModel
 
 from actors.commit.unit_context import Bench
-from actors.errors import RequestUnprocessable
+from actors.errors import ActorError, RefusalsTooMany, RequestUnprocessable
 from kernel.canonical import sha256_hex
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
+from kernel.refusal_runs import Reason
 
 UNPROCESSABLE = "request_unprocessable"
 CAUSE_CHARS_MAX = 200
@@ -37,19 +37,20 @@ class RefusalUnit:
     cause: Exception
     session_id: str
 
-    def run(self, bench: Bench) -> RequestUnprocessable:
+    def run(self, bench: Bench) -> ActorError:
         """Leave the receipt and return what its asker is told."""
-        return refuse(bench.transaction, self.asked, self.cause, self.session_id)
+        return refuse(bench, self.asked, self.cause, self.session_id)
 
 
 def refuse(
-    transaction: LedgerTransaction, asked: object, cause: Exception, session_id: str | None = None
-) -> RequestUnprocessable:
+    bench: Bench, asked: object, cause: Exception, session_id: str | None = None
+) -> ActorError:
     """Leave a durable receipt of a request that failed by itself; the same one leaves one.
 
     The receipt holds no word of the request, which may be what cannot be written, but its digest:
     SHA-256 over its JSON with sorted keys and every character beyond ASCII escaped.
     """
+    transaction = bench.transaction
     kind, digest = type(asked).__name__, digest_of(asked)
     receipt_id = f"receipt:{UNPROCESSABLE}:{digest}"
     _log.error(
@@ -66,6 +67,10 @@ def refuse(
         if isinstance(named, str) and _is_plain(named):
             body["session_id"] = named
         transaction.next_commit_time_us()
+        reason = Reason(body.get("session_id", ""), "apply", UNPROCESSABLE)
+        if not bench.kernel.has_receipt(transaction, reason, None, body["cause"]):
+            message = "the request cannot be carried out, as many before it"
+            return RefusalsTooMany(message, {"request_digest": digest, "cause": body["cause"]})
         append_receipt(transaction, receipt_id, Receipt(UNPROCESSABLE, body), None)
     return RequestUnprocessable(
         "the request cannot be carried out, and was refused on the record",

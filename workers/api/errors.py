@@ -34,6 +34,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "CONFLICT": 409,
         "INVALID_REQUEST": 422,
         "gateway_full": 503,
+        "refusals_too_many": 429,
         "mailbox_full": 429,
         "runtime_full": 503,
         "actor_failed": 503,

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from actors.commit.group_committer import Committer
+from actors.commit.refusal_recorder import RefusalRecorder
 from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
@@ -33,6 +34,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
+from kernel.refusal_runs import RefusalRuns
 from queues.capacity_leases import CapacityLeases
 from queues.connection import connect_redis
 from queues.kernel_capacity import LeasedCapacity
@@ -151,11 +153,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         outcomes.notify()
 
     outcomes = OutcomeWatch(ledger)
-    capacity = _capacity(settings, leases)
+    capacity, refusals = _capacity(settings, leases), RefusalRuns()
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
         capacity=capacity,
+        refusals=refusals,
     )
     measures = GatewayMeasures()
     committer = Committer(
@@ -189,6 +192,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         return result
 
     cascades = DeferredCascades(ledger, write)
+    recorder = RefusalRecorder(refusals, write)
 
     models = ActiveModels(settings.current_model_versions)
 
@@ -215,17 +219,20 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
-    metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
-    install_metrics(app, metrics)
+    install_metrics(
+        app, GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
+    )
     traces.install(app)
-    server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
+    server = GatewayServer(
+        server_config(app), _one_by_one(recorder.record, sharing.leave), hub.stop, outcomes.stop
+    )
     settle_memory()
     try:
         await sharing.begin()
         _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
         runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
         await _beside(
-            [*runs, outcomes.run, server.slow.run, *(relay.run for relay in relays)],
+            [*runs, outcomes.run, recorder.run, server.slow.run, *(relay.run for relay in relays)],
             server.serve([listening]),
         )
     finally:
@@ -234,6 +241,14 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             await _close(model)
             ledger.close()
             await traces.close()
+
+
+def _one_by_one(*steps: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        for step in steps:
+            await step()
+
+    return run
 
 
 def _reporting(committer: Committer) -> Report:

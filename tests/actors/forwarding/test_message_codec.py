@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from actors.errors import (
     ActorFailed,
     CommitFailed,
+    EnvelopeTooLarge,
     IntentInvalid,
     MailboxFull,
     ModelError,
+    RefusalsTooMany,
     SessionCorrupt,
 )
 from actors.forwarding.message_codec import (
@@ -263,6 +265,8 @@ def test_a_simulation_arrives_with_its_preview(outcome):
         ActorFailed("failed"),
         MailboxFull("full", {"shard": 3}),
         SessionCorrupt("broken", {"session_id": "s"}),
+        EnvelopeTooLarge("large", {"field": "", "limit": 1, "actual": 2}),
+        RefusalsTooMany("many", {"request_digest": "d"}),
         IntentInvalid("no", "node_id"),
         ModelError("model_timeout", "late"),
         KernelError("refused", code="some_code"),
