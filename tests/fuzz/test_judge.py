@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.fleet import GATEWAYS
 from tests.fuzz.health import LIMIT_S, machine_s
 from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
-from tests.fuzz.judge import UNREAD, Answer, wrong_with
+from tests.fuzz.judge import Answer, wrong_with
 from tests.fuzz.legal import MUST_SUCCEED, legal_request
 from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_memory
 from tests.system.tree_run import wait_for
@@ -34,7 +34,8 @@ RIGHT = [
     (ASK, refused(405, "method_not_allowed")),
     (ASK, refused(503, "gateway_full", LATER)),
     (ASK, refused(429, "mailbox_full", LATER)),
-    (RAW, Answer(400, {"content-type": "text/plain"}, UNREAD)),
+    (RAW, refused(400, "http_invalid")),
+    (RAW, refused(431, "headers_too_large")),
     (LEGAL, Answer(200, JSON, b'{"results":[{"validation_result":"accepted"}]}')),
     (LEGAL, refused(503, "gateway_full", LATER)),
     (Shot("r", "h", "raw", b"", head_only=True), Answer(404, {}, b"")),
@@ -46,7 +47,7 @@ WRONG = [
     (ASK, Answer(500, {"content-type": "text/plain"}, b"Internal Server Error"), "untyped"),
     (ASK, Answer(307, {"location": "/x"}, b""), "untyped"),
     (ASK, Answer(404, JSON, b'{"detail":"Not Found"}'), "untyped"),
-    (ASK, Answer(400, {"content-type": "text/plain"}, UNREAD), "untyped"),
+    (RAW, Answer(400, {"content-type": "text/plain"}, b"Invalid HTTP request"), "untyped"),
     (ASK, refused(422, "no_such_code_anywhere"), "not in the table"),
     (ASK, refused(404, "gateway_full", LATER), "not in the table"),
     (ASK, refused(422, "INVALID_REQUEST", {"content-type": "text/html"}), "untyped"),
