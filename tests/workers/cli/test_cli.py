@@ -625,6 +625,8 @@ def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, conten
     asked = tmp_path / "asked.json"
     asked.write_text(content)
     one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")
+    asked.write_text('{"intent":{"a":1,"a":2}}')
+    one_line_error(rotulus("simulate", SESSION, str(asked)), "json_key_repeated")
 
 
 def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):
