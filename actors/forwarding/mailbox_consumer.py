@@ -80,8 +80,8 @@ class Inbound(Protocol):
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
         """Remove entries."""
 
-    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
-        """Send answers to gateways."""
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
+        """Send answers to gateways, each behind the id of what it answers."""
 
 
 @dataclass(slots=True)
@@ -98,6 +98,7 @@ class _Finished:
     shard: int
     offset: str
     gateway: str | None = None
+    ask_id: str = ""
     reply: bytes = b""
 
 
@@ -231,7 +232,7 @@ class Postroom:
             reading.under_way -= 1
             if reading.under_way == ENTRIES_AT_ONCE_MAX - 1:
                 self._look_at([fence.shard])
-        self._finish(_Finished(fence.shard, offset, asking.gateway, reply))
+        self._finish(_Finished(fence.shard, offset, asking.gateway, asking.ask_id, reply))
 
     def _finish(self, finished: _Finished) -> None:
         try:
@@ -251,11 +252,11 @@ class Postroom:
             batch = [first]
             while self._to_tell.statistics().current_buffer_used:
                 batch.append(self._to_tell.receive_nowait())
-            replies: dict[str, list[bytes]] = {}
+            replies: dict[str, list[tuple[str, bytes]]] = {}
             for one in batch:
                 self._undeleted.setdefault(one.shard, set()).add(one.offset)
                 if one.gateway is not None:
-                    replies.setdefault(one.gateway, []).append(one.reply)
+                    replies.setdefault(one.gateway, []).append((one.ask_id, one.reply))
             if await self._mail.delete(self._undeleted):
                 self._undeleted = {}
             await self._mail.reply(replies)

@@ -126,7 +126,8 @@ class MemoryMail:
         self._gateway = gateway
         self._entries_max = entries_max
 
-    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+    async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
+        assert ask_id
         hub = self._hub
         if not hub.reachable:
             raise ConnectionError
@@ -163,7 +164,7 @@ class MemoryMail:
                 mail[:] = [one for one in mail if one.offset not in some]
         return self._hub.reachable
 
-    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         if self._hub.reachable:
             for gateway, some in replies.items():
-                self._hub.inboxes[gateway].replies.extend(some)
+                self._hub.inboxes[gateway].replies.extend(answer for _, answer in some)
