@@ -12,7 +12,8 @@ from tests.fuzz.health import LIMIT_S, machine_s
 from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
 from tests.fuzz.judge import Answer, wrong_with
 from tests.fuzz.legal import MUST_SUCCEED, legal_request
-from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_memory
+from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_loops, wrong_with_memory
+from tests.loop_watchdog import Stall
 from tests.system.tree_run import wait_for
 
 ASK, RAW = (Shot("r", "h", manner, b"") for manner in ("ask", "raw"))
@@ -105,6 +106,12 @@ def test_a_gateway_that_grew_is_found():
     idle = dict.fromkeys(GATEWAYS, 100 * MEBIBYTE)
     assert wrong_with_memory(idle, dict.fromkeys(GATEWAYS, 260 * MEBIBYTE)) == []
     assert len(wrong_with_memory(idle, {"a": 300 * MEBIBYTE, "b": 0})) == 1
+
+
+def test_a_loop_that_was_held_is_found():
+    short, long = (Stall("callback", seconds, "c", "") for seconds in (0.09, 0.2))
+    assert wrong_with_loops({"a": [short, Stall("starved", 9.0, "c", "")], "b": []}) == []
+    assert len(wrong_with_loops({"a": [short, long]})) == 1
 
 
 def test_waiting_for_a_processor_is_the_machines():
