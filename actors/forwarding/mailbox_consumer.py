@@ -106,8 +106,8 @@ class Inbound(Protocol):
     async def set_aside(self, shard: int, offset: str) -> None:
         """Keep an entry where nobody takes it; raises where it is not reachable."""
 
-    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
-        """Send answers to gateways."""
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
+        """Send answers to gateways, each behind the id of what it answers."""
 
 
 @dataclass(slots=True)
@@ -124,6 +124,7 @@ class _Finished:
     shard: int
     offset: str
     gateway: str | None = None
+    ask_id: str = ""
     reply: bytes = b""
     given_back: bool = False
     """Whether it was not carried out here and stays for the next owner."""
@@ -286,7 +287,7 @@ class Postroom:
             await self._mail.set_aside(fence.shard, entry.offset)
         self._open += 1
         reply = encode_reply(asking.ask_id, None, told)
-        self._finish(_Finished(fence.shard, entry.offset, asking.gateway, reply))
+        self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
 
     def _begin(
         self, fence: Fence, reading: _Reading, entry: Entry, tasks: anyio.abc.TaskGroup
@@ -319,7 +320,7 @@ class Postroom:
             reading.under_way -= 1
             if reading.under_way == ENTRIES_AT_ONCE_MAX - 1:
                 self._look_at([fence.shard])
-        self._finish(_Finished(fence.shard, offset, asking.gateway, reply))
+        self._finish(_Finished(fence.shard, offset, asking.gateway, asking.ask_id, reply))
 
     def _finish(self, finished: _Finished) -> None:
         try:
@@ -345,7 +346,7 @@ class Postroom:
                 self._close(len(batch))
 
     async def _settle(self, batch: Sequence[_Finished]) -> None:
-        replies: dict[str, list[bytes]] = {}
+        replies: dict[str, list[tuple[str, bytes]]] = {}
         given_back: dict[int, list[str]] = {}
         for one in batch:
             if one.given_back:
@@ -353,7 +354,7 @@ class Postroom:
                 continue
             self._undeleted.setdefault(one.shard, set()).add(one.offset)
             if one.gateway is not None:
-                replies.setdefault(one.gateway, []).append(one.reply)
+                replies.setdefault(one.gateway, []).append((one.ask_id, one.reply))
         if given_back:
             await self._mail.give_back(given_back)
         if self._undeleted and await self._mail.delete(self._undeleted):

@@ -136,7 +136,8 @@ class MemoryMail:
         self._gateway = gateway
         self._entries_max = entries_max
 
-    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+    async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
+        assert ask_id
         hub = self._hub
         if not hub.reachable:
             raise ConnectionError
@@ -200,7 +201,7 @@ class MemoryMail:
 
     async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
         body = self._hub.aside.pop((shard, offset), None)
-        return body is not None and await self.post(shard, body, owner or "")
+        return body is not None and await self.post(shard, "again", body, owner or "")
 
     async def aside(self, shards: Collection[int]) -> list[SetAside]:
         return [
@@ -209,7 +210,7 @@ class MemoryMail:
             if shard in shards
         ]
 
-    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         if self._hub.reachable:
             for gateway, some in replies.items():
-                self._hub.inboxes[gateway].replies.extend(some)
+                self._hub.inboxes[gateway].replies.extend(answer for _, answer in some)

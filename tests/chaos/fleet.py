@@ -138,7 +138,7 @@ class Fleet:
         self.processes = {
             name: Process(
                 name,
-                [python, "-m", "workers", "gateway"],
+                [python, "-m", "tests.chaos.gateway_process"],
                 self._environment(witness.role_of(name))
                 | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
                 folder,

@@ -8,6 +8,8 @@ takes its notes with it.
 
 import psycopg
 
+from kernel.ledger import postgres_catalog
+
 _SETUP = """
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.notes (
@@ -30,6 +32,12 @@ CREATE TRIGGER chaos_shards AFTER INSERT OR UPDATE ON shard_epochs
     FOR EACH ROW EXECUTE FUNCTION chaos.note_shard();
 """
 
+_ON = {
+    "chaos_events": "belief_events",
+    "chaos_log": "kernel_event_log",
+    "chaos_shards": "shard_epochs",
+}
+
 Note = tuple[str, str, str]
 """Kind (`shard`, or the table that was written), its shard or session, its owner or writer."""
 
@@ -45,6 +53,18 @@ def install(url: str, gateways: tuple[str, ...]) -> None:
         connection.execute(_SETUP)
         for gateway in gateways:
             connection.execute(f"CREATE ROLE {role_of(gateway)} LOGIN SUPERUSER")
+
+
+def admit() -> None:
+    """Let this process find nothing in the witness's triggers, which no other schema has."""
+    postgres_catalog.TRIGGERS += " AND NOT starts_with(t.tgname::text, 'chaos_')"
+
+
+def remove(url: str) -> None:
+    """Take the triggers away, and keep what they noted."""
+    with psycopg.connect(url) as connection:
+        for trigger, table in _ON.items():
+            connection.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
 
 
 def notes(url: str) -> list[Note]:

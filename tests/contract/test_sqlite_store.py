@@ -8,7 +8,12 @@ from contextlib import closing
 import pytest
 from sqlalchemy import delete, text, update
 
-from kernel.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.errors import (
+    CommitOutcomeUnknown,
+    LedgerCorrupt,
+    LedgerSchemaDiffers,
+    LedgerUnavailable,
+)
 from kernel.ledger import schema, sqlite
 from kernel.ledger.sqlite import SqliteStore
 from tests.contract.nodes import add, names, node
@@ -270,8 +275,9 @@ def test_a_file_without_tables_is_no_ledger_to_read(path):
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path, read_only):
     path.write_bytes(b"minutes of the meeting " * 100)
-    with pytest.raises(LedgerUnavailable):
+    with pytest.raises(LedgerCorrupt) as refused:
         SqliteStore(path, read_only=read_only)
+    assert refused.value.code == "ledger_file_damaged"
     assert path.read_bytes() == b"minutes of the meeting " * 100
 
 

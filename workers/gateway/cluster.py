@@ -17,7 +17,7 @@ from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_mac import Seal
+from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import Refused, ShardMail
 from workers.environment.settings import Settings

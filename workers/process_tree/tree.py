@@ -19,10 +19,11 @@ import anyio.to_thread
 
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
+from kernel.ledger.catalog import refuse_differences
 from queues.embedded.server import EmbeddedRedis, find_server
 from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, ledger_place, migrate_ledger, open_store
+from workers.environment.ledger_access import LedgerPlace, ledger_place, migrate_ledger, open_record
 from workers.environment.settings import Settings, child_environment
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import Supervisor
@@ -105,7 +106,9 @@ def _bring_forward(place: LedgerPlace) -> None:
     if not isinstance(place, Path):
         return
     try:
-        open_store(place, read_only=True).close()
+        with open_record(place) as view:
+            # Better here and once than in a gateway that is started again and again.
+            refuse_differences(view.tables.schema_faults(), str(place))
     except LedgerUnavailable:
         return  # The gateway makes what is not there, and says what is wrong with what is.
     except LedgerSchemaDiffers as error:

@@ -1,6 +1,7 @@
 """Gateways that share a ledger: who serves what, through which door it comes, and what is lost."""
 
 from contextlib import AsyncExitStack
+from itertools import count
 
 import anyio
 import anyio.lowlevel
@@ -27,6 +28,7 @@ from tests.actors.ports import Hub
 from tests.actors.shared import SHARDS, Clock, SharedGateway, owners
 from tests.actors.world import claim, recalculation, source, understanding
 
+ASKS = count()
 pytestmark = pytest.mark.anyio
 
 
@@ -348,7 +350,7 @@ async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(wo
     await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
     message = Operate((source("s"),))
     asking = Asking("ask-1", "a", session_id, message)
-    assert await a.mail.post(shard, encode_asking(asking), "b")
+    assert await a.mail.post(shard, f"ask-{next(ASKS)}", encode_asking(asking), "b")
     [entry] = world.hub.mail[shard]
     await settle(lambda: not world.hub.mail[shard])
     length = log_length(world.ledger)
@@ -376,7 +378,7 @@ async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
     shard, length = shard_of(session_id, SHARDS), log_length(world.ledger)
     entry = encode_asking(Asking("ask-1", "c", session_id, strike("o", "h1")))
     a.ownership.drop(shard)
-    await b.mail.post(shard, entry, "b")
+    await b.mail.post(shard, f"ask-{next(ASKS)}", entry, "b")
     await settle(lambda: shard not in b.held)
     assert log_length(world.ledger) == length
     assert len(world.hub.mail[shard]) == 1
@@ -404,14 +406,14 @@ async def test_an_entry_that_cannot_be_read_holds_nobody_up(world):
     a, b = await world.pair()
     session_id = next(world.sessions(b))
     shard = shard_of(session_id, SHARDS)
-    await a.mail.post(shard, b"no entry", "b")
+    await a.mail.post(shard, f"ask-{next(ASKS)}", b"no entry", "b")
     await a.sessions.ask(session_id, declare("h"))
     await settle(lambda: not world.hub.mail[shard])
 
 
 async def test_a_reply_that_cannot_be_read_ends_nothing(world):
     a, b = await world.pair()
-    await b.mail.reply({"a": [b"no reply"]})
+    await b.mail.reply({"a": [("n", b"no reply")]})
     assert await a.sessions.ask(next(world.sessions(b)), declare("h"))
 
 

@@ -66,7 +66,7 @@ def findings(ledger):
 async def post(world, gateway, session, message, ask_id="ask"):
     shard = gateway.ownership.fence_for(session).shard
     entry = encode_asking(Asking(ask_id, "asker", session, message))
-    assert await gateway.mail.post(shard, entry, gateway.name)
+    assert await gateway.mail.post(shard, ask_id, entry, gateway.name)
     return shard
 
 
