@@ -63,6 +63,13 @@ class RequestTooLarge(ActorError):  # noqa: N818
     retryable = False
 
 
+class EnvelopeTooLarge(ActorError):  # noqa: N818
+    """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
+
+    code = "envelope_too_large"
+    retryable = False
+
+
 class RequestUnprocessable(ActorError):  # noqa: N818
     """The request fails whatever carries it out; it was refused on the record and had no effect.
 

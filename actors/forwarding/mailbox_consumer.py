@@ -302,6 +302,7 @@ class Postroom:
             return
         message = asking.message
         message.position = Position(entry.mailbox_id, entry.offset)
+        message.ask_id = asking.ask_id
         try:
             self._runtime.put(asking.session_id, message)
         except Exception as error:  # noqa: BLE001 - the error is the answer

@@ -45,6 +45,9 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "request_set_aside": 422,
         "request_too_large": 413,
         "body_too_slow": 408,
+        "body_not_utf8": 422,
+        "json_key_repeated": 422,
+        "envelope_too_large": 422,
         "session_corrupt": 500,
         "elimination_store_unavailable": 503,
         "elimination_store_conflict": 502,
@@ -129,9 +132,10 @@ _HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
 class ApiError(Exception):
     """An error of the door itself."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.details = details
 
 
 def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -288,3 +288,11 @@ def test_a_defect_arrives_as_one():
 def test_what_is_no_asking_is_refused(content):
     with pytest.raises((ValueError, KeyError, TypeError)):
         decode_asking(content)
+
+
+@pytest.mark.parametrize("make", [SubmitEnvelope, Simulate])
+def test_an_envelope_whose_list_is_too_long_is_refused_on_arrival_too(make):
+    """Whoever sends it has looked; a key that was stolen is no reason to read millions."""
+    content = encode_asking(Asking("ask", "a", "s", make({"primitive_effects": [{}] * 300})))
+    with pytest.raises(ValueError, match="primitive_effects has at most 257"):
+        decode_asking(content)

@@ -1,6 +1,8 @@
 """Envelopes through the door: a refusal names check, reason and field, and applies nothing."""
 
 import copy
+import json
+import time
 from typing import Any
 
 import orjson
@@ -8,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel.canonical import canonicalize
+from kernel.checks.v01_sizes import ENTRIES_MAX
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
+from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
@@ -262,3 +267,56 @@ async def test_what_was_put_off_says_when_it_may_be_sent_again(door: Door):
     assert response.headers["retry-after"] == str(details["retry_after_s"])
     [result] = await door.operate(source("s-2"))
     assert result["retry_after_s"] == details["retry_after_s"]
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize("path", sorted(ENTRIES_MAX))
+@pytest.mark.parametrize("kind", ["envelopes", "simulations"])
+async def test_a_list_that_is_too_long_is_refused_before_it_is_read(
+    door: Door, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], kind: str
+):
+    """The entries are no entries at all, and nobody has looked at them."""
+    monkeypatch.setattr("actors.sessions.session_actor.SessionActor.handle", None)
+    limit, before = ENTRIES_MAX[path], everything(door.ledger)
+    document: Any = [{}] * (limit + 1)
+    for name in reversed(path):
+        document = {name: document}
+    response = await door.post(kind, document if kind == "envelopes" else {"envelope": document})
+    error = error_of(response, 422, "envelope_too_large")
+    found = {"field": ".".join(path), "limit": limit, "actual": limit + 1}
+    assert error["details"] == found
+    assert all(str(one) in error["message"] for one in found.values())
+    assert everything(door.ledger) == before
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize("kind", ["envelopes", "simulations"])
+async def test_an_envelope_that_is_too_large_is_refused_before_it_is_read(door: Door, kind: str):
+    document = node(notes=["x" * 1000] * 1060)
+    body = document if kind == "envelopes" else {"envelope": document}
+    before = everything(door.ledger)
+    details = error_of(await door.post(kind, body), 422, "envelope_too_large")["details"]
+    assert details["field"] == ""
+    assert details["limit"] == MAX_ENVELOPE_BYTES
+    assert details["actual"] == len(canonicalize(document))
+    body = node(notes="x" * (3 << 20))
+    response = await door.post(kind, body if kind == "envelopes" else {"envelope": body})
+    error_of(response, 413, "request_too_large")
+    assert everything(door.ledger) == before
+
+
+async def test_a_body_full_of_empty_effects_costs_what_counting_it_costs(door: Door):
+    """Eight megabytes of them took most of a minute, and gigabytes."""
+    for count in (600_000, 2_700_000):
+        content = b'{"primitive_effects":[' + b"{}," * count + b"{}]}"
+        began_s = time.process_time()
+        baseline = json.dumps("x" * len(content)), json.loads(json.dumps([0] * count))
+        baseline_s = time.process_time() - began_s
+        del baseline
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/sessions/{SESSION}/envelopes"
+        began_s = time.process_time()
+        response = await door.http.post(path, content=content, headers=headers)
+        error_of(response, 413, "request_too_large")
+        assert time.process_time() - began_s < 5 * baseline_s
+    assert log_length(door.ledger) == 1

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,12 +11,14 @@ from actors.errors import ActorError, IntentInvalid
 from actors.messages import Operate, SubmitEnvelope
 from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult, SubmissionResult
+from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
 INTENTS_MAX = 256
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = json_router(prefix="/v1/sessions", tags=["sessions"])
 
 
 class _Body(BaseModel):
@@ -37,8 +39,9 @@ async def operate(session_id: UUID, body: OperationsBody, services: Given) -> di
 
 
 @router.post("/{session_id}/envelopes")
-async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any:
+async def submit(session_id: UUID, body: dict[str, Any], request: Request, services: Given) -> Any:
     """Submit an envelope as its author wrote it; a refusal names check, reason and field."""
+    await check_envelope_size(body, len(await request.body()))
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
         return result.document()

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
-router = APIRouter(prefix="/v1", tags=["records"])
+router = json_router(prefix="/v1", tags=["records"])
 
 
 @router.get("/shards")

@@ -24,8 +24,8 @@ from tests.workers.api.door import (
     running_door,
     source,
 )
+from workers.api.body_limits import MAX_BODY_BYTES
 from workers.api.middleware import request_guard as guard
-from workers.api.middleware.request_guard import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -268,7 +268,7 @@ async def test_who_has_sent_the_whole_body_may_stay(monkeypatch):
         return {"type": "http.disconnect"}
 
     read: list[bool] = []
-    limited = guard._limited(receive)
+    limited = guard._limited(receive, MAX_BODY_BYTES)
     assert (await limited())["type"] == "http.request"
     async with anyio.create_task_group() as tasks:
 
@@ -302,7 +302,7 @@ async def test_a_method_that_a_path_does_not_know_is_named_as_such(door: Door):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"{'a': 1}", b"\xff\xfe{}", b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}"],
+    [b"", b"{", b"{'a': 1}", b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}"],
 )
 async def test_a_body_that_is_no_json_is_refused(door: Door, content):
     headers = {"Content-Type": "application/json"}
