@@ -42,6 +42,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "shard_unowned": 503,
         "reply_lost": 503,
         "request_unprocessable": 422,
+        "request_set_aside": 422,
         "request_too_large": 413,
         "body_too_slow": 408,
         "body_not_utf8": 422,
