@@ -86,6 +86,16 @@ class RefusalsTooMany(ActorError):  # noqa: N818
     code = "refusals_too_many"
 
 
+class RequestSetAside(ActorError):  # noqa: N818
+    """Each process that took the request has ended; nobody takes it until an operator requeues it.
+
+    `details` name the finding on the record and the entry's place.
+    """
+
+    code = "request_set_aside"
+    retryable = False
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 

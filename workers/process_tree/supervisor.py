@@ -218,7 +218,9 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             try:
                 await runner.start()
             except Exception as error:
-                raise ChildNotReadyError(member.name, f"cannot be started: {error!r}") from error
+                raise ChildNotReadyError(
+                    member.name, f"cannot be started: {_said(error)}"
+                ) from error
             log.info("child_started", name=member.name, pid=runner.pid)
             await self._wait_ready(member)
         if scope.cancelled_caught:
@@ -284,6 +286,12 @@ async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:
         except Exception:  # noqa: BLE001 - refused, reset, timed out: not ready, whatever the kind
             return False
     return False
+
+
+def _said(error: Exception) -> str:
+    """An error with a code speaks for itself."""
+    code = getattr(error, "code", None)
+    return f"{code}: {error}" if isinstance(code, str) else repr(error)
 
 
 def _sole(error: BaseException) -> BaseException:

@@ -59,7 +59,7 @@ def _own_environment(monkeypatch, tmp_path):
 def folder(tmp_path: Path) -> DataFolder:
     """A data folder with a small record, and nothing that runs on it."""
     folder = DataFolder(tmp_path / "data")
-    folder.path.mkdir()
+    folder.make()
 
     async def fill() -> None:
         store = SqliteStore(folder.ledger_path)
@@ -535,7 +535,7 @@ def test_without_a_ledger_there_is_one_line_to_read(arguments, tmp_path):
 
 @pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
 def test_a_file_that_is_no_ledger_is_said_not_to_be_one(arguments, tmp_path):
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "ledger.db").write_bytes(b"something else entirely" * 100)
     if arguments == ["verify"]:
         result = rotulus(*arguments)
