@@ -80,6 +80,16 @@ class RequestUnprocessable(ActorError):  # noqa: N818
     retryable = False
 
 
+class RequestSetAside(ActorError):  # noqa: N818
+    """Each process that took the request has ended; nobody takes it until an operator requeues it.
+
+    `details` name the finding on the record and the entry's place.
+    """
+
+    code = "request_set_aside"
+    retryable = False
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 

@@ -12,14 +12,16 @@ import structlog
 from pydantic import BaseModel
 
 from actors.commit.unit_context import Bench
-from actors.errors import RequestUnprocessable
+from actors.errors import RequestSetAside, RequestUnprocessable
 from kernel.canonical import sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
 
 UNPROCESSABLE = "request_unprocessable"
+SET_ASIDE = "mailbox_entry_set_aside"
 CAUSE_CHARS_MAX = 200
 SESSION_ID_CHARS_MAX = 384
 
@@ -40,6 +42,42 @@ class RefusalUnit:
     def run(self, bench: Bench) -> RequestUnprocessable:
         """Leave the receipt and return what its asker is told."""
         return refuse(bench.transaction, self.asked, self.cause, self.session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideUnit:
+    """Say on the record that an entry of a mailbox is not taken any more."""
+
+    session_id: str
+    shard: int
+    position: Position
+    ends: int
+    entry_digest: str
+
+    def run(self, bench: Bench) -> RequestSetAside | None:
+        """Leave the finding and return what its asker is told; None where it was carried out."""
+        transaction, at = bench.transaction, self.position
+        known = consumed_to(transaction, self.session_id)
+        if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
+            return None
+        receipt_id = f"receipt:{SET_ASIDE}:{at.mailbox_id}:{at.offset}"
+        if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+            body = {
+                "reason_code": SET_ASIDE,
+                "shard": str(self.shard),
+                "mailbox_id": at.mailbox_id,
+                "offset": at.offset,
+                "process_ends": str(self.ends),
+                "entry_digest": self.entry_digest,
+            }
+            if _is_plain(self.session_id):
+                body["session_id"] = self.session_id
+            transaction.next_commit_time_us()
+            append_receipt(transaction, receipt_id, Receipt(SET_ASIDE, body), None)
+        return RequestSetAside(
+            f"{self.ends} processes have ended with the request in hand; it was set aside",
+            {"receipt_id": receipt_id, "shard": self.shard, "offset": at.offset},
+        )
 
 
 def refuse(

@@ -42,6 +42,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "shard_unowned": 503,
         "reply_lost": 503,
         "request_unprocessable": 422,
+        "request_set_aside": 422,
         "request_too_large": 413,
         "body_too_slow": 408,
         "body_not_utf8": 422,
@@ -117,7 +118,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
 
 RETRYABLE_STATUS = frozenset({429, 503})
 
-_HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
+HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
         404: ("not_found", "no such thing"),
         405: ("method_not_allowed", "the method is not one of this path's"),
@@ -191,7 +192,7 @@ def install(app: FastAPI) -> None:
         known = error if isinstance(error, HTTPException) else HTTPException(500)
         if known.status_code == 400:
             return respond("INVALID_REQUEST", "the body cannot be read")
-        code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
+        code, message = HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
     for kind in _CODED:

@@ -27,6 +27,7 @@ from actors.commit.group_committer import Committer
 from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.supervision import kept_up
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
@@ -223,6 +224,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
         ownership=sharing.ownership,
+        mail=sharing.mail,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
@@ -234,9 +236,10 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     try:
         await sharing.begin()
         _log.info("gateway_listens", port=port_of(listening), gateway=gateway)
-        runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
+        kept = (external.run, cascades.run, hub.run, capacity.run, outcomes.run, server.slow.run)
         await _beside(
-            [*runs, outcomes.run, server.slow.run, *(relay.run for relay in relays)],
+            [committer.run, sharing.run],
+            [*kept, *(relay.run for relay in relays)],
             server.serve([listening]),
         )
     finally:
@@ -263,11 +266,17 @@ def _replaying(write: Write, models: ModelRegistry) -> Replay:
     return replay
 
 
-async def _beside(runs: Iterable[Run], serving: Awaitable[None]) -> None:
-    """Run everything for as long as the server serves."""
+async def _beside(ending: Iterable[Run], kept: Iterable[Run], serving: Awaitable[None]) -> None:
+    """Run everything for as long as the server serves.
+
+    The failure of an `ending` one ends the process: sessions and their writer hold what cannot be
+    trusted then. One that is `kept` begins again.
+    """
     async with anyio.create_task_group() as tasks:
-        for run in runs:
+        for run in ending:
             tasks.start_soon(run)
+        for run in kept:
+            tasks.start_soon(kept_up, run.__qualname__, run)
         await serving
         tasks.cancel_scope.cancel()
 

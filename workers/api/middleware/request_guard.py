@@ -13,6 +13,7 @@ import structlog
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.host import Host
@@ -74,6 +75,9 @@ class Guard:
                 await self._app(
                     scope, _limited(receive, limits_of(scope["path"]).body_bytes), tagged
                 )
+            except ClientDisconnect:
+                # Nobody is left to be answered, and a client that goes is no failure.
+                return
             except Exception:
                 _log.exception("request_failed")
                 if answered:

@@ -280,6 +280,28 @@ async def test_who_has_sent_the_whole_body_may_stay(monkeypatch):
         assert (await limited())["type"] == "http.disconnect"
 
 
+async def test_who_goes_before_the_body_is_whole_is_not_logged_as_a_failure(door: Door):
+    received = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return received.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    headers += [(b"content-length", b"100")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/sessions", "query_string": b""}
+    scope |= {"headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}
+    with capture_logs() as logs:
+        await door.app(scope | {"scheme": "http", "root_path": ""}, receive, send)
+    assert (sent, logs) == ([], [])
+
+
 async def test_a_body_of_the_greatest_size_is_taken(door: Door):
     await door.declare(SESSION, "a")
     body = json.dumps({"intents": [source("s-1")]}).encode()
