@@ -156,6 +156,14 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
                     await strike_each(client, session)
                 for session in sessions:
                     assert await client.trail(session) == [f"o-{n}" for n in range(EACH)]
+            alive = next(iter(supervisor.living.values()))
+            async with httpx.AsyncClient(base_url=alive.url, timeout=30, trust_env=False) as http:
+                listed = (await http.get("/v1/shards/set-aside")).json()
+                [kept] = listed["set_aside"]
+                place = {name: kept[name] for name in ("shard", "offset")}
+                assert listed["findings"][0]["offset"] == place["offset"]
+                back = await http.post("/v1/shards/put-back", json={**place, "shard": 0})
+                assert back.json() == {"put_back": kept["shard"] == 0}
         tasks.cancel_scope.cancel()
 
     assert ends == supervisor.ends == 3

@@ -228,6 +228,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
         ownership=sharing.ownership,
+        mail=sharing.mail,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)

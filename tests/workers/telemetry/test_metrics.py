@@ -17,8 +17,9 @@ import pytest
 from redis import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from queues.capacity_leases import CapacityLeases
+from queues.capacity_leases import CapacityLeases, Lease
 from queues.connection import connect_redis
+from queues.errors import QueueError
 from queues.items import NewItem
 from queues.priorities import QUEUES
 from queues.work_queue import WorkQueue
@@ -170,18 +171,31 @@ async def send(client: httpx.AsyncClient, envelope: Any) -> None:
     (await client.post(PLACE, json=envelope)).raise_for_status()
 
 
-async def test_what_is_away_is_told_and_the_rest_as_before(tmp_path: Path, valkey_url: str):
+async def test_what_is_away_is_told_and_the_rest_as_before(
+    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def refused(*_: object) -> list[Lease]:
+        raise QueueError("queue_unavailable", "Redis does not serve")
+
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
     async with gateway(settings, valkey_url) as client:
-        with Redis.from_url(valkey_url) as control:
-            # A queue whose keys are of another type cannot be read.
-            control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
+        monkeypatch.setattr(CapacityLeases, "held", refused)
         found = await scrape(client)
     assert found.value("rotulus_dependency_up", dependency="redis") == 0
     assert found.value("rotulus_dependency_up", dependency="ledger") == 1
     assert found.value("rotulus_chain_height") >= 0
     assert found.families["rotulus_queue_ready_items"].samples == []
     assert found.families["rotulus_lease_slots"].samples == []
+
+
+async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_url: str):
+    settings = Settings(data_dir=tmp_path / "data", port=free_port())
+    async with gateway(settings, valkey_url) as client:
+        with Redis.from_url(valkey_url) as control:
+            control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
+        found = await scrape(client)
+    assert found.value("rotulus_dependency_up", dependency="redis") == 1
+    assert found.value("rotulus_redis_values_dropped_total", kind="wrong_type") >= 1
 
 
 async def test_a_part_that_does_not_answer_is_away_and_none_of_it_is_told(
