@@ -6,7 +6,6 @@ import sys
 import anyio
 import pytest
 
-from tests.chaos import witness
 from tests.chaos.fleet import running_fleet
 from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described, overload
 from workers.environment.ledger_access import verify_file
@@ -38,6 +37,5 @@ def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_pa
         assert seen.accepted_after == SESSIONS
         assert fleet.open_requests() == {}
         fleet.stop()
-        witness.remove(fleet.database_url)
         found = verify_file(fleet.place, lambda _done, _total: None)
         assert (found.findings, found.authorities_pending) == ((), 0)

@@ -32,12 +32,6 @@ CREATE TRIGGER chaos_shards AFTER INSERT OR UPDATE ON shard_epochs
     FOR EACH ROW EXECUTE FUNCTION chaos.note_shard();
 """
 
-_ON = {
-    "chaos_events": "belief_events",
-    "chaos_log": "kernel_event_log",
-    "chaos_shards": "shard_epochs",
-}
-
 Note = tuple[str, str, str]
 """Kind (`shard`, or the table that was written), its shard or session, its owner or writer."""
 
@@ -49,6 +43,7 @@ def role_of(gateway: str) -> str:
 
 def install(url: str, gateways: tuple[str, ...]) -> None:
     """Make the roles and the triggers on a database that has its tables."""
+    admit()
     with psycopg.connect(url) as connection:
         connection.execute(_SETUP)
         for gateway in gateways:
@@ -57,14 +52,8 @@ def install(url: str, gateways: tuple[str, ...]) -> None:
 
 def admit() -> None:
     """Let this process find nothing in the witness's triggers, which no other schema has."""
-    postgres_catalog.TRIGGERS += " AND NOT starts_with(t.tgname::text, 'chaos_')"
-
-
-def remove(url: str) -> None:
-    """Take the triggers away, and keep what they noted."""
-    with psycopg.connect(url) as connection:
-        for trigger, table in _ON.items():
-            connection.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
+    ours = " AND NOT starts_with(t.tgname::text, 'chaos_')"
+    postgres_catalog.TRIGGERS = postgres_catalog.TRIGGERS.removesuffix(ours) + ours
 
 
 def notes(url: str) -> list[Note]:
