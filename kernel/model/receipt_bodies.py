@@ -73,6 +73,8 @@ class EnvelopeRefused(ReceiptBody):
     semantic_intent: str | None = None
     session_id: str | None = None
     retry_after_s: int | None = None
+    limit: Count | None = None
+    actual: Count | None = None
     alert: QuotaAlert | None = None
     ec_capacity_lease_id: str | None = None
     lease_granted: bool | None = None
