@@ -53,6 +53,19 @@ def span_named_by(ref: str) -> Span | None:
     return Span(match["source"], start, max(end, start + 1))
 
 
+def names_of(ref: str) -> Iterator[str]:
+    """Yield a reference and everything that it names a stretch of, the innermost first.
+
+    ``S#0-9#2-3`` is a stretch of ``S#0-9``, which is one of ``S``; a thing may be called like
+    each of them.
+    """
+    yield ref
+    span = span_named_by(ref)
+    while span is not None:
+        yield span.source_ref
+        span = span_named_by(span.source_ref)
+
+
 def spans_in(payload: Mapping[str, Any]) -> Iterator[Span]:
     """Yield the stretches that a payload was drawn from, as its fields name them."""
     many = payload.get("source_spans")
@@ -80,8 +93,7 @@ def sources_in(payload: Mapping[str, Any]) -> list[str]:
     if _NAMING.isdisjoint(payload):
         return []
     sources = [*_source_refs(payload), *(span.source_ref for span in spans_in(payload))]
-    named = (span_named_by(ref) for ref in sources)
-    return list(dict.fromkeys([*sources, *(span.source_ref for span in named if span)]))
+    return list(dict.fromkeys(name for ref in sources for name in names_of(ref)))
 
 
 def _source_refs(payload: Mapping[str, Any]) -> list[str]:

@@ -105,9 +105,11 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
 
 def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
     changes = fields.pop("envelope", {})
-    if node_kind == "ConsolidatedUnderstanding":
-        fields.setdefault("source_spans", [{"source_ref": "s", "offset": 0, "length": 1}])
-        fields.setdefault("display_kind", "synthesis_with_spans")
+    if node_kind == "ConsolidatedUnderstanding" and fields.keys().isdisjoint(
+        {"source_spans", "display_kind"}
+    ):
+        fields |= {"source_spans": [], "display_kind": "synthesis_summary_no_spans"}
+        more = (*more, unavailable(node_id))
     return envelope(
         "create",
         [
@@ -116,6 +118,17 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
             *more,
         ],
         **changes,
+    )
+
+
+def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
+    """The receipt of why an understanding has no spans."""
+    stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans", **fields}
+    effect_id = {"effect_id": f"unavailable:{node_id}"}
+    return (
+        effect("receipt_only", **stated)
+        | {"receipt_subkind": "source_span_unavailable"}
+        | effect_id
     )
 
 
