@@ -54,9 +54,7 @@ class Orchestrator:
         policy = view.policy_generation_id()
         touched = {
             ref: node
-            for ref in dict.fromkeys(
-                (*operation.read_set, *operation.write_set, *operation.neighbours)
-            )
+            for ref in dict.fromkeys((*operation.read_set, *operation.write_set))
             if (node := view.node(ref)) is not None
         }
         document: Document = {

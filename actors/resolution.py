@@ -473,8 +473,7 @@ def _create(
         effects,
         (node_id,),
         source_refs=sources,
-        # What it feeds is no source of it: it was only looked for.
-        read_set=sources,
+        read_set=(*sources, *neighbours),
         write_set=(node_id, *edges),
         neighbours=neighbours,
         edge_refs=edges,

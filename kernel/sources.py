@@ -103,21 +103,21 @@ def classes_of(
 def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> None:
     """State in an envelope under construction what its sources make of it (§7.3).
 
-    The list has an entry for each source (K7), and for each class that a node is given. One that cites nothing and has read nothing but
-    what is public states none.
+    The list has an entry for each source (K7), and one for each further class that was only read
+    or that a node is given. What cites nothing and has read nothing restricted states none.
     """
     effects = document["primitive_effects"]
     stated = ((one["effect_kind"], one.get("payload", {})) for one in effects)
-    found = {
-        one.ref: one
-        for one in sources_of(document["source_refs"], document["read_set_refs"], stated)
-    }
+    found: dict[str, Source] = {}
+    for one in sources_of(document["source_refs"], document["read_set_refs"], stated):
+        found.setdefault(one.ref, one)
     if not found:
         return
     written = ((one.get("target_ref"), one.get("payload", {})) for one in effects)
     classes = SourceClasses(view, written, deep=deep)
-    known = (classes.of(one) for one in found.values())
-    taint = [visibility for visibility in known if visibility is not None]
+    known = [(one, classes.of(one)) for one in found.values()]
+    taint = [name for one, name in known if name is not None and not one.is_read]
+    taint += dict.fromkeys(name for _, name in known if name is not None and name not in taint)
     least = max_visibility_class(taint) == LEAST_RESTRICTIVE
     if not taint or (least and not document["source_refs"]):
         return
@@ -176,9 +176,10 @@ class SourceClasses:
         """Return the class that a source hands on, None where it hands none on."""
         found = self.of_ref(source.ref)
         if found is None:
-            # To have looked for what is not there tells only in what is written of it.
-            tells = source.role != "shared" and (self._written or not source.is_read)
-            return MOST_RESTRICTIVE if tells else None
+            # What is sent has to be there, and what is shared is seen as it then is. To have looked
+            # for what is not there matters where something is written of it.
+            matters = source.role == "source" and (self._written or not source.is_read)
+            return MOST_RESTRICTIVE if matters else None
         if source.is_read and self.frames(source.ref):
             return None
         return found

@@ -107,11 +107,9 @@ class _Grounding:
         if before is None and node is not None:
             before = node["payload"]
         after = {**(before or {}), **effect.payload}
-        node_kind = effect.payload.get("node_kind") if node is None else node["node_kind"]
-        if node_kind is None and before is not None:
-            node_kind = before.get("node_kind")
+        kinds = [after.get("node_kind"), None if node is None else node["node_kind"]]
         refusal = None
-        if node_kind == UNDERSTANDING and (before is None or _may_ground(self._submission, effect)):
+        if UNDERSTANDING in kinds and (before is None or _may_ground(self._submission, effect)):
             refusal = self._check_understanding(effect, node_id, before, after, place)
         self._drafts[node_id] = after
         self._texts = Texts(self._view, self._drafts)

@@ -21,11 +21,6 @@ from kernel.outbound import held_back
 from kernel.overlays.access import OVERRIDE, forbidding, overridden_by, writer_of
 from kernel.overlays.containment import Containment, ContainmentTooWide, is_placed
 
-_HELD_BACK = {
-    "restricted": "envelope_sealed_outbound_unauthorized",
-    "overlaid": "envelope_access_overlay_blocked",
-}
-
 _OF_A_CORPUS = frozenset({"membership_write", "membership_state_transition"})
 """Kinds that change a corpus by changing who belongs to it."""
 
@@ -95,7 +90,11 @@ def _check_writes(submission: Submission) -> Refusal | None:
 
 def _check_outbound(submission: Submission) -> Refusal | None:
     held = held_back(submission.transaction, submission.envelope)
-    return None if held is None else Refusal(_HELD_BACK[held.why], held.field, held.message)
+    if held is None:
+        return None
+    if held.why == "restricted":
+        return Refusal("envelope_sealed_outbound_unauthorized", held.field, held.message)
+    return Refusal("envelope_access_overlay_blocked", held.field, held.message)
 
 
 def _writes(submission: Submission) -> Iterator[_Write]:

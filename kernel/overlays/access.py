@@ -1,6 +1,7 @@
 """Whether overlays keep somebody from a thing: from writing it, or from sending it out (§12.2)."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, get_args
 
 from kernel.ledger.ledger import LedgerView
@@ -38,7 +39,7 @@ def forbidding(
     containment: Containment,
     ref: str,
     writer: Writer,
-    overridden: Set[str],
+    overridden: AbstractSet[str],
     payload: Mapping[str, Any] | None = None,
 ) -> Resolution | None:
     """Return what the overlays over a thing come to where they keep the writer from it.

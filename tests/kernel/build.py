@@ -132,6 +132,20 @@ def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
     )
 
 
+def spans(*refs: str) -> dict[str, Any]:
+    """What an understanding states that points at the first character of each source."""
+    pointed = [{"source_ref": ref, "offset": 0, "length": 1} for ref in refs]
+    return {"source_spans": pointed, "display_kind": "synthesis_with_spans"}
+
+
+def drawn_from(document: dict[str, Any], *classes: str) -> dict[str, Any]:
+    """The envelope that says how restricted its sources are, the most restricted last."""
+    return document | {
+        "source_visibility_taint": list(classes),
+        "resolved_output_visibility_class": classes[-1],
+    }
+
+
 def belief_anchor(session_id: str, **changes: Any) -> dict[str, Any]:
     """The anchor of a session's one event; what is changed of its entry has its own name there."""
     stated = {
@@ -186,6 +200,7 @@ def artifact(node_id: str, *, content: bool = True, metadata: bool = True) -> di
     return create(
         node_id,
         "SourceArtifact",
+        content="text",
         acquisition_shape="ingested",
         prompt_injection_isolation_wrapper_applied=content,
         metadata_wrapper_applied=metadata,
