@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos spec registry openapi baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz spec registry openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the s
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
 
+fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
+	@$(BIN)/python -m tests.fuzz.run $(ARGS)
+
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec
 
@@ -58,8 +61,12 @@ registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
 	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json
 
+ledger: $(STAMP) ## After a change of the rules, while nothing was released: tests/ledgers/ anew
+	@$(BIN)/python -m tests.ledgers.make
+
 baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was released
 	@$(BIN)/python -m tests.revisions baseline
+	@$(BIN)/python -m tests.ledgers.make
 
 revision: $(STAMP) ## After a change of the ledger's schema, once it was released: NAME="what changed"
 	@test -n "$(NAME)" || { echo 'make revision NAME="what changed"'; exit 2; }

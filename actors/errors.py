@@ -63,6 +63,16 @@ class RequestTooLarge(ActorError):  # noqa: N818
     retryable = False
 
 
+class RequestUnprocessable(ActorError):  # noqa: N818
+    """The request fails whatever carries it out; it was refused on the record and had no effect.
+
+    `details` name the receipt and the digest of the request.
+    """
+
+    code = "request_unprocessable"
+    retryable = False
+
+
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 

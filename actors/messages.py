@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 import structlog
 
-from actors.intents import Intent, RecalculateAuthority
+from actors.orchestrator.intents import Intent, RecalculateAuthority
 from kernel.belief.limits import AUDIT_PAGE_MAX
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.ledger.shards import Position
@@ -35,6 +35,11 @@ class Reply(Generic[Answer]):
             self._error = error
             self._done.set()
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether there is an answer or an error."""
+        return self._done.is_set()
+
     def outcome(self) -> tuple[Answer | None, Exception | None]:
         """Return the answer and the error as they stand; neither before there is one."""
         return self._answer, self._error
@@ -62,6 +67,9 @@ class Message:
 
     position: Position | None = field(default=None, init=False)
     """Where it stands in a mailbox, when it came from another gateway."""
+
+    again: bool = field(default=False, init=False)
+    """Whether it is handled once more, after its batch failed; then its place says nothing."""
 
     traceparents: tuple[tuple[str, ...], ...] = field(default=(), init=False)
     """For each part of what it reports, the spans that this belongs to; empty where none are."""

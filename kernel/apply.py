@@ -1,12 +1,12 @@
 """What a validated envelope does to the state: effects, receipts, requests (§2.3 steps 3 and 4).
 
 A function of the envelope, its place in the order and the state before it; nothing random and no
-clock. So the state is a fold of the log, and verification folds it again.
+clock. So the state is a fold of the log, and verification folds it again, each row by the rules of
+the version that it seals (`kernel/rules.py`).
 """
 
 from dataclasses import dataclass
 
-from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE
 from kernel.authority.enqueue import record_enqueued
 from kernel.authority.recompute import check_recompute, complete_recompute
@@ -23,7 +23,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.operation_counts import count_operation
 from kernel.sources import node_classes
-from kernel.stores.appliers import apply_effect
+from kernel.stores.appliers import EffectRules
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import mark_undone
@@ -43,6 +43,7 @@ def apply_operation(
     envelope: Envelope,
     sequence: int,
     strategy: AuthorityStrategy,
+    effects: EffectRules,
 ) -> Outcome:
     """Apply an envelope at its sequence; the head's clock already shows its commit time.
 
@@ -53,7 +54,9 @@ def apply_operation(
 
     def emit(receipt: Receipt) -> str:
         receipt_id = f"receipt:{envelope.operation_id}:{len(receipts)}"
-        append_receipt(transaction, receipt_id, receipt, envelope.operation_id)
+        append_receipt(
+            transaction, receipt_id, receipt, envelope.operation_id, rules_version=effects.version
+        )
         receipts.append(
             {
                 "receipt_id": receipt_id,
@@ -76,7 +79,7 @@ def apply_operation(
     recalculates = envelope.semantic_intent == "recalculate_authority"
     taint = _taint_receipt(transaction, envelope)
     served = check_recompute(operation, envelope, strategy) if recalculates else []
-    applied = [(effect, apply_effect(effect, operation)) for effect in envelope.primitive_effects]
+    applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
     undone = _undone(envelope)
     if undone:
@@ -93,7 +96,7 @@ def apply_operation(
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     documents = tuple(
-        one.document(effect, canonical_kind(effect.effect_kind), operation.applied_at)
+        one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied
     )
     return Outcome(documents, tuple(receipts))

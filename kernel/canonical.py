@@ -14,6 +14,7 @@ a trace may be a false alarm (digits inside a string), and then the slow, exact 
 """
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable
@@ -40,6 +41,8 @@ _EXPONENT_AFTER_KEY, _EXPONENT_AFTER_COMMA, _EXPONENT_AFTER_BRACKET = (
 )
 # All of the three are followed by these; hardly a text is, so that two searches mostly do for all.
 _EXPONENT_END = re.compile(rb"e[-+]?\d{1,3}[,}\]]").search
+# What a whole float beyond 2^53 - 1 looks like in canonical form; digits inside a string may, too.
+_LONG_INTEGER = re.compile(rb"(?:^|[:,\[])-?\d{16}").search
 _FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
 
 
@@ -61,6 +64,31 @@ def canonicalize(value: Any) -> bytes:
     except TypeError:
         return _exact(value)
     return _exact(value) if _suspect(value, fast) else fast
+
+
+def canonicalize_readable(value: Any) -> bytes:
+    """Return the RFC 8785 bytes of a JSON value that has such bytes when it is read back, too.
+
+    RFC 8785 writes the float 1e17 as an integer, which nothing that reads it can write again.
+
+    Raises:
+        CanonicalizationError: as `canonicalize`, and for whole floats from 2^53 to 1e21.
+    """
+    try:
+        fast = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        fast = b""
+    if fast and not _suspect(value, fast):
+        # It has no whole float, and no integer beyond 2^53 - 1.
+        return fast
+    content = _exact(value)
+    if _LONG_INTEGER(content) is not None:
+        # orjson would read the largest of them as floats, others read them as what they look like.
+        try:
+            _exact(json.loads(content))
+        except RecursionError:
+            raise CanonicalizationError("nested too deeply") from None
+    return content
 
 
 def canonicalize_plain(document: dict[str, Any]) -> bytes:

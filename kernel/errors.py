@@ -24,6 +24,12 @@ class LedgerUnavailable(KernelError):  # noqa: N818
     code = "ledger_unavailable"
 
 
+class LedgerFailed(KernelError):  # noqa: N818
+    """The store failed in use (a disk, a file): who writes to it ends, and recovers from it."""
+
+    code = "ledger_failed"
+
+
 class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not the event
     """The tables have another version than this program; trying again does not help.
 
@@ -32,6 +38,12 @@ class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not
     """
 
     code = "ledger_schema_unknown"
+
+
+class RulesVersionUnknown(KernelError):  # noqa: N818 - named for the state, not the event
+    """A row was recorded under rules that this program does not have: a newer one reads it."""
+
+    code = "rules_version_unknown"
 
 
 class CommitOutcomeUnknown(KernelError):  # noqa: N818
@@ -51,6 +63,6 @@ class EffectInapplicable(KernelError):  # noqa: N818
 
 
 class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
-    """A text that the store cannot hold; nothing was written, and the transaction goes on."""
+    """A value that the store cannot hold; nothing of it was written."""
 
     code = "text_not_storable"

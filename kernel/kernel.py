@@ -5,7 +5,7 @@ a transaction (group commit), each under its own savepoint, so that one refusal 
 envelope. Nothing is true for anybody outside before the transaction has been committed.
 """
 
-from kernel.apply import Outcome, apply_operation
+from kernel.apply import Outcome
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
 from kernel.capacity import CapacityLeases, UnlimitedCapacity, priority_of
@@ -22,6 +22,7 @@ from kernel.ledger.tables import DuplicateKey
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.rules import CURRENT_RULES
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
 DEFAULT_CONFLICT_WINDOW_MS = 5000
@@ -162,7 +163,7 @@ class Kernel:
     def _record(self, submission: Submission) -> SubmissionResult:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
-        outcome = apply_operation(transaction, submission.envelope, sequence, self.strategy)
+        outcome = CURRENT_RULES.apply(transaction, submission.envelope, sequence, self.strategy)
         if submission.envelope.supersedes is not None:
             check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)
         return _seal(submission, sequence, outcome)
@@ -257,6 +258,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
             "supersedes_sequence": 0 if superseded is None else int(superseded.ec_sequence_number),
             "prior_row_hash": head.row_hash,
             "row_hash": row_hash,
+            "rules_version": CURRENT_RULES.version,
             "row_bytes": row_bytes,
             "envelope_payload_blob_ref": blob_ref,
             "semantic_intent": envelope.semantic_intent,
@@ -310,6 +312,7 @@ def _row_document(
         "committed_at": committed_at,
         "applied_effects_hash": sha256_hex(b"[" + b",".join(effects) + b"]"),
         "receipt_chain_head": head.receipt_hash,
+        "rules_version": CURRENT_RULES.version,
         "schema_version": 1,
     }
     if envelope.session_id is not None:

@@ -1,7 +1,9 @@
 """Fixtures and the Hypothesis profile that every test may ask for.
 
-HYPOTHESIS_PROFILE=nightly looks twenty times as long as the default, `ci`. Properties that ask for
-a share of the profile's examples (`settings().max_examples // 4`) grow with it.
+The default, `ci`, draws the same examples in every run. HYPOTHESIS_PROFILE=nightly draws others
+each time, twenty times as many; it prints how a failure is had again, and `--hypothesis-seed N`
+repeats a run. Properties that ask for a share of the profile's examples
+(`settings().max_examples // 4`) grow with it.
 """
 
 import os
@@ -14,8 +16,9 @@ from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 # A shared machine may be slow at any moment; a slow example says nothing about the code.
-settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("nightly", settings.get_profile("ci"), max_examples=2000)
+_either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", _either, derandomize=True, database=None)
+settings.register_profile("nightly", _either, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 _WATCHED = ("time.", "sqlite3.", "socket.", "ssl.")

@@ -38,13 +38,14 @@ def upgrade():
             sa.UniqueConstraint("operation_id", "supersedes_sequence"),
             sa.Column("prior_row_hash", TEXT, nullable=False, unique=True),
             sa.Column("row_hash", TEXT, nullable=False),
+            sa.Column("rules_version", INTEGER, nullable=False),
             sa.Column("row_bytes", sa.LargeBinary(), nullable=False),
             sa.Column("envelope_payload_blob_ref", TEXT, nullable=False),
             sa.Column("semantic_intent", TEXT, nullable=False),
             sa.Column("session_id", TEXT),
             sa.Column("commit_epoch_id", TEXT),
             sa.Column("committed_at", TEXT, nullable=False),
-            sa.CheckConstraint("semantic_intent <> ''"),
+            sa.CheckConstraint("rules_version >= 0"),
         )
         op.execute("INSERT INTO kernel_event_log_new SELECT * FROM kernel_event_log")
         op.drop_table("kernel_event_log")
@@ -60,9 +61,9 @@ def upgrade():
         )
         refuse_change("kernel_event_log")
     else:
-        op.drop_constraint("kernel_event_log_semantic_intent_check", "kernel_event_log")
+        op.drop_constraint("kernel_event_log_rules_version_check", "kernel_event_log")
         op.create_check_constraint(
-            "kernel_event_log_semantic_intent_check", "kernel_event_log", "semantic_intent <> ''"
+            "kernel_event_log_rules_version_check", "kernel_event_log", "rules_version >= 0"
         )
 
 

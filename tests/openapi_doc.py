@@ -11,14 +11,14 @@ from typing import Any, cast
 from fastapi import APIRouter
 
 from tests.kernel.build import FakeHost
-from workers.api.admission import Admission
 from workers.api.app import build_app
+from workers.api.middleware.admission import Admission
 
 
 def document() -> dict[str, Any]:
     """Return the document."""
     services = cast("Any", SimpleNamespace(admission=Admission(1)))
-    app = build_app(services, APIRouter(), any_host=False, host=FakeHost().host)
+    app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return app.openapi()
 
 

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.metrics.table import Metric
+from workers.telemetry.metric_table import Metric
 
 
 class Scraped:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from workers.metrics.table import GATEWAY, WORKER, Metric
+from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 METRICS = {one.name: one for one in (*GATEWAY, *WORKER)}

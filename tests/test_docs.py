@@ -7,8 +7,8 @@ import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from tests import registry_doc
-from workers.cli import COMMANDS
-from workers.settings import settings_table
+from workers.cli.main import COMMANDS
+from workers.environment.settings import settings_table
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("actors", "queues", "kernel", "workers", "tests", "deploy")

@@ -1,5 +1,5 @@
 """`python -m workers` is the command `rotulus`; children of a tree are started this way."""
 
-from workers.cli import main
+from workers.cli.main import main
 
 main()

@@ -94,8 +94,8 @@ def _edge_trigger(view: LedgerView, applied: Applied) -> Trigger | None:
     edges = [view.record(schema.edges, applied.record_key)]
     if applied.pre_image_hash is not None:
         # An edge that was removed and made anew may have fed somebody else before.
-        before = view.tables.get(schema.pre_images, applied.pre_image_hash)
-        edges.append(None if before is None else orjson.loads(before["content"]))
+        before = view.pre_image(applied.pre_image_hash)
+        edges.append(None if before is None else orjson.loads(before))
     targets = {
         edge["target_node_id"]
         for edge in edges

@@ -13,7 +13,7 @@ from kernel.algebra.verbs import (
     REPORT_VERB,
     ROLLBACK,
 )
-from kernel.canonical import CanonicalizationError, canonicalize
+from kernel.canonical import CanonicalizationError, canonicalize_readable
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES, Envelope
@@ -47,7 +47,7 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
             "envelope_schema_version_unsupported", "schema_version", "schema_version is 1"
         )
     try:
-        content = canonicalize(document)
+        content = canonicalize_readable(document)
         # Without so many brackets there cannot be so many levels.
         brackets = content.count(b"{") + content.count(b"[")
         if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):

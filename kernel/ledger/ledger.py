@@ -13,12 +13,13 @@ from typing import Any, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize
-from kernel.errors import LedgerCorrupt
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.tables import Row, Store, Tables, TablesView
+from kernel.model.rules_version import RULES_VERSION
 
 LEDGER_ID = "main"
 GENESIS_HASH = "0" * 64
@@ -191,6 +192,20 @@ class LedgerView:
         """Return content by its commitment, or None where it was erased."""
         row = self.tables.get(schema.blobs, blob_ref)
         return None if row is None else bytes(row["content"])
+
+    def pre_image(self, content_hash: str) -> bytes | None:
+        """Return the state that an effect replaced, or None where it is not on record.
+
+        Raises:
+            LedgerCorrupt: when the bytes that are kept are not those of the digest.
+        """
+        row = self.tables.get(schema.pre_images, content_hash)
+        if row is None:
+            return None
+        content = bytes(row["content"])
+        if sha256_hex(content) != content_hash:
+            raise LedgerCorrupt(f"the pre-image {content_hash} is not what its digest says")
+        return content
 
     def log_rows(self, *, after: int = 0, limit: int = 1000) -> list[Row]:
         """Return log rows in sequence."""
@@ -402,10 +417,21 @@ class Ledger:
 
     @classmethod
     def create(cls, store: Store, host: Host) -> "Ledger":
-        """Open the ledger of a store, founding it with its genesis rows when it is new."""
+        """Open the ledger of a store, founding it with its genesis rows when it is new.
+
+        Raises:
+            RulesVersionUnknown: when a newer program has written to it (K30).
+        """
         with store.transaction() as tables:
             if tables.get(schema.chain_head, LEDGER_ID) is None:
                 _found(tables)
+            newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
+            if newest and newest[0]["rules_version"] > RULES_VERSION:
+                version = newest[0]["rules_version"]
+                raise RulesVersionUnknown(
+                    f"the ledger is written under version {version} of the rules, this program"
+                    f" has {RULES_VERSION}: use a newer program"
+                )
         return cls(store, host)
 
     @contextmanager

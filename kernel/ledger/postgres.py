@@ -54,6 +54,12 @@ _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM ch
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
 
+_OF_VALUES = frozenset({"22", "54"})
+"""Classes of errors that values make: data, and more of it than a row, an index or a statement can
+hold (which the driver counts among the failures of a server)."""
+
+_FAILED = psycopg.pq.TransactionStatus.INERROR
+
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 
@@ -133,6 +139,8 @@ class PostgresTables(SqlTables):
         try:
             return self._execute(sql, values).fetchall()
         except TextNotStorable:
+            if self._connection.info.transaction_status is _FAILED:
+                raise
             return []
 
     def _run(self, sql: str) -> None:
@@ -155,12 +163,17 @@ class PostgresTables(SqlTables):
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise TextNotStorable(str(error)) from error
         except psycopg.Error as error:
-            if isinstance(error, psycopg.OperationalError) or self._connection.closed:
+            state = error.sqlstate
+            if self._connection.closed:
                 raise LedgerUnavailable(str(error)) from error
-            if isinstance(error, psycopg.DataError) and error.sqlstate is None:
-                # The driver refused before it sent anything: the transaction goes on.
+            if isinstance(error, psycopg.DataError) or (state or "")[:2] in _OF_VALUES:
+                # Where the driver has refused it, before it sent anything, the transaction goes on.
                 raise TextNotStorable(str(error)) from error
+            if isinstance(error, psycopg.OperationalError):
+                raise LedgerUnavailable(str(error)) from error
             raise
 
 

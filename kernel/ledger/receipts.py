@@ -9,20 +9,30 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.receipt import Receipt
+from kernel.model.rules_version import RULES_VERSION
 
 EPHEMERAL_LIFETIME_US = 24 * 3600 * 1_000_000
 
 
 def append_receipt(
-    transaction: LedgerTransaction, receipt_id: str, receipt: Receipt, operation_id: str | None
+    transaction: LedgerTransaction,
+    receipt_id: str,
+    receipt: Receipt,
+    operation_id: str | None,
+    *,
+    rules_version: int = RULES_VERSION,
 ) -> str:
-    """Record a receipt by its retention class and return its hash."""
+    """Record a receipt by its retention class and return its hash.
+
+    `rules_version` is another than today's only where a log is folded (K30).
+    """
     head = transaction.head_now
     document = {
         **receipt.body,
         "receipt_id": receipt_id,
         "receipt_kind": receipt.receipt_kind,
         "emitted_at": iso_time(head.committed_at_us),
+        "rules_version": rules_version,
         "schema_version": 1,
     }
     if operation_id is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import CommitOutcomeUnknown, LedgerFailed, LedgerUnavailable, TextNotStorable
 from kernel.ledger import statements
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.sql_tables import SqlTables
@@ -42,6 +42,18 @@ PAGE_BYTES = 8192
 """Of a new file; with twice SQLite's own, a COMMIT of a batch takes a fifth less CPU time."""
 
 _ADD_OR_FAIL = "INSERT OR FAIL"
+_OF_WHAT_IS_ASKED = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_MISUSE,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+"""Primary codes of errors that a statement or its values make; the others are the store's own."""
+
 _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
 
 
@@ -76,11 +88,13 @@ class SqliteTables(SqlTables):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._execute(statements.delete_sql(table), key)
+        with _translated():
+            self._execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
+        with _translated():
+            return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement.
@@ -100,17 +114,22 @@ class SqliteTables(SqlTables):
         self._write_many(statements.upsert_sql(table), values)
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self._execute(sql, values).fetchall()
+        try:
+            return self._execute(sql, values).fetchall()
+        except UnicodeEncodeError:
+            return []
+        except sqlite3.Error as error:
+            raise _of_the_store(error) from error
 
     def _run(self, sql: str) -> None:
         self._execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
-        with _duplicates_named():
+        with _translated():
             self._execute(sql, values)
 
     def _write_many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
-        with _duplicates_named():
+        with _translated():
             self._connection.executemany(sql, values)
 
 
@@ -225,13 +244,24 @@ class SqliteStore:
 
 
 @contextmanager
-def _duplicates_named() -> Iterator[None]:
+def _translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorname in _DUPLICATE:
             raise DuplicateKey(str(error)) from None
         raise
+    except (UnicodeEncodeError, OverflowError, sqlite3.DataError) as error:
+        raise TextNotStorable(str(error)) from error
+    except sqlite3.Error as error:
+        raise _of_the_store(error) from error
+
+
+def _of_the_store(error: sqlite3.Error) -> Exception:
+    """Return a failure of the file or the disk by its name, and one of what was asked as it is."""
+    code = getattr(error, "sqlite_errorcode", None)
+    is_asked = code is None or code & 0xFF in _OF_WHAT_IS_ASKED
+    return error if is_asked else LedgerFailed(f"{error} ({error.sqlite_errorname})")
 
 
 @contextmanager

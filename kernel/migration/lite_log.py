@@ -24,6 +24,7 @@ from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT, LITE_VERSION, PBEOperationReceiptLite
+from kernel.model.rules_version import RULES_VERSION
 
 BATCH_ROWS = 256
 """Rows of one transaction."""
@@ -207,6 +208,7 @@ def _take(transaction: LedgerTransaction, line: LiteLine) -> bool:
         "committed_at": committed_at,
         "applied_effects_hash": _NO_EFFECTS,
         "receipt_chain_head": head.receipt_hash,
+        "rules_version": RULES_VERSION,
         "schema_version": 1,
     }
     if lite.session_id is not None:
@@ -221,6 +223,7 @@ def _take(transaction: LedgerTransaction, line: LiteLine) -> bool:
             "supersedes_sequence": 0,
             "prior_row_hash": head.row_hash,
             "row_hash": row_hash,
+            "rules_version": RULES_VERSION,
             "row_bytes": row_bytes,
             "envelope_payload_blob_ref": blob_ref,
             "semantic_intent": LITE_INTENT,

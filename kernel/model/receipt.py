@@ -32,6 +32,8 @@ RECEIPT_KINDS: dict[str, Retention] = {
     "membership_state_transition": "durable",
     "policy_generation_advance": "durable",
     "envelope_commit_rolled_back": "durable",
+    "request_unprocessable": "durable",
+    "mailbox_entry_set_aside": "durable",
     "kernel_event_log_integrity_violation": "durable",
     "taint_propagation": "durable",
     "source_span_unavailable": "durable",

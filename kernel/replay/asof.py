@@ -230,10 +230,9 @@ class StateAsOf:
         return document
 
     def _restored(self, table: Table, key: str, pre_image_hash: str) -> Row:
-        kept = self._tables.get(schema.pre_images, pre_image_hash)
-        if kept is None:
+        content = self._view.pre_image(pre_image_hash)
+        if content is None:
             raise LedgerCorrupt(f"the pre-image {pre_image_hash} of {key} is missing")
-        content = bytes(kept["content"])
         columns = columns_of(table, orjson.loads(content), self._view)
         return {key_names(table)[0]: key, "record": content, **columns}
 

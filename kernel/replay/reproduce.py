@@ -1,9 +1,9 @@
 """Reproduction: the effects of an operation computed again, and held against the recorded bytes.
 
-The envelope is applied by the code that applied it at first, to the state as it was just before,
-and what comes out must be the stored effects, byte for byte, and hash to what the row of the log
-commits to. The row and the envelope are held against their hashes on the way. Receipts that the
-effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
+The envelope is applied by the rules of the version that its row seals, to the state as it was just
+before, and what comes out must be the stored effects, byte for byte, and hash to what the row of
+the log commits to. The row and the envelope are held against their hashes on the way. Receipts that
+the effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
 process and no model is asked: there is nothing here to ask one with.
 """
 
@@ -13,7 +13,6 @@ from typing import cast
 
 import orjson
 
-from kernel.algebra.effects import canonical_kind
 from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
@@ -25,7 +24,8 @@ from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import Receipt
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
-from kernel.stores.appliers import apply_effect
+from kernel.rules import known_rules_of
+from kernel.stores.appliers import EffectRules
 from kernel.stores.record import Operation
 
 PAGE_ROWS = 100
@@ -81,7 +81,11 @@ class _Recorded:
 
 
 def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
-    """Compute one operation again; None where it is not on the log."""
+    """Compute one operation again; None where it is not on the log.
+
+    Raises:
+        RulesVersionUnknown: when it was recorded under rules that this program does not have.
+    """
     row = view.log_row_of(operation_id)
     if row is None:
         return None
@@ -97,6 +101,7 @@ def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reprodu
 
     Raises:
         LedgerCorrupt: when a row of the log is not there.
+        RulesVersionUnknown: see `reproduce`.
     """
     run = _Run(view, first)
     after = max(0, first - 1)
@@ -199,6 +204,7 @@ class _Run:
         transaction, committed_at = self._transaction, recorded.document["committed_at"]
         transaction.head_now.ec_sequence_number = recorded.sequence - 1
         transaction.forget_policy()
+        effects = _effect_rules(recorded)
         operation_id, receipts = envelope["operation_id"], 0
 
         # It does not hold the operation that holds it: a cycle for each would be work to collect.
@@ -207,7 +213,9 @@ class _Run:
             receipt_id = f"receipt:{operation_id}:{receipts}"
             receipts += 1
             if receipt.retention_class == "durable":
-                self._compare_receipt(receipt_id, receipt, operation_id, committed_at)
+                self._compare_receipt(
+                    receipt_id, receipt, operation_id, committed_at, effects.version
+                )
             return receipt_id
 
         operation = Operation(
@@ -224,19 +232,26 @@ class _Run:
             if effect.external_effect_descriptor is not None:
                 # Only a request that is not sent needs the clock.
                 transaction.head_now.committed_at_us = parse_time_us(committed_at)
-            applied = apply_effect(effect, operation)
-            document = applied.document(effect, canonical_kind(effect.effect_kind), committed_at)
+            applied = effects.apply(effect, operation)
+            canonical_kind = effects.canonical_kind(effect.effect_kind)
+            document = applied.document(effect, canonical_kind, committed_at)
             computed.append(canonicalize_plain(document))
         return computed
 
     def _compare_receipt(
-        self, receipt_id: str, receipt: Receipt, operation_id: str, emitted_at: str
+        self,
+        receipt_id: str,
+        receipt: Receipt,
+        operation_id: str,
+        emitted_at: str,
+        rules_version: int,
     ) -> None:
         expected = {
             **receipt.body,
             "receipt_id": receipt_id,
             "receipt_kind": receipt.receipt_kind,
             "emitted_at": emitted_at,
+            "rules_version": rules_version,
             "schema_version": 1,
             "operation_id": operation_id,
         }
@@ -278,6 +293,11 @@ def _effect_of(stated: Document) -> KernelEffect:
         UndoneEffect(**stated["undoes"]) if "undoes" in stated else None,
     )
     return cast("KernelEffect", effect)
+
+
+def _effect_rules(recorded: _Recorded) -> EffectRules:
+    version, place = recorded.document["rules_version"], f"row {recorded.sequence} of the log"
+    return known_rules_of(version, place).effects
 
 
 def _row_document(row: Row) -> Document:

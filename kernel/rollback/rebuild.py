@@ -127,7 +127,8 @@ def plan_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> RebuildPl
 
     Raises:
         RollbackRefused: `rebuild_checkpoint_unknown`, `rebuild_record_damaged` when the history
-            does not verify, `rebuild_too_much_skipped` where a later checkpoint is needed.
+            does not verify, `rules_version_unknown`, `rebuild_too_much_skipped` where a later
+            checkpoint is needed.
     """
     head = view.head()
     if not 0 <= checkpoint <= head.ec_sequence_number:
@@ -208,6 +209,8 @@ def state_digest(tables: TablesView) -> str:
 def _expect_sound(findings: list[Finding]) -> None:
     if findings:
         first = findings[0]
+        if first.rule == "rules_unknown":
+            raise RollbackRefused("rules_version_unknown", first.message)
         raise RollbackRefused(
             "rebuild_record_damaged",
             f"the history does not hold: {first.table} {first.key}: {first.message}",

@@ -138,10 +138,8 @@ def _without_times(record: Document, committed_at: str) -> Document:
 
 
 def _pre_image(transaction: LedgerTransaction, content_hash: str | None) -> dict[str, Any] | None:
-    row = None
-    if content_hash is not None:
-        row = transaction.tables.get(schema.pre_images, content_hash)
-    return None if row is None else orjson.loads(row["content"])
+    content = None if content_hash is None else transaction.pre_image(content_hash)
+    return None if content is None else orjson.loads(content)
 
 
 def _recomputes(transaction: LedgerTransaction, sequence: int) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""Which store applies which effect: one table by canonical kind."""
+"""Which store applies which effect: one table by canonical kind, for each version of the rules."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kernel.algebra.effects import canonical_kind
+from kernel.algebra.effects import EffectKind
 from kernel.model.envelope import KernelEffect
 from kernel.stores.bindings import apply_binding_generation
 from kernel.stores.case_events import CASE_EVENTS
@@ -28,7 +29,9 @@ from kernel.stores.rulings import RULINGS
 from kernel.stores.share_links import apply_share_link_grant, apply_share_link_revoke
 from kernel.stores.topics import apply_anchor, apply_topic_assignment
 
-APPLIERS: Mapping[str, Callable[[KernelEffect, Operation], Applied]] = MappingProxyType(
+Applier = Callable[[KernelEffect, Operation], Applied]
+
+APPLIERS: Mapping[str, Applier] = MappingProxyType(
     {
         "node_write": apply_node_write,
         "edge_write": apply_edge_write,
@@ -57,12 +60,31 @@ APPLIERS: Mapping[str, Callable[[KernelEffect, Operation], Applied]] = MappingPr
 )
 
 
-def apply_effect(effect: KernelEffect, operation: Operation) -> Applied:
-    """Apply one effect of a validated envelope to its store.
+@dataclass(frozen=True, slots=True)
+class EffectRules:
+    """The effect kinds of one version of the rules, and how each is applied (K30)."""
 
-    Raises:
-        EffectInapplicable: when the state does not admit it; nothing was written.
-    """
-    if effect.undoes is not None:
-        return apply_inverse(effect.undoes, operation)
-    return APPLIERS[canonical_kind(effect.effect_kind)](effect, operation)
+    version: int
+    kinds: Mapping[str, EffectKind]
+    appliers: Mapping[str, Applier]
+    """By canonical kind."""
+
+    stores: frozenset[str] = field(init=False)
+    """Every store that an effect may write."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stores", frozenset(kind.store for kind in self.kinds.values()))
+
+    def apply(self, effect: KernelEffect, operation: Operation) -> Applied:
+        """Apply one effect of a validated envelope to its store.
+
+        Raises:
+            EffectInapplicable: when the state does not admit it; nothing was written.
+        """
+        if effect.undoes is not None:
+            return apply_inverse(effect.undoes, operation)
+        return self.appliers[self.kinds[effect.effect_kind].canonical](effect, operation)
+
+    def canonical_kind(self, name: str) -> str:
+        """Return the kind whose rules a name follows."""
+        return self.kinds[name].canonical

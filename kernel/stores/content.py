@@ -87,8 +87,8 @@ def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
     row = view.tables.get(schema.nodes, payload["content_node_ref"])
     if row is not None and sha256_hex(row["record"]) == payload["content_record_hash"]:
         return _of_node(orjson.loads(row["record"]))
-    kept = view.tables.get(schema.pre_images, payload["content_record_hash"])
-    return None if kept is None else _of_node(orjson.loads(kept["content"]))
+    kept = view.pre_image(payload["content_record_hash"])
+    return None if kept is None else _of_node(orjson.loads(kept))
 
 
 def _stated(view: LedgerView, request: Document) -> bytes | None:

@@ -8,7 +8,7 @@ inverse can itself be undone.
 import orjson
 
 from kernel.canonical import sha256_hex
-from kernel.errors import EffectInapplicable
+from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.ledger import schema
 from kernel.model.envelope import UndoneEffect
 from kernel.model.receipt import Receipt
@@ -23,7 +23,8 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
 
     Raises:
         EffectInapplicable: `rollback_superseded_by_later_write` where another state stands,
-            `rollback_pre_image_missing` where the state to put back is not on record.
+            `rollback_pre_image_missing` where the state to put back is not on record,
+            `rollback_pre_image_corrupt` where what is kept of it is not what was recorded.
     """
     transaction, key = operation.transaction, undone.record_key
     table = _TABLES[undone.store]
@@ -56,14 +57,19 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
 
 def _put_back(undone: UndoneEffect, operation: Operation) -> None:
     transaction, table = operation.transaction, _TABLES[undone.store]
-    kept = transaction.tables.get(schema.pre_images, undone.restores_hash)
-    if kept is None:
+    try:
+        content = transaction.pre_image(undone.restores_hash)
+    except LedgerCorrupt as error:
+        # Refusing changes nothing, and verification names the row; whoever asks ends no process.
+        raise EffectInapplicable(
+            str(error), code="rollback_pre_image_corrupt", field="undoes.restores_hash"
+        ) from error
+    if content is None:
         raise EffectInapplicable(
             f"the state {undone.restores_hash} is not on record",
             code="rollback_pre_image_missing",
             field="undoes.restores_hash",
         )
-    content = bytes(kept["content"])
     columns = columns_of(table, orjson.loads(content), transaction)
     key_column = table.primary_key.columns[0].name
     transaction.tables.put(table, {key_column: undone.record_key, "record": content, **columns})

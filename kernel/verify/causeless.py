@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
+from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, REQUESTED, WRITES
 
@@ -54,10 +55,14 @@ class Causeless:
         if emitted_us is None:
             self._differs(place, "it does not say when")
             return
+        rules = rules_of(document.get("rules_version"))
+        if rules is None:
+            # The walk along the chain says so.
+            return
         with self._ledger.transaction() as transaction:
             transaction.head_now.committed_at_us = emitted_us
             if kind == REQUESTED:
-                self._ask(transaction, place, document)
+                self._ask(transaction, place, document, rules)
                 return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
@@ -69,15 +74,17 @@ class Causeless:
                     message = f"gives up {shown(request['item_key'])} under another name"
                     self._differs(place, message)
             else:
-                WRITES[kind](transaction, document)
+                rules.receipt_writes[kind](transaction, document)
                 if kind == CLOSED and document["queue"] != request["queue"]:
                     self._differs(place, f"closes a request of {shown(request['queue'])}")
 
-    def _ask(self, transaction: LedgerTransaction, place: int, document: Document) -> None:
+    def _ask(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
         if transaction.tables.get(schema.outbox, document["request_id"]) is not None:
             self._differs(place, f"asks again for {shown(document['request_id'])}")
             return
-        WRITES[REQUESTED](transaction, document)
+        rules.receipt_writes[REQUESTED](transaction, document)
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]

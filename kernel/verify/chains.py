@@ -14,6 +14,7 @@ from sqlalchemy import Table
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
+from kernel.verify.names import check_receipt_name
 from kernel.verify.reading import Document, Findings, Reader, load_object, shown, time_us
 
 GENESIS = "0" * 64
@@ -37,6 +38,9 @@ class Shape:
     head_hash: str
     """Columns of the head row where the chain's end is kept."""
 
+    numbers: tuple[str, ...] = ()
+    """Columns that repeat a number of the bytes."""
+
 
 LOG = Shape(
     schema.kernel_event_log,
@@ -55,6 +59,7 @@ LOG = Shape(
     ),
     "ec_sequence_number",
     "row_hash",
+    ("rules_version",),
 )
 
 RECEIPTS = Shape(
@@ -159,6 +164,7 @@ class Chain:
     def _repeats(self, row: Row, document: Document) -> bool:
         shape = self._shape
         pairs = [(name, row[name], _text(document.get(name))) for name in shape.repeated]
+        pairs += [(name, row[name], document.get(name)) for name in shape.numbers]
         pairs.append((shape.sequence, str(row[shape.sequence]), document.get(shape.sequence)))
         for name, held, said in pairs:
             if held != said:
@@ -205,6 +211,7 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
             document = chain.step(row)
             if document is None:
                 continue
+            check_receipt_name(reader, row["receipt_sequence"], document)
             twins = reader.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
             if len(twins) > 1:
                 message = f"{row['receipt_id']} is there twice"

@@ -16,8 +16,10 @@ from typing import BinaryIO
 
 from kernel.canonical import canonicalize
 from kernel.model.lite import LITE_INTENT
+from kernel.rules import Rules, rules_of, unknown_version
 from kernel.verify.chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
+from kernel.verify.names import unknown_effect_name, unknown_row_name
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
 from kernel.verify.supersession import KEPT_FIELDS
 
@@ -154,6 +156,9 @@ class _Walk:
             raise _BadLine("gap", f"not the receipt after {self.receipts}")
         if receipt.get("prior_receipt_hash") != self._receipt_hash:
             raise _BadLine("link_broken", "does not follow the receipt before it")
+        kind = receipt.get("receipt_kind")
+        if kind not in _rules_of(receipt).receipt_kinds:
+            raise _BadLine("unknown_name", f"receipt_kind {shown(kind)}")
         emitted_us = time_us(receipt.get("emitted_at"))
         if emitted_us is None or emitted_us < self._emitted_us:
             raise _BadLine("order_broken", "emitted_at is not in order")
@@ -226,6 +231,14 @@ def _hash_of(document: object, claimed: object, name: str) -> str:
     return found
 
 
+def _rules_of(document: Document) -> Rules:
+    version = document.get("rules_version")
+    rules = rules_of(version)
+    if rules is None:
+        raise _BadLine("rules_unknown", unknown_version(version, "the line"))
+    return rules
+
+
 def _check_commitments(document: Document) -> None:
     row, envelope, effects = document["row"], document["envelope"], document["effects"]
     if row.get("applied_effects_hash") != effects_hash([canonicalize(one) for one in effects]):
@@ -242,7 +255,11 @@ def _check_commitments(document: Document) -> None:
     }
     if not keeps_commitment(blob):
         raise _BadLine("bytes_changed", "salt and envelope do not give the commitment")
-    expected = expected_row(row, envelope) | expected_kinds(effects, row)
+    rules = _rules_of(row)
+    unknown = [unknown_row_name(row, rules), *(unknown_effect_name(one, rules) for one in effects)]
+    if any(unknown):
+        raise _BadLine("unknown_name", next(name for name in unknown if name))
+    expected = expected_row(row, envelope, rules) | expected_kinds(effects, row)
     if expected != row:
         names = sorted(n for n in expected.keys() | row.keys() if expected.get(n) != row.get(n))
         raise _BadLine("field_differs", f"{', '.join(names)}: not what the envelope gives")

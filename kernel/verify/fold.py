@@ -1,5 +1,8 @@
 """State is a fold of the log: every envelope is applied again, to an empty ledger in memory.
 
+Each row is applied by the rules of the version that it seals; one of a version that this program
+does not have ends the fold.
+
 What a row did is compared while it is folded (its effects, its receipts); what all of them came to
 is compared at the end, in both directions. What no row causes comes from the chain of receipts
 (`causeless.py`).
@@ -10,7 +13,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 from sqlalchemy import Table
 
-from kernel.apply import Outcome, apply_operation
+from kernel.apply import Outcome
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import canonicalize
 from kernel.errors import EffectInapplicable
@@ -21,6 +24,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
+from kernel.rules import rules_of
 from kernel.verify.causeless import Causeless
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
@@ -83,9 +87,12 @@ class Fold:
         document = load_object(content)
         if document is None or sha256_hex(content) != row["row_hash"]:
             return False
+        rules = rules_of(document.get("rules_version"))
         blob = self._reader.get(schema.blobs, document.get("envelope_payload_blob_ref"))
         committed_at_us = time_us(document.get("committed_at"))
-        if blob is None or not keeps_commitment(blob) or committed_at_us is None:
+        if rules is None or committed_at_us is None:
+            return False
+        if blob is None or not keeps_commitment(blob):
             return False
         self._causeless.write_until(self._position(document.get("receipt_chain_head")))
         if document.get("semantic_intent") == LITE_INTENT:
@@ -94,10 +101,10 @@ class Fold:
                 transaction.head_now.ec_sequence_number = sequence
             return True
         try:
-            envelope = Envelope.model_validate_json(blob["content"])
+            envelope = rules.envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
                 transaction.head_now.committed_at_us = committed_at_us
-                outcome = apply_operation(transaction, envelope, sequence, self._strategy)
+                outcome = rules.apply(transaction, envelope, sequence, self._strategy)
                 transaction.head_now.ec_sequence_number = sequence
                 own = {"operation_id": envelope.operation_id}
                 receipts = transaction.tables.select(schema.receipts, own)

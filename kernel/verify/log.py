@@ -10,22 +10,14 @@ from dataclasses import dataclass, field
 
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
-from kernel.model.lite import LITE_INTENT, LITE_VERSION
+from kernel.model.lite import LITE_INTENT
+from kernel.rules import Rules
 from kernel.verify.chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
+from kernel.verify.names import row_rules, unknown_effect_name
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 from kernel.verify.supersession import check_supersession
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
-
-_FROM_ENVELOPE = (
-    "operation_id",
-    "semantic_intent",
-    "operation_kind",
-    "actor",
-    "idempotency_key",
-    "causal_parent_operation_ids",
-    "recorded_at",
-)
 
 _JUDGED_ELSEWHERE = (
     "prior_row_hash",
@@ -34,8 +26,9 @@ _JUDGED_ELSEWHERE = (
     "committed_at",
     "applied_effects_hash",
     "receipt_chain_head",
+    "rules_version",
 )
-"""Fields that the chain, the order or a hash decides."""
+"""Fields that the chain, the order, a hash or the version of the rules decides."""
 
 
 @dataclass(slots=True)
@@ -101,9 +94,17 @@ class LogCheck:
                 "the effects do not hash to the applied_effects_hash of their row",
             )
             effects.sound = False
+        rules = row_rules(self._reader, sequence, document)
         envelope = self._envelope(document)
+        if rules is None:
+            return
+        for ordinal, effect in enumerate(effects.documents):
+            message = unknown_effect_name(effect, rules)
+            if message is not None:
+                key = joined(sequence, ordinal)
+                self._reader.findings.add(schema.applied_effects, key, "unknown_name", message)
         if envelope is not None:
-            self._check_fields(sequence, document, envelope, effects)
+            self._check_fields(sequence, document, envelope, effects, rules)
 
     def _check_order(self, sequence: int, document: Document) -> None:
         committed_at_us = time_us(document.get("committed_at"))
@@ -155,9 +156,14 @@ class LogCheck:
         return envelope
 
     def _check_fields(
-        self, sequence: int, document: Document, envelope: Document, effects: Effects
+        self,
+        sequence: int,
+        document: Document,
+        envelope: Document,
+        effects: Effects,
+        rules: Rules,
     ) -> None:
-        expected = expected_row(document, envelope)
+        expected = expected_row(document, envelope, rules)
         expected |= expected_kinds(effects.documents if effects.sound else None, document)
         for name in sorted(expected.keys() | document.keys()):
             if name not in expected or name not in document or expected[name] != document[name]:
@@ -225,31 +231,10 @@ def effects_hash(effects: list[bytes]) -> str:
     return sha256_hex(b"[" + b",".join(effects) + b"]")
 
 
-def expected_row(document: Document, envelope: Document) -> Document:
-    """Return what a row says by its envelope, taking over what a chain or a hash decides.
-
-    A lite envelope may leave out more than its row does, and does nothing (§2.8).
-    """
-    if envelope.get("envelope_version") == LITE_VERSION:
-        parents = envelope.get("causal_parent_operation_ids") or []
-        does_nothing = {"semantic_intent": LITE_INTENT, "causal_parent_operation_ids": parents}
-        nothing = ("affected_subgraph_descriptor", "epoch_id", "supersedes")
-        envelope = envelope | does_nothing | dict.fromkeys(nothing)
-    scope = envelope.get("affected_subgraph_descriptor") or {}
-    expected = {name: document[name] for name in _JUDGED_ELSEWHERE if name in document}
-    expected |= {name: envelope.get(name) for name in _FROM_ENVELOPE}
-    expected["schema_version"] = 1
-    expected["affected_subgraph_descriptor_summary"] = {
-        "scope_kind": scope.get("scope_kind", ""),
-        "affected_node_count": len(scope.get("affected_node_refs", ())),
-    }
-    if envelope.get("session_id") is not None:
-        expected["session_id"] = envelope["session_id"]
-    if envelope.get("epoch_id") is not None:
-        expected["commit_epoch_id"] = envelope["epoch_id"]
-    if envelope.get("supersedes") is not None:
-        expected["supersedes"] = envelope["supersedes"]
-    return expected
+def expected_row(document: Document, envelope: Document, rules: Rules) -> Document:
+    """Return what a row says by its envelope, taking over what a chain or a hash decides."""
+    judged = {name: document[name] for name in _JUDGED_ELSEWHERE if name in document}
+    return judged | rules.row_of_envelope(envelope)
 
 
 def expected_kinds(effects: list[Document] | None, document: Document) -> Document:

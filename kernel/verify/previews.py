@@ -41,6 +41,7 @@ def keeps_preview(row: Row, folded: Reader) -> bool:
         "receipt_kind": PAYLOAD_RECEIPT,
         "operation_id": operation_id,
         "emitted_at": twin.get("emitted_at"),
+        "rules_version": twin.get("rules_version"),
         "schema_version": 1,
     }
     columns = ("receipt_id", "receipt_kind", "operation_id")

@@ -39,6 +39,8 @@ Rule = Literal[
     "replay_differs",
     "anchor_differs",
     "authority_differs",
+    "rules_unknown",
+    "unknown_name",
 ]
 
 

@@ -12,6 +12,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.verify import LIMIT_FINDINGS, Verification
 from kernel.verify.chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
+from kernel.verify.names import check_receipt_name
 from kernel.verify.reading import EnoughFindings, Findings, Reader
 
 ROWS_MAX = 20_000
@@ -99,5 +100,7 @@ def _walk(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark, rows_
     said = reader.select(schema.receipts, {}, after=mark.receipt_sequence, limit=rows_max)
     for row in said:
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
-            receipts.step(row)
+            document = receipts.step(row)
+            if document is not None:
+                check_receipt_name(reader, row["receipt_sequence"], document)
     return max(len(rows), len(said)) < rows_max

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 from pydantic import ValidationError
 
-from kernel.canonical import canonicalize, digest
+from kernel.canonical import canonicalize, canonicalize_readable, digest
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
@@ -250,11 +250,9 @@ def _is_text(name: str) -> bool:
 
 def _read(kind: QueueKind, content: Document) -> Payload:
     try:
-        stated = canonicalize(content)
+        stated = canonicalize_readable(content)
         if len(stated) > CONTENT_BYTES_MAX:
             raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
-        # As a float a number may be whole in canonical form, and too large when it is read again.
-        canonicalize(orjson.loads(stated))
         return kind.content.model_validate_json(stated)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]

@@ -7,7 +7,7 @@
 local results, done = {}, {}
 for i = 1, #ARGV, 2 do
   local key, item = ARGV[i], item_key(ARGV[i])
-  local seen = redis.call('HMGET', item, 'token', 'next_causes')
+  local seen = try('HMGET', item, 'token', 'next_causes') or {}
   local held = seen[1] == ARGV[i + 1]
   if held then
     done[#done + 1] = key

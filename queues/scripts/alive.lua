@@ -1,20 +1,35 @@
 -- alive: the workers whose last beat has not expired; the others are forgotten.
 -- KEYS[1]  prefix of the fleet
 -- ARGV     now_ms
--- Returns  for each worker: { seen_at_ms, record }
+-- Returns  for each worker: { id, seen_at_ms, record }
 -- Atomic   all of it.
 
 local workers = {}
 local now = now_ms(ARGV[1])
-for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PREFIX .. 'expiries', '-inf', now)) do
-  redis.call('ZREM', PREFIX .. 'expiries', gone)
-  redis.call('HDEL', PREFIX .. 'seen', gone)
-  redis.call('HDEL', PREFIX .. 'beats', gone)
+local expiries = PREFIX .. 'expiries'
+local function forget(id)
+  redis.call('ZREM', expiries, id)
+  redis.call('HDEL', PREFIX .. 'seen', id)
+  redis.call('HDEL', PREFIX .. 'beats', id)
 end
-for _, id in ipairs(redis.call('ZRANGE', PREFIX .. 'expiries', 0, -1)) do
-  workers[#workers + 1] = {
-    tonumber(redis.call('HGET', PREFIX .. 'seen', id)),
-    redis.call('HGET', PREFIX .. 'beats', id),
-  }
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now)) do forget(gone) end
+-- A record without an expiry would stay for ever.
+for _, hash in ipairs({ 'seen', 'beats' }) do
+  if redis.call('HLEN', PREFIX .. hash) ~= redis.call('ZCARD', expiries) then
+    for _, id in ipairs(redis.call('HKEYS', PREFIX .. hash)) do
+      if not redis.call('ZSCORE', expiries, id) then redis.call('HDEL', PREFIX .. hash, id) end
+    end
+  end
+end
+local flat = redis.call('ZRANGE', expiries, 0, -1, 'WITHSCORES')
+for id, ends in each_pair(flat) do
+  local seen = number(redis.call('HGET', PREFIX .. 'seen', id))
+  local record = redis.call('HGET', PREFIX .. 'beats', id)
+  if seen and record and #record <= VALUE_BYTES_MAX and tonumber(ends) <= now + TIME_MS_MAX then
+    workers[#workers + 1] = { id, seen, record }
+  else
+    drop('heartbeat')
+    forget(id)
+  end
 end
 return workers

@@ -18,7 +18,8 @@ local function bury(key, record, signature)
   record.state, record.token, record.signature, record.died = 'dead', nil, signature, now
   record.stamp = nil
   write(dead_key(key), record)
-  redis.call('HINCRBY', PREFIX .. 'dead-signatures', signature, 1)
+  count_signature(signature, 1)
+  expect_type('dead-of:' .. signature, 'zset')
   redis.call('ZADD', PREFIX .. 'dead-of:' .. signature, now, key)
   redis.call('ZADD', PREFIX .. 'dead', now, key)
   redis.call('DEL', item_key(key))
@@ -27,13 +28,12 @@ end
 
 for i = 2, #ARGV, 3 do
   local key = ARGV[i]
-  local held = holds(key, ARGV[i + 1])
-  if held then
-    local record = read(item_key(key))
+  local record = holds(key, ARGV[i + 1]) and read(item_key(key))
+  if record then
     redis.call('ZREM', PREFIX .. 'in-flight', key)
     if record.cancelled then finish(key, record) else bury(key, record, ARGV[i + 2]) end
   end
-  results[#results + 1] = held and 1 or 0
+  results[#results + 1] = record and 1 or 0
 end
 wake()
 return results

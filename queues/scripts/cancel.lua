@@ -13,7 +13,7 @@ local function stop(key, live)
   write(item_key(key), live)
 end
 
-local function drop(key, live)
+local function leave(key, live)
   local set = live.state == 'delayed' and 'delayed' or live.state .. ':' .. live.rank
   redis.call('ZREM', PREFIX .. set, key)
   finish(key, live)
@@ -27,7 +27,7 @@ for _, key in ipairs(ARGV) do
     stop(key, live)
     outcome = 'stopping'
   elseif live then
-    drop(key, live)
+    leave(key, live)
     outcome = 'cancelled'
   end
   results[#results + 1] = outcome

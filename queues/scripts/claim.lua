@@ -10,11 +10,10 @@ local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], to
 
 local due = redis.call('ZRANGEBYSCORE', PREFIX .. 'delayed', '-inf', now, 'LIMIT', 0, 1000)
 for _, key in ipairs(due) do
-  local item = item_key(key)
-  local seen = redis.call('HMGET', item, 'rank', 'deadline')
-  if seen[1] then
-    redis.call('HSET', item, 'state', 'ready')
-    redis.call('ZADD', ready_key(seen[1]), seen[2], key)
+  local rank, deadline = urgency_of(key)
+  if rank then
+    redis.call('HSET', item_key(key), 'state', 'ready')
+    redis.call('ZADD', ready_key(rank), deadline, key)
   end
 end
 if #due > 0 then redis.call('ZREM', PREFIX .. 'delayed', unpack(due)) end
@@ -34,7 +33,7 @@ local claims, flying = {}, {}
 local expires = now + tonumber(ARGV[3])
 for _, key in ipairs(keys) do
   local item = item_key(key)
-  local record = redis.call('HGETALL', item)
+  local record = flat_of(item, 'item')
   if #record > 0 then
     redis.call('HSET', item, 'state', 'in_flight', 'token', token)
     claims[#claims + 1] = { key, redis.call('HINCRBY', item, 'attempt', 1), record }

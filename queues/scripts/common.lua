@@ -16,10 +16,65 @@
 --   next_rank next_deadline next_enqueued next_payload next_causes n:<cause>
 -- A dead item is the hash <prefix>dead-item:<key>: the same, with signature and died.
 
+--
+-- Redis may hold anything: what a script reads there is checked before it is used. A value that no
+-- script writes is dropped, counted by its kind, and the script goes on as if it had been lost.
+
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
 local CAUSES_KEPT = 1000
 local WAKES_MAX = 16
+local VALUE_BYTES_MAX = 65536
+local RECORD_FIELDS_MAX = 2 * CAUSES_KEPT + 40
+local TIME_MS_MAX = 604800000 -- no claim, delay or lease lasts longer
+
+-- How much was dropped in this call, by kind.
+local dropped = {}
+local function drop(kind, key)
+  if key then redis.call('UNLINK', key) end
+  dropped[kind] = (dropped[kind] or 0) + 1
+end
+
+-- What a server says of a value that is of another type, or none that can be counted on.
+local FOREIGN = { 'WRONGTYPE', 'not an integer', 'would overflow', 'has exhausted' }
+
+-- The answer to a command, nil where it meets a foreign value. Every other error is raised.
+local function try(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  for _, words in ipairs(FOREIGN) do
+    if string.find(reply.err, words, 1, true) then return nil end
+  end
+  return redis.call(...)
+end
+
+local function expect_type(name, wanted)
+  local found = redis.call('TYPE', PREFIX .. name)
+  found = found.ok or found
+  if found ~= wanted and found ~= 'none' then drop('wrong_type', PREFIX .. name) end
+end
+
+-- KEY_TYPES is put in front of this: the type of each key of the prefix that has a fixed name.
+for name, wanted in pairs(KEY_TYPES) do expect_type(name, wanted) end
+
+-- A number as it is written here: whole, and short enough to be exact; nil for anything else.
+local function number(value)
+  if value and #value <= 15 and string.find(value, '^%-?%d+$') then return tonumber(value) end
+  return nil
+end
+
+-- What may stand inside a hash tag, as `check_name` has it.
+local function named(name)
+  return #name <= 160 and string.find(name, '^[%w_.:/-]+$') ~= nil
+end
+
+local function each_pair(flat)
+  local i = -1
+  return function()
+    i = i + 2
+    return flat[i], flat[i + 1]
+  end
+end
 
 -- '' asks for the server's own clock, so that a fleet has one.
 local function now_ms(given)
@@ -34,15 +89,59 @@ local function ready_key(rank) return PREFIX .. 'ready:' .. tostring(rank) end
 local function suspended_key(rank) return PREFIX .. 'suspended:' .. tostring(rank) end
 local function wake_key(rank) return PREFIX .. 'wake:' .. tostring(rank) end
 
-local function read(hash)
-  local flat = redis.call('HGETALL', hash)
+local STATES = { ready = true, suspended = true, delayed = true, in_flight = true, dead = true }
+local REQUIRED = {
+  state = true, rank = true, deadline = true, enqueued = true, attempt = true, causes = true,
+  payload = true,
+}
+-- Fields that are numbers, and how many digits they have at most.
+local DIGITS = {
+  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15,
+  next_rank = 1, next_deadline = 15, next_enqueued = 15, next_causes = 9,
+}
+
+local function is_sound_field(field, value)
+  if #value > VALUE_BYTES_MAX then return false end
+  local digits = DIGITS[field]
+  if digits then
+    if #value > digits or not number(value) then return false end
+    return digits > 1 or tonumber(value) <= LAST_RANK
+  end
+  if field == 'state' then return STATES[value] ~= nil end
+  local mark = string.sub(field, 1, 2)
+  return (mark ~= 'c:' and mark ~= 'n:') or string.find(value, '^%d') ~= nil
+end
+
+-- A record as it was written here, flat; empty where there is none. What is unsound is dropped.
+local function flat_of(hash, kind)
+  local flat, required = try('HGETALL', hash), 7
+  local is_sound = flat and #flat <= 2 * RECORD_FIELDS_MAX
+  for field, value in each_pair(is_sound and flat or {}) do
+    is_sound = is_sound and is_sound_field(field, value)
+    if REQUIRED[field] then required = required - 1 end
+  end
+  if is_sound and (#flat == 0 or required == 0) then return flat end
+  drop(kind, hash)
+  return {}
+end
+
+local function read(hash, kind)
+  local flat = flat_of(hash, kind or 'item')
   if #flat == 0 then return nil end
   local record = {}
-  for i = 1, #flat, 2 do record[flat[i]] = flat[i + 1] end
+  for field, value in each_pair(flat) do record[field] = value end
   return record
 end
 
--- At most 2 * CAUSES_KEPT + 20 fields, which one unpack can carry.
+-- Rank and deadline of a live item; nil where there is none. What is unsound is dropped.
+local function urgency_of(key)
+  local seen = try('HMGET', item_key(key), 'rank', 'deadline') or {}
+  local rank, deadline = number(seen[1]), number(seen[2])
+  if rank and deadline and rank >= 0 and rank <= LAST_RANK then return rank, deadline end
+  if redis.call('EXISTS', item_key(key)) == 1 then drop('item', item_key(key)) end
+end
+
+-- At most RECORD_FIELDS_MAX fields, which one unpack can carry.
 local function write(hash, record)
   local flat = {}
   for field, value in pairs(record) do
@@ -54,7 +153,7 @@ local function write(hash, record)
 end
 
 local function holds(key, token)
-  return redis.call('HGET', item_key(key), 'token') == token
+  return try('HGET', item_key(key), 'token') == token
 end
 
 -- How many items became ready in this call, by rank.
@@ -130,7 +229,11 @@ local function take_successor(record)
     if mark == 'n:' then successor['c:' .. string.sub(field, 3)] = value end
     if mark == 'n:' or string.sub(field, 1, 5) == 'next_' then record[field] = nil end
   end
-  return successor
+  if successor.rank and successor.deadline and successor.enqueued and successor.payload then
+    return successor
+  end
+  drop('item')
+  return nil
 end
 
 local function absorb_successor(record)
@@ -168,20 +271,31 @@ end
 
 -- A live item, already out of its sorted set, is gone; its successor takes its place.
 local function finish(key, record)
-  local successor = take_successor(record)
+  local successor = record and take_successor(record)
   redis.call('DEL', item_key(key))
   if successor then make_ready(key, successor) end
 end
 
+-- The number of dead items of a signature changes; what cannot be counted on is counted anew.
+local function count_signature(signature, by)
+  local set = PREFIX .. 'dead-signatures'
+  local count = try('HINCRBY', set, signature, by)
+  if not count then
+    drop('number')
+    count = math.max(by, 0)
+    redis.call('HSET', set, signature, count)
+  end
+  if count <= 0 then redis.call('HDEL', set, signature) end
+end
+
 -- Takes an item out of the dead letter box and returns its record, or nil.
 local function take_dead(key)
-  local dead = read(dead_key(key))
-  if not dead then return nil end
-  if redis.call('HINCRBY', PREFIX .. 'dead-signatures', dead.signature, -1) == 0 then
-    redis.call('HDEL', PREFIX .. 'dead-signatures', dead.signature)
-  end
-  redis.call('ZREM', PREFIX .. 'dead-of:' .. dead.signature, key)
+  local dead = read(dead_key(key), 'dead_item')
   redis.call('ZREM', PREFIX .. 'dead', key)
+  if not dead then return nil end
+  local signature = dead.signature or ''
+  count_signature(signature, -1)
+  try('ZREM', PREFIX .. 'dead-of:' .. signature, key)
   redis.call('DEL', dead_key(key))
   dead.signature, dead.died = nil, nil
   return dead
@@ -195,7 +309,8 @@ local function head_of(rank, limit)
   if #suspended == 0 then return ready, 0 end
   for _, key in ipairs(suspended) do
     head[#head + 1] = key
-    head[#head + 1] = redis.call('HGET', item_key(key), 'deadline')
+    local _, deadline = urgency_of(key)
+    head[#head + 1] = deadline or 0 -- what is gone goes first, so that it is out of the way
   end
   for _, value in ipairs(ready) do head[#head + 1] = value end
   return head, #suspended

@@ -15,7 +15,8 @@ local answer = {
 for rank = 0, LAST_RANK do
   local first = redis.call('ZRANGE', suspended_key(rank), 0, 0)[1]
     or redis.call('ZRANGE', ready_key(rank), 0, 0)[1]
-  local since = first and tonumber(redis.call('HGET', item_key(first), 'enqueued') or nil)
+  local seen = first and try('HMGET', item_key(first), 'enqueued') or {}
+  local since = number(seen[1])
   answer[#answer + 1] = redis.call('ZCARD', ready_key(rank))
   answer[#answer + 1] = redis.call('ZCARD', suspended_key(rank))
   answer[#answer + 1] = since and math.max(0, now - since) or -1

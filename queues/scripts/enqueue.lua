@@ -1,10 +1,11 @@
 -- enqueue: many requests for work, each new, joined to what is known, or already known.
 -- KEYS[1]  prefix of the queue
--- ARGV     now_ms, then for each item: key, rank, service_target_ms, cause, payload, lineage
+-- ARGV     now_ms, the least urgent rank of the queue, then for each item: key, rank,
+--          service_target_ms, cause, payload, lineage
 -- Returns  for each item: new | merged | known | successor | dead
 -- Atomic   over the whole list; items of one key are taken in the order given.
 
-local now = now_ms(ARGV[1])
+local now, last_rank = now_ms(ARGV[1]), tonumber(ARGV[2])
 local dead_exist = redis.call('ZCARD', PREFIX .. 'dead') > 0
 
 local function create(item, key, rank, deadline, cause, payload, lineage)
@@ -14,48 +15,95 @@ local function create(item, key, rank, deadline, cause, payload, lineage)
   count_fresh(rank)
 end
 
+-- Whether an item stands in the set of its state, where somebody will find it.
+local function is_placed(key, state, rank)
+  local ends = state == 'delayed' or state == 'in_flight'
+  local set = ends and string.gsub(state, '_', '-') or state .. ':' .. rank
+  local score = tonumber(redis.call('ZSCORE', PREFIX .. set, key) or nil)
+  return score and (not ends or score <= now + TIME_MS_MAX)
+end
+
+-- What is known of an item and of a cause; nil where there is no item. One that is unsound is
+-- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again.
+local function look(key, item, cause)
+  local seen = try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank',
+    'deadline', 'causes') or { foreign = true }
+  if not seen.foreign and not (seen[1] or seen[2] or seen[3] or seen[4]) then return nil end
+  local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
+  local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
+  if not is_sound or rank < 0 or rank > last_rank or deadline > now + TIME_MS_MAX then
+    drop('item', item)
+    return nil
+  end
+  return {
+    state = seen[1], known = seen[2] or seen[3], rank = rank, deadline = deadline, causes = causes,
+  }
+end
+
+local function found(key, item, cause)
+  local seen = look(key, item, cause)
+  if not seen or is_placed(key, seen.state, seen.rank) then return seen end
+  drop('misplaced')
+  local record = read(item)
+  if record and record.cancelled then
+    finish(key, record)
+  elseif record then
+    absorb_successor(record)
+    make_ready(key, record)
+  end
+  return look(key, item, cause)
+end
+
 -- The item waits; a delayed one keeps the time at which it is due.
-local function join(item, key, rank, deadline, cause, payload, lineage, state)
-  local old = redis.call('HMGET', item, 'rank', 'deadline', 'causes')
-  local old_rank, count = tonumber(old[1]), tonumber(old[3]) + 1
-  rank, deadline = math.min(rank, old_rank), math.min(deadline, tonumber(old[2]))
+local function join(item, key, rank, deadline, cause, payload, lineage, seen)
+  local count = seen.causes + 1
   redis.call('HSET', item, 'payload', payload, 'causes', count)
   if count <= CAUSES_KEPT then redis.call('HSET', item, 'c:' .. cause, count .. lineage) end
-  set_urgency(key, state, old_rank, rank, deadline)
+  set_urgency(key, seen.state, seen.rank, math.min(rank, seen.rank),
+    math.min(deadline, seen.deadline))
 end
 
 local function follow(item, rank, deadline, cause, payload, lineage)
   local old = redis.call('HMGET', item, 'next_rank', 'next_deadline', 'next_causes')
-  local count = 1
-  if old[3] then
-    count = tonumber(old[3]) + 1
-    rank, deadline = math.min(rank, tonumber(old[1])), math.min(deadline, tonumber(old[2]))
+  local old_rank, old_deadline, count = number(old[1]), number(old[2]), number(old[3])
+  if old_rank and old_deadline and count then
+    rank, deadline = math.min(rank, old_rank), math.min(deadline, old_deadline)
   else
+    count = 0
     redis.call('HSET', item, 'next_enqueued', now)
   end
+  count = count + 1
   redis.call('HSET', item, 'next_rank', rank, 'next_deadline', deadline, 'next_payload', payload,
     'next_causes', count)
   if count <= CAUSES_KEPT then redis.call('HSET', item, 'n:' .. cause, count .. lineage) end
 end
 
+-- Whether a cause lies in the dead letter box.
+local function is_dead(key, cause)
+  local has = try('HEXISTS', dead_key(key), 'c:' .. cause)
+  if not has then drop('wrong_type', dead_key(key)) end
+  return has == 1
+end
+
 local states = {}
-for i = 2, #ARGV, 6 do
+for i = 3, #ARGV, 6 do
   local key, rank, cause, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3], ARGV[i + 4]
   local lineage = ARGV[i + 5]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil
-  local seen = redis.call('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause)
-  if dead_exist and redis.call('HEXISTS', dead_key(key), 'c:' .. cause) == 1 then
+  local is_buried = dead_exist and is_dead(key, cause)
+  local seen = not is_buried and found(key, item, cause) or nil
+  if is_buried then
     outcome = 'dead'
-  elseif not seen[1] then
+  elseif not seen then
     create(item, key, rank, deadline, cause, payload, lineage)
     outcome = 'new'
-  elseif seen[2] or seen[3] then
+  elseif seen.known then
     outcome = 'known'
-  elseif seen[1] == 'in_flight' then
+  elseif seen.state == 'in_flight' then
     follow(item, rank, deadline, cause, payload, lineage)
     outcome = 'successor'
   else
-    join(item, key, rank, deadline, cause, payload, lineage, seen[1])
+    join(item, key, rank, deadline, cause, payload, lineage, seen)
     outcome = 'merged'
   end
   states[#states + 1] = outcome

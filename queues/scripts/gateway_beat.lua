@@ -6,21 +6,41 @@
 --          the living gateways; shard, owner, shard, owner, ... }
 -- Atomic   all of it. The dead leave first. A first beat takes the name over from whoever had it.
 --          A shard that is held is claimed unless somebody living leases it: after a flush every
---          gateway finds its own again.
+--          gateway finds its own again. Nobody lives for longer than two leases from now, whatever
+--          stands there: a gateway that lives beats again.
 
 local now, gateway, incarnation = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local alive, incarnations = PREFIX .. 'alive', PREFIX .. 'incarnations'
 local owners, table_key = PREFIX .. 'owners', PREFIX .. 'table'
-if redis.call('HSETNX', table_key, 'id', ARGV[6]) == 1 then
-  redis.call('HSET', table_key, 'born', now)
+local OWNERS_MAX = 10000
+local seen = redis.call('HMGET', table_key, 'id', 'born')
+local id, born = seen[1], number(seen[2])
+if not (id and #id <= 32 and string.find(id, '^%x+$') and born and born <= now) then
+  if id then drop('gateway_table') end
+  id, born = ARGV[6], now
+  redis.call('HSET', table_key, 'id', id, 'born', now)
 end
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now)) do
   redis.call('ZREM', alive, gone)
   redis.call('HDEL', incarnations, gone)
 end
+local latest = now + 2 * tonumber(ARGV[5])
+for _, far in ipairs(redis.call('ZRANGEBYSCORE', alive, '(' .. latest, '+inf')) do
+  redis.call('ZADD', alive, latest, far)
+end
+local living = {}
+for _, name in ipairs(redis.call('ZRANGE', alive, 0, -1)) do
+  if named(name) then living[#living + 1] = name else
+    drop('gateway')
+    redis.call('ZREM', alive, name)
+    redis.call('HDEL', incarnations, name)
+  end
+end
+if redis.call('HLEN', owners) > OWNERS_MAX then drop('shard_lease', owners) end
 local known = redis.call('HGET', incarnations, gateway)
 local mine = ARGV[4] == '1' or not known or known == incarnation
 if mine then
+  if not redis.call('ZSCORE', alive, gateway) then living[#living + 1] = gateway end
   redis.call('ZADD', alive, now + tonumber(ARGV[5]), gateway)
   redis.call('HSET', incarnations, gateway, incarnation)
   for i = 7, #ARGV do
@@ -30,8 +50,14 @@ if mine then
     end
   end
 end
-local born = tonumber(redis.call('HGET', table_key, 'born'))
-return {
-  mine and 1 or 0, redis.call('HGET', table_key, 'id'), now - born,
-  redis.call('ZRANGE', alive, 0, -1), redis.call('HGETALL', owners),
-}
+local leased = {}
+for shard, owner in each_pair(redis.call('HGETALL', owners)) do
+  if #shard <= 9 and string.find(shard, '^%d+$') and named(owner) then
+    leased[#leased + 1] = shard
+    leased[#leased + 1] = owner
+  else
+    drop('shard_lease')
+    redis.call('HDEL', owners, shard)
+  end
+end
+return { mine and 1 or 0, id, now - born, living, leased }

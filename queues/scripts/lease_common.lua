@@ -9,14 +9,48 @@ local LAST_CLASS = 2
 
 local function waiting_key(rank) return PREFIX .. 'waiting:' .. tostring(rank) end
 
-local function forget_expired(now)
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PREFIX .. 'expiries', '-inf', now)) do
-    redis.call('ZREM', PREFIX .. 'expiries', gone)
-    redis.call('HDEL', PREFIX .. 'tokens', gone)
-    redis.call('HDEL', PREFIX .. 'holds', gone)
+-- Every number goes to the server whole: Lua would write a large one with an exponent.
+local function whole(number) return string.format('%.0f', number) end
+
+local function forget(holder)
+  redis.call('ZREM', PREFIX .. 'expiries', holder)
+  redis.call('HDEL', PREFIX .. 'tokens', holder)
+  redis.call('HDEL', PREFIX .. 'holds', holder)
+end
+
+-- Rank, slots and cost of a hold; nil for what is none, which is dropped.
+local function hold_of(holder, kept)
+  local rank, slots, cost = string.match(kept or '', '^([0-2]) (%d+) (%d+)$')
+  if rank and #slots <= 5 and #cost <= 16 and named(holder) then
+    return tonumber(rank), tonumber(slots), tonumber(cost)
   end
+  drop('lease')
+  forget(holder)
+end
+
+-- What has no place among the expiries would be held for ever.
+local function forget_unplaced(hash)
+  if redis.call('HLEN', PREFIX .. hash) == redis.call('ZCARD', PREFIX .. 'expiries') then return end
+  for _, holder in ipairs(redis.call('HKEYS', PREFIX .. hash)) do
+    if not redis.call('ZSCORE', PREFIX .. 'expiries', holder) then
+      drop('lease')
+      redis.call('HDEL', PREFIX .. hash, holder)
+    end
+  end
+end
+
+local function forget_expired(now)
+  local expiries, beyond = PREFIX .. 'expiries', '(' .. whole(now + TIME_MS_MAX)
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now)) do forget(gone) end
+  for _, far in ipairs(redis.call('ZRANGEBYSCORE', expiries, beyond, '+inf')) do
+    drop('lease')
+    forget(far)
+  end
+  forget_unplaced('holds')
+  forget_unplaced('tokens')
   for rank = 0, LAST_CLASS do
     redis.call('ZREMRANGEBYSCORE', waiting_key(rank), '-inf', now)
+    redis.call('ZREMRANGEBYSCORE', waiting_key(rank), beyond, '+inf')
   end
 end
 
@@ -27,20 +61,25 @@ local function held(but)
   local flat = redis.call('HGETALL', PREFIX .. 'holds')
   for i = 1, #flat, 2 do
     if flat[i] ~= but then
-      local rank, some, much = string.match(flat[i + 1], '^(%d+) (%d+) (%d+)$')
-      rank = tonumber(rank)
-      slots[rank] = slots[rank] + tonumber(some)
-      cost[rank] = cost[rank] + tonumber(much)
+      local rank, some, much = hold_of(flat[i], flat[i + 1])
+      if rank then
+        slots[rank] = slots[rank] + some
+        cost[rank] = cost[rank] + much
+      end
     end
   end
   return slots, cost
 end
 
--- Every number goes to the server whole: Lua would write a large one with an exponent.
-local function whole(number) return string.format('%.0f', number) end
+local function next_token()
+  local token = try('INCR', PREFIX .. 'fence')
+  if token and token > 0 and token < 2 ^ 53 then return token end
+  drop('number', PREFIX .. 'fence')
+  return redis.call('INCR', PREFIX .. 'fence')
+end
 
 local function hold(name, rank, slots, cost, expires)
-  local token = redis.call('INCR', PREFIX .. 'fence')
+  local token = next_token()
   redis.call('ZADD', PREFIX .. 'expiries', whole(expires), name)
   redis.call('HSET', PREFIX .. 'tokens', name, token)
   redis.call('HSET', PREFIX .. 'holds', name, rank .. ' ' .. slots .. ' ' .. cost)

@@ -2,19 +2,17 @@
 -- KEYS[1]  prefix of the resource
 -- ARGV     now_ms
 -- Returns  for each lease: { holder, token, expires_at_ms, rank, cost }, the first to expire first
--- Atomic   one moment; changes nothing. What was used up without a slot is left out.
+-- Atomic   one moment. What was used up without a slot is left out.
 
 local leases = {}
-local from = '(' .. whole(now_ms(ARGV[1]))
-local flat = redis.call('ZRANGEBYSCORE', PREFIX .. 'expiries', from, '+inf', 'WITHSCORES')
+local now = now_ms(ARGV[1])
+local flat = redis.call('ZRANGEBYSCORE', PREFIX .. 'expiries', '(' .. whole(now),
+  whole(now + TIME_MS_MAX), 'WITHSCORES')
 for i = 1, #flat, 2 do
-  local kept = redis.call('HGET', PREFIX .. 'holds', flat[i])
-  local rank, slots, cost = string.match(kept, '^(%d+) (%d+) (%d+)$')
-  if slots ~= '0' then
-    local token = tonumber(redis.call('HGET', PREFIX .. 'tokens', flat[i]))
-    leases[#leases + 1] = {
-      flat[i], token, tonumber(flat[i + 1]), tonumber(rank), tonumber(cost),
-    }
+  local rank, slots, cost = hold_of(flat[i], redis.call('HGET', PREFIX .. 'holds', flat[i]))
+  local token = rank and number(redis.call('HGET', PREFIX .. 'tokens', flat[i]))
+  if token and slots ~= 0 then
+    leases[#leases + 1] = { flat[i], token, tonumber(flat[i + 1]), rank, cost }
   end
 end
 return leases

@@ -2,7 +2,7 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     state, offset, limit
 -- Returns  for each item: { key, attempts so far, flat record, ms at which its state ends or '' }
--- Atomic   one moment; changes nothing. ready: what a claim takes next, paused or not, suspended
+-- Atomic   one moment. ready: what a claim takes next, paused or not, suspended
 --          included, without due retries. suspended: by rank and then in that order. delayed: the
 --          first due first. in_flight: the first to expire first.
 
@@ -27,7 +27,7 @@ end
 
 local items = {}
 for _, key in ipairs(page()) do
-  local record = redis.call('HGETALL', item_key(key))
+  local record = flat_of(item_key(key), 'item')
   if #record > 0 then
     local ends = ''
     if SETS[state] then

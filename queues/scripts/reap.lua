@@ -5,8 +5,17 @@
 -- Atomic   over one call. A claim ends at its deadline, not after it. What was
 --          cancelled leaves instead.
 
-local flying = PREFIX .. 'in-flight'
-local ended = redis.call('ZRANGEBYSCORE', flying, '-inf', now_ms(ARGV[1]), 'LIMIT', 0, ARGV[2])
+local flying, now = PREFIX .. 'in-flight', now_ms(ARGV[1])
+local beyond = '(' .. string.format('%.0f', now + TIME_MS_MAX)
+-- What would end later than anything may was put there by nobody, and ends now.
+for _, set in ipairs({ 'in-flight', 'delayed' }) do
+  local far = redis.call('ZRANGEBYSCORE', PREFIX .. set, beyond, '+inf', 'LIMIT', 0, ARGV[2])
+  for _, key in ipairs(far) do
+    drop('time')
+    redis.call('ZADD', PREFIX .. set, now, key)
+  end
+end
+local ended = redis.call('ZRANGEBYSCORE', flying, '-inf', now, 'LIMIT', 0, ARGV[2])
 for _, key in ipairs(ended) do
   local record = read(item_key(key))
   redis.call('ZREM', flying, key)

@@ -11,9 +11,8 @@ local delayed = PREFIX .. 'delayed'
 local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 for i = 4, #ARGV, 3 do
   local key, due = ARGV[i], now + tonumber(ARGV[i + 2])
-  local held = holds(key, ARGV[i + 1])
-  if held then
-    local record = read(item_key(key))
+  local record = holds(key, ARGV[i + 1]) and read(item_key(key))
+  if record then
     redis.call('ZREM', PREFIX .. 'in-flight', key)
     if record.cancelled then
       finish(key, record)
@@ -27,7 +26,7 @@ for i = 4, #ARGV, 3 do
       if not first or due < first then count_fresh(record.rank) end
     end
   end
-  results[#results + 1] = held and 1 or 0
+  results[#results + 1] = record and 1 or 0
 end
 wake()
 return results

@@ -18,4 +18,8 @@ if redis.call('HGET', incarnations, gateway) == ARGV[2] then
     if redis.call('HGET', owners, shard) == gateway then redis.call('HDEL', owners, shard) end
   end
 end
-return redis.call('ZRANGE', alive, 0, -1)
+local living = {}
+for _, name in ipairs(redis.call('ZRANGE', alive, 0, -1)) do
+  if named(name) then living[#living + 1] = name end
+end
+return living

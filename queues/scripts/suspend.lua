@@ -7,12 +7,11 @@
 --          its first. Nobody is woken: there is no capacity. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
-local stamp = math.max(now - 1, tonumber(redis.call('GET', PREFIX .. 'stamp') or 0))
+local stamp = math.max(now - 1, number(redis.call('GET', PREFIX .. 'stamp')) or 0)
 for i = 2, #ARGV, 2 do
   local key = ARGV[i]
-  local held = holds(key, ARGV[i + 1])
-  if held then
-    local record = read(item_key(key))
+  local record = holds(key, ARGV[i + 1]) and read(item_key(key))
+  if record then
     redis.call('ZREM', PREFIX .. 'in-flight', key)
     if record.cancelled then
       finish(key, record)
@@ -28,7 +27,7 @@ for i = 2, #ARGV, 2 do
       redis.call('ZADD', suspended_key(record.rank), record.stamp, key)
     end
   end
-  results[#results + 1] = held and 1 or 0
+  results[#results + 1] = record and 1 or 0
 end
 redis.call('SET', PREFIX .. 'stamp', string.format('%.0f', stamp))
 wake()

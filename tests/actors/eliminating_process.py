@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from actors.messages import Query
-from actors.runtime import SessionRuntime
+from actors.sessions.runtime import SessionRuntime
 from kernel.host import Host
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore

@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 
-from actors.bench import Bench
-from actors.committer import Committer
+from actors.commit.group_committer import Committer
+from actors.commit.unit_context import Bench
 from actors.messages import Declare, Eliminate
-from actors.orchestrator import Orchestrator
-from actors.runtime import SessionRuntime
+from actors.orchestrator.orchestrator import Orchestrator
+from actors.sessions.runtime import SessionRuntime
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from actors.model_client import ModelAnswer, ModelCall
-from actors.synthesis import Synthesis
+from actors.synthesis.model_client import ModelAnswer, ModelCall
+from actors.synthesis.synthesis import Synthesis
 from kernel.ledger.ledger import Ledger
 from tests.actors.harness import declare, running_sessions
 

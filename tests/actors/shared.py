@@ -6,12 +6,12 @@ from typing import Any
 
 import anyio
 
-from actors.committer import Committer
-from actors.keeper import ShardKeeper
-from actors.ownership import Ownership
-from actors.postroom import Postroom
-from actors.routing import RoutedSessions
-from actors.runtime import SessionRuntime
+from actors.commit.group_committer import Committer
+from actors.forwarding.mailbox_consumer import Postroom
+from actors.forwarding.routed_sessions import RoutedSessions
+from actors.sessions.runtime import SessionRuntime
+from actors.sharding.held_shards import Ownership
+from actors.sharding.shard_keeper import ShardKeeper
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
 from tests.actors.harness import make_committer

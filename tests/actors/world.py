@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from actors.intents import (
+from actors.commit.units import IntentUnit
+from actors.orchestrator.intents import (
     AdaptFields,
     AnchorBelief,
     CapturedOutput,
@@ -19,8 +20,7 @@ from actors.intents import (
     SynthesizeUnderstanding,
     WriteCausalGraph,
 )
-from actors.resolution import make_effect
-from actors.units import IntentUnit
+from actors.orchestrator.resolvers import make_effect
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.belief_anchors import BeliefAnchor

@@ -9,8 +9,8 @@ from uuid import UUID
 import uvicorn
 from fastapi import FastAPI
 
-from workers.api.belief import EliminateBody
-from workers.gateway import server_config
+from workers.api.routes.belief_sessions import EliminateBody
+from workers.gateway.process import server_config
 
 app = FastAPI(docs_url=None, redoc_url=None)
 

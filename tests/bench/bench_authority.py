@@ -26,10 +26,15 @@ from pathlib import Path
 
 import structlog
 
-from actors.bench import Bench
-from actors.intents import AdaptFields, EnqueueRecompute, InputVersion, RecalculateAuthority
-from actors.orchestrator import Orchestrator
-from actors.units import IntentUnit, RecomputeUnit, Unit, records_read
+from actors.commit.unit_context import Bench
+from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
+from actors.orchestrator.intents import (
+    AdaptFields,
+    EnqueueRecompute,
+    InputVersion,
+    RecalculateAuthority,
+)
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.enqueue import plan_deferred
 from kernel.authority.graph import authority_of, materialized_authority
 from kernel.authority.read_ahead import Around, read_ahead
@@ -47,8 +52,8 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from tests.bench.bench_kernel import insert_raw, rows_of
 from tests.bench.report import figure, machine, note
-from workers.api.records import describe_node
-from workers.host import settle_memory, system_host
+from workers.api.routes.records import describe_node
+from workers.environment.system_host import settle_memory, system_host
 
 READS = 20_000
 BATCH = 256

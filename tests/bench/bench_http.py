@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.bench.http_load import drive, request
 from tests.bench.mix import intent_of
 from tests.bench.report import figure, machine

@@ -27,13 +27,13 @@ import anyio
 import structlog
 from sqlalchemy import Table
 
-from actors.committer import BATCH_MAX_UNITS, Committer
+from actors.commit.group_committer import BATCH_MAX_UNITS, Committer
+from actors.commit.units import IntentUnit
 from actors.messages import Declare, Eliminate
-from actors.orchestrator import Orchestrator
-from actors.ownership import Ownership
-from actors.runtime import SessionRuntime
-from actors.shards import SHARDS_DEFAULT
-from actors.units import IntentUnit
+from actors.orchestrator.orchestrator import Orchestrator
+from actors.sessions.runtime import SessionRuntime
+from actors.sharding.assignment import SHARDS_DEFAULT
+from actors.sharding.held_shards import Ownership
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
@@ -45,7 +45,7 @@ from kernel.verify.links import walk_log
 from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
 from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes
 from tests.bench.report import figure, machine, note, rate_per_s
-from workers.host import settle_memory, system_host
+from workers.environment.system_host import settle_memory, system_host
 
 SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
 """How many at once, and how many envelopes they submit together."""

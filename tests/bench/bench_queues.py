@@ -25,10 +25,10 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from queues.items import NewItem
 from queues.priorities import PRIORITIES
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.bench.queue_systems import OWN, PEERS
 from tests.bench.report import figure, machine, note
 

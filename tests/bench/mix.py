@@ -5,7 +5,7 @@ source and an understanding have three effects, a claim five, a change one. Clai
 for the understanding's authority, each with a request and its receipt.
 """
 
-from actors.intents import (
+from actors.orchestrator.intents import (
     AdaptFields,
     CreateClaim,
     CreateSource,

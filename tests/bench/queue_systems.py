@@ -69,7 +69,7 @@ class Rotulus(System):
         from redis.asyncio import Redis
 
         from queues.items import NewItem
-        from queues.queue import WorkQueue
+        from queues.work_queue import WorkQueue
 
         self.dumps, self.loads, self.new_item = orjson.dumps, orjson.loads, NewItem
         self.redis = Redis.from_url(self.url)
@@ -112,12 +112,12 @@ class RotulusFleet(Rotulus):
     def work(self, hit: Hit) -> None:
         import random
 
-        from queues.heartbeats import Heartbeats
-        from queues.leases import CapacityLeases
-        from workers.drainer import Drainer, Handler, Settlement
-        from workers.fleet import WorkerProcess
-        from workers.gateway_client import GatewayClient
-        from workers.hand_in import HandIn
+        from queues.capacity_leases import CapacityLeases
+        from queues.worker_heartbeats import Heartbeats
+        from workers.clients.gateway import GatewayClient
+        from workers.worker.arq_runner import WorkerProcess
+        from workers.worker.batches import Drainer, Handler, Settlement
+        from workers.worker.gateway_reports import HandIn
 
         system = self
 

@@ -15,15 +15,15 @@ from pydantic import SecretStr
 from redis import Redis
 
 from kernel.ledger.ledger import Ledger
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
 from tests.chaos.schedule import GATEWAYS, WORKERS
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
 from tests.system.tree_run import wait_for
-from workers.host import system_host
-from workers.record import open_store
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
 
 LEASE_S = 2.0
 READY_S = 60.0
@@ -79,6 +79,17 @@ class Process:
             with suppress(ProcessLookupError):
                 process.kill()
             process.wait(10)
+
+    def poll(self) -> int | None:
+        """Return how it ended, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def end(self, seconds: float) -> int:
+        """Ask it to end, and return how it did; raises `TimeoutExpired`."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(seconds)
 
     def tail(self) -> str:
         """Return the end of what it said."""

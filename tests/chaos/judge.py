@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 from pydantic import SecretStr
 
-from actors.shards import SHARDS_DEFAULT, shard_of
+from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
 from tests.chaos.load import STATES
 from tests.chaos.witness import Note, notes, role_of
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
 
 Answer = Mapping[str, Any]
 

@@ -27,8 +27,8 @@ from kernel.work.requests import WorkRequest, enqueue
 from tests.bench.mix import ROUND, intent_of
 from tests.system.extractions import STATES, steps
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
-from workers.host import system_host
-from workers.record import LedgerPlace, open_store
+from workers.environment.ledger_access import LedgerPlace, open_store
+from workers.environment.system_host import system_host
 
 ELIMINATIONS = 3
 BINDINGS = ("background", "critical")

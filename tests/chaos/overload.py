@@ -32,8 +32,8 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.lean_client import ANSWER_S, Answer, LeanClient, Unanswered
 from tests.chaos.load import session_of
 from tests.system.gateways import HYPOTHESES, ONTOLOGY
-from workers.host import system_host
-from workers.record import open_store
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
 
 TIMES = 10
 SESSIONS = 16

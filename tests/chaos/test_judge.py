@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.shards import shard_of
+from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
 from tests.chaos.load import STATES, session_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.fleet import running_fleet
 from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described, overload
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
 
 SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "4"))
 MAILBOX_MAX = 4

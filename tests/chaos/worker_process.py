@@ -6,9 +6,9 @@ What it makes of a binding follows from the binding alone, so asking twice chang
 from functools import partial
 
 from kernel.work.contents import BindingEvaluation
-from workers.commands.common import read_settings, redis_url, run
-from workers.evaluation import Evaluated
-from workers.worker import serve_worker
+from workers.cli.common import read_settings, redis_url, run
+from workers.worker.handlers.binding_evaluator import Evaluated
+from workers.worker.process import serve_worker
 
 
 class SayYes:

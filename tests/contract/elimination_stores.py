@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from actors.ledger_store import LedgerEliminationStore
+from actors.incidents.ledger_elimination_store import LedgerEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance, EliminationStore
 from kernel.belief.memory_store import InMemoryStore
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
-from workers.host import system_host
+from workers.environment.system_host import system_host
 from workers.tee.store import TeeStore
 
 WHY = EliminationProvenance("adapter://test", "probe:1")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.incidents import Incidents
+from actors.incidents.incidents import Incidents
 from kernel.belief.elimination_store import EliminationProvenance, RecoveredState
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
@@ -20,7 +20,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, universe_of
 from tests.workers.tee.fake_tee import FakeTee, seed, serving
-from workers.host import system_host
+from workers.environment.system_host import system_host
 from workers.tee.service import TeeService
 
 ROOT = Path(__file__).parents[2]

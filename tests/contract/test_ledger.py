@@ -207,6 +207,7 @@ def test_a_receipts_own_fields_cannot_be_overwritten_by_its_body(ledger):
         "emitted_at": "x",
         "receipt_sequence": "99",
         "prior_receipt_hash": "x",
+        "rules_version": 9,
         "schema_version": 9,
     }
     with ledger.transaction() as transaction:
@@ -220,6 +221,7 @@ def test_a_receipts_own_fields_cannot_be_overwritten_by_its_body(ledger):
                 "emitted_at": iso_time(0),
                 "receipt_sequence": "1",
                 "prior_receipt_hash": GENESIS_HASH,
+                "rules_version": 1,
                 "schema_version": 1,
             }
         ]

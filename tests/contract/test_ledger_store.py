@@ -14,23 +14,15 @@ from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)
 
-_BOUNDED = {
-    "open": 1,
-    "outcome": "completed",
-    "semantic_intent": "create",
-    "store": "nodes",
-}
+_BOUNDED = {"open": 1}
 """Columns that not every value fits."""
 
 
-NOT_IN_THE_REGISTRY = (
-    (schema.kernel_event_log, {"semantic_intent": "guess"}),
-    (schema.kernel_event_log, {"semantic_intent": ""}),
-    (schema.kernel_event_log, {"semantic_intent": "Create"}),
-    (schema.applied_effects, {"store": "elsewhere"}),
-    (schema.outbox_outcomes, {"outcome": "perhaps"}),
+MISSHAPEN = (
+    (schema.kernel_event_log, {"rules_version": 0}),
+    (schema.outbox, {"open": 2}),
 )
-"""Names that no store of a database takes, each in its column."""
+"""Values that no store of a database takes, each in its column."""
 
 
 def row_of(table, **values):
@@ -128,6 +120,29 @@ def test_text_that_a_store_cannot_hold_is_refused_as_such_and_the_transaction_go
         assert tables.get(schema.nodes, "a\x00b") == there
         assert tables.select(schema.nodes, {"node_id": "a\x00b"}) == [row] * (there is row)
         assert tables.count(schema.nodes, {"node_id": "a\x00b"}) == (there is row)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"receipt_id": "\ud800"}, {"receipt_kind": "a\ud800"}, {"expires_at_us": 2**70}],
+)
+def test_a_value_that_a_store_cannot_hold_is_refused_as_such(store, changes):
+    row = row_of(schema.ephemeral_receipts, **changes)
+    try:
+        with store.transaction() as tables:
+            tables.insert_many(schema.ephemeral_receipts, [row])
+    except TextNotStorable:
+        assert stored(store, schema.ephemeral_receipts) == []
+    else:
+        assert stored(store, schema.ephemeral_receipts) == [row]
+
+
+def test_no_row_answers_to_a_name_that_is_no_text(store):
+    with store.transaction() as tables:
+        assert tables.get(schema.nodes, "\ud800") is None
+        assert tables.select(schema.nodes, {"node_id": "\ud800"}) == []
+        tables.insert(schema.nodes, row_of(schema.nodes, node_id="a"))
+    assert len(stored(store, schema.nodes)) == 1
 
 
 def test_integers_of_64_bits_read_back_as_they_were(store):

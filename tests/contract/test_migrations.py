@@ -111,7 +111,7 @@ OF_SQLITE = {
             "CREATE TABLE outbox_outcomes (request_id VARCHAR NOT NULL, outcome VARCHAR NOT NULL,"
             " operation_id VARCHAR, closed_sequence INTEGER NOT NULL,"
             " closed_at_us INTEGER NOT NULL,"
-            " PRIMARY KEY (request_id), CHECK (outcome IN ('completed', 'cancelled')))"
+            " PRIMARY KEY (request_id), CHECK (outcome = 'completed'))"
         ),
         "CREATE INDEX outbox_outcomes_by_outcome ON outbox_outcomes (outcome)",
         *(one for one in sqlite_schema.definitions() if "TRIGGER outbox_outcomes_" in one),
@@ -188,7 +188,7 @@ def test_from_tables_that_no_revision_made_no_migration_leads_on(version):
 
 PROCESSES = """
 import pathlib, sys
-import workers.commands.demo, workers.commands.gateway, workers.commands.worker
+import workers.cli.demo, workers.cli.gateway, workers.cli.worker
 import kernel.ledger.postgres
 from kernel.ledger.sqlite import SqliteStore
 SqliteStore(pathlib.Path(sys.argv[1])).close()

@@ -18,7 +18,7 @@ from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
-from tests.contract.test_ledger_store import NOT_IN_THE_REGISTRY, row_of  # noqa: E402 - likewise
+from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
 
 
@@ -86,9 +86,8 @@ def test_history_refuses_change_even_past_the_store(store, postgres_url, table, 
         assert tables.select(table) == [row]
 
 
-@pytest.mark.spec("K1")
-@pytest.mark.parametrize(("table", "changes"), NOT_IN_THE_REGISTRY)
-def test_a_name_that_is_not_in_the_registry_is_not_stored(store, table, changes):
+@pytest.mark.parametrize(("table", "changes"), MISSHAPEN)
+def test_a_value_without_its_shape_is_not_stored(store, table, changes):
     with pytest.raises(psycopg.errors.CheckViolation), store.transaction() as tables:
         tables.insert(table, row_of(table) | changes)
     with store.view() as tables:

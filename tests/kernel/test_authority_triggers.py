@@ -2,10 +2,10 @@
 
 import pytest
 
-from actors.bench import Bench
-from actors.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
-from actors.orchestrator import Orchestrator
-from actors.units import EnqueueUnit, IntentUnit, RecomputeUnit
+from actors.commit.unit_context import Bench
+from actors.commit.units import EnqueueUnit, IntentUnit, RecomputeUnit
+from actors.orchestrator.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import Enqueued, EnqueuedRequest, plan_deferred
 from kernel.authority.graph import authority_of
@@ -41,7 +41,13 @@ from tests.kernel.build import (
     understandings,
     work,
 )
-from workers.authority_sweeps import Sweep, accepted, backfill, backfill_progress, decay_tick
+from workers.use_cases.authority_sweeps import (
+    Sweep,
+    accepted,
+    backfill,
+    backfill_progress,
+    decay_tick,
+)
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 NIGHTLY = {"cu_authority_strategy": "scheduled_nightly_only"}

@@ -14,6 +14,7 @@ from kernel.canonical import (
     _exact,
     canonicalize,
     canonicalize_plain,
+    canonicalize_readable,
     digest,
 )
 
@@ -106,6 +107,28 @@ def test_keys_are_sorted_by_utf16_code_unit():
 def test_what_has_no_canonical_form_is_refused(value):
     with pytest.raises(CanonicalizationError):
         canonicalize(value)
+
+
+@pytest.mark.spec("K27")
+@given(values | st.floats(2**50, 1e22).map(lambda number: {"number": number}))
+def test_what_is_readable_has_the_same_form_when_it_is_read_back(value):
+    content = canonicalize(value)
+    try:
+        again = canonicalize(json.loads(content))
+    except CanonicalizationError:
+        with pytest.raises(CanonicalizationError):
+            canonicalize_readable(value)
+    else:
+        assert canonicalize_readable(value) == content == again
+
+
+@pytest.mark.spec("K27")
+@pytest.mark.parametrize("number", [2.0**53, -(2.0**53), 1e17, 999_999_999_999_999_868_928.0])
+def test_a_whole_float_that_nothing_can_read_and_write_again_is_not_readable(number):
+    assert canonicalize([number]) == rfc8785.dumps([number])
+    for value in (number, [number], {"a": number}, [0, number], {"a": {"b": [number]}}):
+        with pytest.raises(CanonicalizationError):
+            canonicalize_readable(value)
 
 
 def test_a_string_full_of_digits_is_a_string():

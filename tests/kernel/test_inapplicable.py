@@ -433,7 +433,11 @@ def stated_codes(package):
                     yield from (name for name, _ in module._REFUSALS.values())
 
 
-UNDOING = {"rollback_superseded_by_later_write", "rollback_pre_image_missing"}
+UNDOING = {
+    "rollback_superseded_by_later_write",
+    "rollback_pre_image_missing",
+    "rollback_pre_image_corrupt",
+}
 """Met by inverses only; proved with them."""
 
 

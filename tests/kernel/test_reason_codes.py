@@ -11,8 +11,8 @@ import anyio
 import orjson
 import pytest
 
+from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
-from actors.units import IntentUnit
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
 from kernel.capacity import Lease

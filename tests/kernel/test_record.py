@@ -108,6 +108,7 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
             "recorded_at": said["recorded_at"],
             "committed_at": row["committed_at"],
             "applied_effects_hash": sha256(canonical(applied)),
+            "rules_version": 1,
             "schema_version": 1,
         }
         if "session_id" in said:

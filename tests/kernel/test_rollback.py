@@ -298,6 +298,21 @@ def test_a_state_that_is_not_on_record_cannot_be_put_back():
     assert error.details["reason_code"] == "rollback_pre_image_missing"
 
 
+@pytest.mark.spec("K2")
+def test_undoing_restores_only_what_was_recorded():
+    store = MemoryStore()
+    ledger = Ledger.create(store, FakeHost().host)
+    accept(ledger, create("n", "Note"))
+    operation_id = accept(ledger, adapt("n", title="x"))
+    [row] = store._tables["pre_images"].rows.values()
+    row["content"] = row["content"].replace(b'"Note"', b'"Nota"')
+    error = refused(ledger, undo, operation_id)
+    assert error.code == "rollback_refused"
+    assert error.details["reason_code"] == "rollback_pre_image_corrupt"
+    with ledger.view() as view:
+        assert view.node("n")["payload"]["title"] == "x"
+
+
 # The decisions of §5.5
 
 

@@ -14,10 +14,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from actors.bench import Bench
-from actors.intents import EnqueueRecompute
-from actors.orchestrator import Orchestrator
-from actors.units import EnqueueUnit, IntentUnit
+from actors.commit.unit_context import Bench
+from actors.commit.units import EnqueueUnit, IntentUnit
+from actors.orchestrator.intents import EnqueueRecompute
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
 from kernel.authority.enqueue import plan_deferred
@@ -51,7 +51,7 @@ from tests.kernel.build import (
     unlink,
     work,
 )
-from workers.authority_sweeps import backfill, decay_tick
+from workers.use_cases.authority_sweeps import backfill, decay_tick
 
 UNIT = st.floats(0, 1) | st.sampled_from([0, 1, 0.5, 0.1, 1e-300])
 ESSENTIALITIES = st.sampled_from(sorted(WEIGHTS))

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.intents import CreateSource
-from actors.isolation import unwrap_untrusted
-from actors.metadata_fields import families_of
-from actors.prompting import (
+from actors.orchestrator.intents import CreateSource
+from actors.orchestrator.resolvers import resolve_create_source
+from actors.orchestrator.untrusted_content import unwrap_untrusted
+from actors.synthesis.metadata_fields import families_of
+from actors.synthesis.prompt import (
     CONTENT,
     SourceText,
     assemble,
@@ -15,7 +16,6 @@ from actors.prompting import (
     metadata_kind,
     parse_prompt,
 )
-from actors.resolution import resolve_create_source
 from kernel.canonical import canonicalize, sha256_hex
 from tests.properties.family import FAMILY
 

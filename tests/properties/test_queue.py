@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from queues.items import NewItem
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.properties.family import FAMILY
 
 pytestmark = pytest.mark.timeout(900)

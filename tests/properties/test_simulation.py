@@ -158,6 +158,17 @@ def test_anything_at_all_is_answered_and_changes_no_state(document, place):
     assert found.ok, found.findings
 
 
+@pytest.mark.spec("§11.5")
+@pytest.mark.parametrize("value", [2**53, 2.0**53, 1e17, 2**64, -(2.0**53)])
+def test_a_number_too_large_to_be_read_back_is_refused_wherever_it_stands(value):
+    ledger = at(len(COURSE) // 2)
+    for document in COURSE:
+        place = "primitive_effects.0.payload.number"
+        result = simulate(ledger, changed(document, {place: value}))
+        refused = shown(result).would_be_rejected
+        assert (refused.check, refused.reason_code) == ("V1", "envelope_schema_invalid")
+
+
 @pytest.mark.spec("§11.9", "OBL-A-SIMULATE-COMPOSE-V16-01")
 @settings(max_examples=EXAMPLES // 2)
 @given(place=PLACES, others=st.lists(PLACES, min_size=1, max_size=4), restricted=CLASSES)

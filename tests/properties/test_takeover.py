@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.errors import ActorError, ReplyLost
 from actors.messages import SubmitEnvelope
-from actors.shards import shard_of
+from actors.sharding.assignment import shard_of
 from kernel.ledger import schema
 from kernel.verify import verify
 from tests.actors.harness import declare, scripted_ledger, settle

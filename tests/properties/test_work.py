@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.work_units import CancelRequestUnit, EnqueueUnit, WorkReportUnit
+from actors.commit.work_units import CancelRequestUnit, EnqueueUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore

@@ -7,7 +7,7 @@ import pytest
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from queues.embedded import EmbeddedRedis, ServerBinary, find_server
+from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
 
 
 class ServerMissingError(Exception):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 import queues
 from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
-from queues.backoff import BASE_MS, CAP_MS, backoff_ms
 from queues.priorities import PRIORITIES, QUEUES, least_of
-from queues.scripting import script_text
+from queues.redis_scripts import script_text
+from queues.retry_delay import BASE_MS, CAP_MS, backoff_ms
 
 
 @given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))

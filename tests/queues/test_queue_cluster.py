@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotYetThere
 
 from queues.items import NewItem
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, binary_of
 

@@ -5,7 +5,7 @@ from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.items import NewItem
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 
 pytestmark = pytest.mark.anyio
 

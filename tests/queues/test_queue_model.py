@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from queues.items import Claim, NewItem
 from queues.priorities import PRIORITIES
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 from tests.queues.model import VISIBILITY_MS, Item, Model
 
 NAMES = [row.name for row in PRIORITIES]

@@ -4,7 +4,7 @@ import pytest
 
 from queues.errors import QueueError
 from queues.items import NewItem
-from queues.queue import WorkQueue
+from queues.work_queue import WorkQueue
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from tests.system.essence import essence, outcomes_for_each_request, rows_of
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo
 from workers.dockets.sample import sample_path
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
 
 COPIES = 3
 """How often the sample is repeated: enough work that a tree can be disturbed within it."""

@@ -17,7 +17,7 @@ import httpx
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
-from workers.record import LedgerPlace, verify_file
+from workers.environment.ledger_access import LedgerPlace, verify_file
 
 LEASE_S = 2.0
 READY_S = 60.0
@@ -39,14 +39,20 @@ class Gateway:
     """One gateway process; `watched` tells what held its loop, see `stalls`."""
 
     def __init__(
-        self, name: str, folder: Path, environment: dict[str, str], *, watched: bool = False
+        self,
+        name: str,
+        folder: Path,
+        environment: dict[str, str],
+        *,
+        watched: bool = False,
+        program: str = "workers",
     ) -> None:
         self.port = free_port()
         self.name = name
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"{name}.{self.port}.log"
         self._report = folder / f"{name}.{self.port}.stalls"
-        module = ["tests.loop_watchdog", str(self._report)] if watched else ["workers"]
+        module = ["tests.loop_watchdog", str(self._report)] if watched else [program]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         given = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
@@ -103,6 +109,9 @@ class Gateways:
     """The gateways of one ledger and one Redis."""
 
     def __init__(self, folder: Path, redis_url: str, database_url: str | None) -> None:
+        self.program = "workers"
+        """The module that a gateway runs which is started from now on."""
+
         self._folder = folder
         self._environment = {"ROTULUS_REDIS_URL": redis_url}
         if database_url is not None:
@@ -111,7 +120,7 @@ class Gateways:
         self.started: list[Gateway] = []
 
     def start(self, name: str) -> Gateway:
-        gateway = Gateway(name, self._folder, self._environment)
+        gateway = Gateway(name, self._folder, self._environment, program=self.program)
         self.started.append(gateway)
         return gateway
 

@@ -14,7 +14,7 @@ from kernel.ledger import postgres_connection
 from kernel.ledger.ledger import Ledger
 from tests.kernel.build import create
 from tests.system.submitting_process import open_store
-from workers.host import system_host
+from workers.environment.system_host import system_host
 
 
 def say(text: str) -> None:

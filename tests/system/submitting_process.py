@@ -20,7 +20,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.tables import Store
 from kernel.model.result import SubmissionResult
 from tests.kernel.build import adapt, create, informed
-from workers.host import system_host
+from workers.environment.system_host import system_host
 
 COMMON = "common"
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.system.tree_run import TreeRun
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
 
 
 @pytest.mark.timeout(120)

@@ -6,7 +6,7 @@ import pytest
 
 from kernel.belief.session import BeliefSession
 from kernel.ledger.ledger import Ledger
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.system.gateways import (
     ANSWER_S,
     HYPOTHESES,
@@ -15,8 +15,8 @@ from tests.system.gateways import (
     running_gateways,
     session_id,
 )
-from workers.host import system_host
-from workers.record import open_store
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.slow]
 

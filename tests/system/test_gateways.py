@@ -11,7 +11,7 @@ from redis import Redis
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.system.gateways import (
     ANSWER_S,
     Client,
@@ -19,8 +19,8 @@ from tests.system.gateways import (
     running_gateways,
     session_id,
 )
-from workers.host import system_host
-from workers.record import open_store
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
 

@@ -67,7 +67,11 @@ def test_every_logged_line_is_one_json_object_from_whichever_process(mixed: Tree
     warned = {event["event"] for event in events if event["level"] != "info"}
     assert warned == {"docket_problem"}
     loggers = {event["logger"] for event in events}
-    assert {"workers.supervisor", "workers.gateway", "workers.worker"} <= loggers
+    assert {
+        "workers.process_tree.supervisor",
+        "workers.gateway.process",
+        "workers.worker.process",
+    } <= loggers
 
 
 def test_an_undisturbed_run_takes_every_docket_and_logs_nothing(reference: Reference) -> None:

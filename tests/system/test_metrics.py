@@ -12,7 +12,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.system.tree_run import running, wait_for
-from workers.metrics.table import GATEWAY, WORKER
+from workers.telemetry.metric_table import GATEWAY, WORKER
 
 pytestmark = pytest.mark.timeout(120)
 

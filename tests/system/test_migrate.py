@@ -19,7 +19,7 @@ from tests.contract.described import described_postgres, described_sqlite
 from tests.kernel.build import FakeHost, adapt, create, submit
 from tests.later_revision import LATER, write_later_revision
 from tests.system.submitting_process import open_store
-from workers.record import migrate_ledger
+from workers.environment.ledger_access import migrate_ledger
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
@@ -156,7 +156,7 @@ def test_a_later_schema_is_refused_by_this_program(place, folder, monkeypatch):
 
 
 def open_place(place, *, read_only):
-    from workers.record import open_store as opened  # noqa: PLC0415 - the other one cannot
+    from workers.environment.ledger_access import open_store as opened  # noqa: PLC0415 - the other one cannot
 
     return opened(typed(place), read_only=read_only)
 

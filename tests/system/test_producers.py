@@ -10,7 +10,7 @@ import pytest
 from kernel.work.contents import EXTRACTION_QUEUE
 from tests.system.essence import outcomes_for_each_request
 from tests.system.tree_run import COMMAND, TreeRun, running
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo, wait_for
 

@@ -13,13 +13,13 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
-from queues.relay import ROUTES
+from queues.outbox_relay import ROUTES
 from tests.kernel.build import create, submit
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.extractions import STATES, steps
 from tests.system.tree_run import TreeRun, running, wait_for
-from workers.host import system_host
-from workers.record import verify_file
+from workers.environment.ledger_access import verify_file
+from workers.environment.system_host import system_host
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from kernel.ledger.sqlite import SqliteStore
-from queues.embedded import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, running_door
 

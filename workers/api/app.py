@@ -3,31 +3,33 @@
 from fastapi import APIRouter, FastAPI
 
 from kernel.host import Host
-from workers.api import (
+from workers.api import errors
+from workers.api.middleware.admission import Door
+from workers.api.middleware.request_guard import Guard
+from workers.api.openapi_errors import ERROR_RESPONSES
+from workers.api.routes import (
     audit,
     authority,
-    belief,
-    crons,
-    errors,
+    belief_sessions,
+    cron_jobs,
     health,
-    intake,
     queue_operations,
     records,
-    replay,
-    requests,
+    replays,
     rollbacks,
-    sessions,
+    session_operations,
     shards,
     simulations,
-    synthesis,
+    syntheses,
+    work_requests,
+    worker_reports,
 )
-from workers.api.admission import Door
-from workers.api.error_documents import ERROR_RESPONSES
-from workers.api.guard import Guard
 from workers.api.services import Services
 
 
-def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host: Host) -> FastAPI:
+def build_app(
+    services: Services, dashboard: APIRouter, *, hosts: frozenset[str], host: Host
+) -> FastAPI:
     """Return the application; nothing of it runs before a server serves it."""
     app = FastAPI(
         title="Rotulus",
@@ -35,29 +37,30 @@ def build_app(services: Services, dashboard: APIRouter, *, any_host: bool, host:
         telemetry={"auto_configure": False},
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=ERROR_RESPONSES,
     )
     app.state.services = services
     errors.install(app)
     for module in (
-        belief,
-        sessions,
-        synthesis,
+        belief_sessions,
+        session_operations,
+        syntheses,
         simulations,
         records,
         shards,
         audit,
         authority,
         rollbacks,
-        replay,
-        requests,
+        replays,
+        work_requests,
         queue_operations,
-        intake,
-        crons,
+        worker_reports,
+        cron_jobs,
         health,
     ):
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
     app.add_middleware(Door, admission=services.admission)
-    app.add_middleware(Guard, any_host=any_host, host=host)
+    app.add_middleware(Guard, hosts=hosts, host=host)
     return app

@@ -15,7 +15,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
-from workers.authority_sweeps import SweepRefused
+from workers.use_cases.authority_sweeps import SweepRefused
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -41,6 +41,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "stale_epoch": 503,
         "shard_unowned": 503,
         "reply_lost": 503,
+        "request_unprocessable": 422,
         "request_too_large": 413,
         "body_too_slow": 408,
         "session_corrupt": 500,
@@ -65,6 +66,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "work_request_unknown": 404,
         "work_request_not_dead": 409,
         "waits_full": 503,
+        "too_many_listeners": 503,
         "queue_unknown_priority": 422,
         "queue_argument_invalid": 422,
         "work_item_full": 409,

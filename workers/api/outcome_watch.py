@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from workers.api.admission import place_given_back
 from workers.api.errors import ApiError
+from workers.api.middleware.admission import place_given_back
 
 WAITED_FOR_MAX = 20_000
 """Requests that may be waited for at once, each counted for each who waits."""

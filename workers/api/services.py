@@ -8,19 +8,19 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from redis.asyncio import Redis
 
-from actors.ownership import Ownership
-from actors.runtime import Sessions
-from actors.synthesis import Synthesis
-from actors.units import Unit
+from actors.commit.units import Unit
+from actors.sessions.runtime import Sessions
+from actors.sharding.held_shards import Ownership
+from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model_registry import ModelRegistry
 from kernel.rollback.confirmation import Confirmations
-from queues.heartbeats import Heartbeats
-from queues.leases import CapacityLeases
-from queues.queue import WorkQueue
-from workers.api.admission import Admission
+from queues.capacity_leases import CapacityLeases
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats
+from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ import anyio
 import orjson
 import structlog
 
-from workers.dashboard import delta, view, words
+from workers.dashboard import formatting, page_delta, page_model
+from workers.dashboard.sanitize import tidy
 from workers.dashboard.snapshot import PARTS, Part, Snapshot, SnapshotSource
-from workers.dashboard.tidy import tidy
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Published:
     serial: int
     """Grows by one with each picture of this hub; 0 is the picture before the first read."""
     snapshot: Snapshot
-    page: view.Row
+    page: page_model.Row
     full: bytes
     """The whole picture as JSON."""
     delta: bytes
@@ -185,15 +185,15 @@ class SnapshotHub:
             await self._stopped.wait()
 
 
-def _published(serial: int, snapshot: Snapshot, old: view.Row, now: datetime) -> Published:
-    page = view.page(snapshot)
+def _published(serial: int, snapshot: Snapshot, old: page_model.Row, now: datetime) -> Published:
+    page = page_model.page(snapshot)
     head = {
         "version": str(snapshot.version),
-        "time": words.iso(snapshot.time),
-        "parts": view.notes(snapshot, now),
+        "time": formatting.iso(snapshot.time),
+        "parts": page_model.notes(snapshot, now),
     }
     full = orjson.dumps({**head, "page": page})
-    change = orjson.dumps({**head, "page": delta.changes(old, page)})
+    change = orjson.dumps({**head, "page": page_delta.changes(old, page)})
     return Published(now, serial, snapshot, page, full, change)
 
 

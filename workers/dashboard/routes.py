@@ -10,14 +10,15 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from workers.dashboard import view, words
+from workers.dashboard import formatting, page_model
 from workers.dashboard.assets import Assets, load_assets
+from workers.dashboard.event_stream import EventStream
 from workers.dashboard.headers import FOREVER, LIVE, RECHECK
 from workers.dashboard.hub import Published, SnapshotHub
-from workers.dashboard.stream import EventStream
-from workers.dashboard.wire import snapshot_json
+from workers.dashboard.refusals import refusal
+from workers.dashboard.snapshot_json import snapshot_json
 
 
 def build_router(hub: SnapshotHub) -> APIRouter:
@@ -47,7 +48,7 @@ def build_router(hub: SnapshotHub) -> APIRouter:
     async def static(version: str, name: str) -> Response:
         asset = assets.by_name.get(name)
         if asset is None:
-            return PlainTextResponse("no such file", 404, headers=LIVE)
+            return refusal(404, "not_found", "no such file")
         # A page of another release may still ask here; it must not keep what it gets.
         headers = FOREVER if version == assets.version else RECHECK
         return Response(asset.body, media_type=asset.media_type, headers=headers)
@@ -81,9 +82,9 @@ def _context(base: str, assets: Assets, picture: Published, now: datetime) -> di
         "base": base,
         "static": f"{base}/static/{assets.version}",
         "page": picture.page,
-        "parts": view.notes(picture.snapshot, now),
-        "time_iso": words.iso(picture.snapshot.time),
+        "parts": page_model.notes(picture.snapshot, now),
+        "time_iso": formatting.iso(picture.snapshot.time),
         "version": str(picture.snapshot.version),
-        "duration": words.duration,
-        "empty": view.Rows([], {}),
+        "duration": formatting.duration,
+        "empty": page_model.Rows([], {}),
     }

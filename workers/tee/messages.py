@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from actors.incidents import Graph, Struck, Tombstones
+from actors.incidents.incidents import Graph, Struck, Tombstones
 from kernel.belief.limits import check_text, invalid
 from kernel.causal_graph import (
     CausalEdge,

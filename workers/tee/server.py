@@ -13,30 +13,40 @@ import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from actors.incidents import Incidents
-from actors.ledger_store import LedgerEliminationStore
-from actors.orchestrator import Orchestrator
+from actors.incidents.incidents import Incidents
+from actors.incidents.ledger_elimination_store import LedgerEliminationStore
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from workers.datafolder import DataFolder
-from workers.host import system_host
-from workers.record import ledger_place, open_store
-from workers.settings import Settings
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
+from workers.tee.readable import ReadableRequests
 from workers.tee.service import TeeService
 from workers.tee.tee_pb2_grpc import add_TeeServicer_to_server
 
 SERVICE = "tee.Tee"
 PORT = 50051
-THREADS = 8
-CALLS_MAX = 256
+CALLS_MAX = 64
+"""Calls at once, each on a thread: one whose message never comes takes nobody else's."""
+
 REQUEST_MAX_BYTES = 16 << 20
 STOP_GRACE_S = 5.0
+CONNECTION_AGE_MS = 60_000
+CALL_AGE_MS = 30_000
+"""How long a call may go on when its connection is as old as one may become. Clients connect anew
+by themselves, and who sends nothing, or watches, is rid of that way."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", REQUEST_MAX_BYTES),
     ("grpc.max_send_message_length", -1),
     # Two processes on one port would each get some of the calls, and nobody would be told.
     ("grpc.so_reuseport", 0),
+    # Nothing is unpacked: a packed message is refused by its header (UNIMPLEMENTED).
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.max_connection_age_ms", CONNECTION_AGE_MS),
+    ("grpc.max_connection_age_grace_ms", CALL_AGE_MS),
 )
 
 _log = structlog.get_logger(__name__)
@@ -60,8 +70,13 @@ class TeeServer:
             TeeStartError: `address_unusable`.
         """
         self._health = health.HealthServicer()
-        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tee")
-        self._server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        pool = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="tee")
+        self._server = grpc.server(
+            pool,
+            options=_OPTIONS,
+            interceptors=[ReadableRequests()],
+            maximum_concurrent_rpcs=CALLS_MAX,
+        )
         service = TeeService(Incidents(ledger, store), corrupt=lambda: self._say(healthy=False))
         add_TeeServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

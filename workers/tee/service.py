@@ -5,6 +5,7 @@ written; a ledger that did not answer is UNAVAILABLE, and asking again is safe. 
 not verify is served no further: every call is INTERNAL, and health says so.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
-from actors.incidents import GraphRefused, Incidents
+from actors.incidents.incidents import GraphRefused, Incidents
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.limits import invalid
@@ -36,6 +37,8 @@ from workers.tee.tee_pb2_grpc import TeeServicer
 
 DELTA_MAX_ELEMENTS = 10_000
 TOMBSTONES_MAX = 100_000
+ANSWERED_AT_ONCE = 8
+"""Calls that are being answered; others whose message has come wait for one of them."""
 
 _STATUS: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
@@ -64,6 +67,7 @@ class TeeService(TeeServicer):
         self._incidents = incidents
         self._corrupt = corrupt
         self._refusal: str | None = None
+        self._answering = threading.BoundedSemaphore(ANSWERED_AT_ONCE)
 
     def MergeHypothesis(self, request: Any, context: Any) -> Any:  # noqa: N802 - the contract's
         """Merge a delta into the main graph, all of it or nothing."""
@@ -157,7 +161,8 @@ class TeeService(TeeServicer):
         if self._refusal is not None:
             context.abort(grpc.StatusCode.INTERNAL, self._refusal)
         try:
-            return answer()
+            with self._answering:
+                return answer()
         except BeliefError as error:
             status = _STATUS_OF_CODE.get(error.code, grpc.StatusCode.FAILED_PRECONDITION)
             context.abort(status, str(error))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from actors.intents import CreateSource, SynthesizeByModel
-from actors.local_model import LocalModel
+from actors.orchestrator.intents import CreateSource, SynthesizeByModel
+from actors.synthesis.local_model import LocalModel
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
 from tests.actors.scripted_model import SESSION, running_synthesis

@@ -7,8 +7,8 @@ points at all three, and gets its authority once that was computed.
 
 import pytest
 
-from actors.isolation import unwrap_untrusted
 from actors.messages import Recomputed
+from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.canonical import sha256_hex
 from kernel.model.model_output import fingerprint

@@ -15,13 +15,13 @@ from fastapi import FastAPI
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from actors.committer import Committer
-from actors.local_model import LocalModel
-from actors.orchestrator import Orchestrator
-from actors.ownership import Ownership
-from actors.runtime import SessionRuntime
-from actors.synthesis import Synthesis
-from actors.units import ReplayUnit
+from actors.commit.group_committer import Committer
+from actors.commit.units import ReplayUnit
+from actors.orchestrator.orchestrator import Orchestrator
+from actors.sessions.runtime import SessionRuntime
+from actors.sharding.held_shards import Ownership
+from actors.synthesis.local_model import LocalModel
+from actors.synthesis.synthesis import Synthesis
 from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.kernel import Kernel
 from kernel.ledger import schema
@@ -31,18 +31,18 @@ from kernel.ledger.shards import found_shards
 from kernel.ledger.tables import Store
 from kernel.model_registry import ActiveModels
 from kernel.rollback.confirmation import Confirmations
-from queues.heartbeats import Heartbeats
-from queues.leases import CapacityLeases
-from queues.queue import WorkQueue
-from queues.relay import ROUTES
-from workers.api.admission import Admission
+from queues.capacity_leases import CapacityLeases
+from queues.outbox_relay import ROUTES
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats
 from workers.api.app import build_app
+from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
+from workers.clients.gateway import GatewayClient
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
-from workers.gateway_client import GatewayClient
-from workers.snapshot_source import LiveSource
+from workers.gateway.dashboard_source import LiveSource
 
 URL = "http://127.0.0.1:8440"
 CONFIRMATIONS = Confirmations({"user": b"u" * 32})
@@ -127,7 +127,7 @@ async def running_door(
     host: Any,
     redis: Redis | None = None,
     token: str | None = TOKEN,
-    any_host: bool = False,
+    hosts: frozenset[str] = frozenset(),
     shards: int | None = None,
     model: Any = None,
     kernel: Kernel | None = None,
@@ -186,7 +186,7 @@ async def running_door(
         ownership=ownership,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))
-    app = build_app(services, router, any_host=any_host, host=host)
+    app = build_app(services, router, hosts=hosts, host=host)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
         http.event_hooks["response"].append(check_numbers)
         ready = anyio.Event()

@@ -8,7 +8,7 @@ from kernel.ledger import schema
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import claim, error_of, eventually, rows, running_door, source
 from tests.workers.api.door import understanding as understanding_intent
-from workers.authority_sweeps import DeferredCascades
+from workers.use_cases.authority_sweeps import DeferredCascades
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 DECLARATION = {

@@ -13,8 +13,8 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.pressure import ANY_KIND, Amount, Capacity
 from kernel.verify import verify
-from queues.leased_capacity import LeasedCapacity
-from queues.leases import CapacityLeases
+from queues.capacity_leases import CapacityLeases
+from queues.kernel_capacity import LeasedCapacity
 from tests.kernel.build import FakeHost, advance_policy, create
 from tests.workers.api.door import SESSION, Door, error_of, rows, running_door, source
 

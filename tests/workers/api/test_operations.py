@@ -13,7 +13,7 @@ from tests.workers.api.door import (
     source,
     understanding,
 )
-from workers.api.sessions import INTENTS_MAX
+from workers.api.routes.session_operations import INTENTS_MAX
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
-from queues.heartbeats import WorkerBeat
+from queues.worker_heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -18,7 +18,7 @@ from tests.workers.api.door import (
     source,
     understanding,
 )
-from workers.api.records import PAGE_MAX
+from workers.api.routes.records import PAGE_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +56,13 @@ async def test_a_refused_operation_is_shown_with_its_receipt_alone(door: Door):
     [receipt] = found["receipts"]
     assert receipt["receipt_kind"] == "envelope_validation_failed"
     assert receipt["reason_code"] == "envelope_schema_invalid"
+
+
+@pytest.mark.parametrize("path", ["/v1/log/", "/v1/queues/", "/v1//log", "/static/v/none.js"])
+async def test_a_path_beside_a_route_is_not_found_and_leads_nowhere_else(door: Door, path):
+    answer = await door.http.get(path)
+    error_of(answer, 404, "not_found")
+    assert "location" not in answer.headers
 
 
 async def test_what_is_on_no_record_is_not_found(door: Door):

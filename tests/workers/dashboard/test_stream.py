@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.dashboard.fake_source import NOON, make_snapshot
-from workers.dashboard import delta, view
+from workers.dashboard import page_delta, page_model
+from workers.dashboard.event_stream import EventStream
 from workers.dashboard.hub import SnapshotHub, TooManyListeners
-from workers.dashboard.stream import EventStream
 
 pytestmark = pytest.mark.anyio
 
@@ -147,6 +147,7 @@ async def test_no_more_listeners_than_allowed():
         refused = Client(hub)
         await refused.run()
         assert refused.writes[0]["status"] == 503
+        assert b'"code":"too_many_listeners"' in refused.writes[1]["body"]
     with hub.listening():
         pass
 
@@ -174,7 +175,7 @@ async def test_a_source_that_fails_later_leaves_the_last_values_with_its_error()
 @settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 14), st.integers(0, 14))
 def test_a_change_applied_to_the_page_before_is_the_page_after(first, second, few, many):
-    old = view.page(make_snapshot(first, NOON, workers=few, sessions=many))
-    new = view.page(make_snapshot(second, NOON, workers=many, sessions=few))
-    assert delta.merge(old, delta.changes(old, new)) == new
-    assert delta.changes(new, new) == {}
+    old = page_model.page(make_snapshot(first, NOON, workers=few, sessions=many))
+    new = page_model.page(make_snapshot(second, NOON, workers=many, sessions=few))
+    assert page_delta.merge(old, page_delta.changes(old, new)) == new
+    assert page_delta.changes(new, new) == {}

@@ -11,7 +11,7 @@ from workers.dockets.plan import Strike, plan_docket
 from workers.dockets.postures import universe
 from workers.dockets.reader import Docket, read_dockets
 from workers.dockets.sample import sample_path
-from workers.play import LocalSession, play
+from workers.kits.play import LocalSession, play
 
 DISMISSED = "ORDER Dismissing Case Debtor."
 

@@ -15,8 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kernel.verify import verify
 from tests.workers.tee.fake_tee import calling, node, seed, why
-from workers.cli import main
-from workers.record import open_record
+from workers.cli.main import main
+from workers.environment.ledger_access import open_record
 from workers.tee import tee_pb2 as wire
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from actors.incidents import ELEMENTS_AN_OPERATION, Incidents
+from actors.incidents.incidents import ELEMENTS_AN_OPERATION, Incidents
 from kernel.causal_graph import PROVENANCE_MAX
 from kernel.checks.check import Submitter
 from kernel.kernel import Kernel
@@ -18,7 +18,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
 from tests.kernel.build import create
 from tests.workers.tee.fake_tee import calling, edge, node, serving, why
-from workers.host import system_host
+from workers.environment.system_host import system_host
 from workers.tee import tee_pb2 as wire
 from workers.tee.service import TeeService
 

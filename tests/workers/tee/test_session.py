@@ -7,9 +7,9 @@ import pytest
 from anyio.to_thread import run_sync
 
 from actors.errors import EliminationStoreFailed
-from actors.incidents import Incidents
+from actors.incidents.incidents import Incidents
 from actors.messages import Audit, Query
-from actors.tombstones import AsyncEliminationStore
+from actors.sessions.elimination_store import AsyncEliminationStore
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import SessionPolicy
 from kernel.belief_record import declared_universe
@@ -18,7 +18,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
 from tests.actors.harness import declare, running_sessions, strike
 from tests.workers.tee.fake_tee import calling, node, seed, serving
-from workers.host import system_host
+from workers.environment.system_host import system_host
 from workers.tee import tee_pb2 as wire
 from workers.tee.service import TeeService
 from workers.tee.store import TeeStore

@@ -1,0 +1,1 @@
+"""One transaction for many callers."""

@@ -1,0 +1,189 @@
+"""What one transaction of the committer carries: callers' units, run one by one, and halved.
+
+A unit that fails is undone alone. What fails for the transaction as a whole (a value that the store
+cannot hold is found when everything is written at its end) is the fault of a unit all the same, but
+for a failure of the ledger itself: so the transaction is undone, and its units are tried in halves,
+until one that fails alone is left.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+import structlog
+
+from actors.commit.belief_units import AnchorRefused, AnchorUnit
+from actors.commit.refusals import refuse
+from actors.commit.unit_context import Bench, PendingBelief
+from actors.commit.units import Unit
+from actors.errors import ActorError, ActorFailed, StaleEpoch
+from kernel.belief.errors import BeliefError
+from kernel.errors import (
+    CommitOutcomeUnknown,
+    KernelError,
+    LedgerCorrupt,
+    LedgerFailed,
+    LedgerUnavailable,
+    TextNotStorable,
+)
+from kernel.ledger.shards import Fence
+from kernel.ledger.tables import DuplicateKey
+from kernel.rollback.errors import RollbackRefused
+from kernel.work.errors import WorkRefused
+
+OF_THE_LEDGER = (LedgerUnavailable, CommitOutcomeUnknown, LedgerCorrupt, LedgerFailed, OSError)
+"""What says that the ledger cannot be reached or trusted; no unit is to blame for it."""
+
+_VERDICTS = (ActorError, BeliefError, RollbackRefused, WorkRefused, KernelError, DuplicateKey)
+"""What a unit raises to say why not; everything else is a unit that cannot be carried out."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One caller's units, and the place where their results will stand."""
+
+    units: Sequence[Unit]
+    fence: Fence | None = None
+    done: anyio.Event = field(default_factory=anyio.Event)
+    results: list[Any] | None = None
+    """Of the units whose outcome is durable, in order."""
+
+    error: Exception | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every unit has its result, or the caller an error."""
+        has_all = self.results is not None and len(self.results) == len(self.units)
+        return has_all or self.error is not None
+
+    def fail(self, error: Exception) -> None:
+        """Tell the caller that nothing was written, or that some of it was and it cannot tell."""
+        if self.results:
+            error = ActorFailed(f"what was written is on the record: {error}")
+        self.results, self.error = None, error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a caller's units that is written in one transaction."""
+
+    waiting: Waiting
+    first: int
+    end: int
+    cause: Exception | None = None
+    """Why the one unit is not run but refused: it failed alone, whatever carried it out."""
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """The units."""
+        return self.waiting.units[self.first : self.end]
+
+    def settle(self, outcome: list[Any] | StaleEpoch) -> None:
+        """Take over what became of the units, which is durable."""
+        waiting = self.waiting
+        if isinstance(outcome, StaleEpoch):
+            waiting.results, waiting.error = None, outcome
+        elif waiting.error is None:
+            waiting.results = [*(waiting.results or ()), *outcome]
+
+
+Outcomes = list[list[Any] | StaleEpoch]
+"""What became of each part of a transaction."""
+
+
+def whole(batch: Sequence[Waiting]) -> list[Part]:
+    """Return everything that callers wait for."""
+    return [Part(waiting, 0, len(waiting.units)) for waiting in batch]
+
+
+def units_of(parts: Sequence[Part]) -> Iterator[Unit]:
+    """Yield the units of parts, in order."""
+    return (unit for part in parts for unit in part.units)
+
+
+def taken_apart(parts: list[Part], cause: Exception) -> list[list[Part]]:
+    """Cut what failed in two, to be written in this order; a single unit is to be refused.
+
+    Raises:
+        Exception: the cause, where there is no unit to blame.
+    """
+    if len(parts) > 1:
+        middle = len(parts) // 2
+        return [parts[:middle], parts[middle:]]
+    [part] = parts
+    if not part.units or part.cause is not None:
+        raise cause
+    if len(part.units) == 1:
+        return [[replace(part, cause=cause)]]
+    middle = (part.first + part.end) // 2
+    return [[replace(part, end=middle)], [replace(part, first=middle)]]
+
+
+def run_units(part: Part, bench: Bench) -> list[Any]:
+    """Run the units of a part, each under a savepoint; one that failed has its error as result."""
+    if part.cause is not None:
+        return [refuse(bench.transaction, unit, part.cause) for unit in part.units]
+    return [_run(unit, unit.run, bench) for unit in part.units]
+
+
+def anchor(outcomes: Outcomes, bench: Bench) -> None:
+    """Record and anchor what belief sessions have put down, and put its outcome in its place.
+
+    Raises:
+        Exception: one of several sessions failed the anchor of all.
+    """
+    pending = bench.pending_belief
+    if not pending:
+        return
+    error = None
+    if len(pending) == 1:
+        error = _run(pending[0].batch, AnchorUnit().run, bench)
+    else:
+        try:
+            with bench.transaction.savepoint():
+                AnchorUnit().run(bench)
+        except AnchorRefused as refused:
+            if not refused.may_pass:
+                raise
+            error = refused
+    for outcome in outcomes:
+        if isinstance(outcome, list):
+            outcome[:] = [_anchored(result, error) for result in outcome]
+
+
+def _anchored(result: Any, error: Any) -> Any:
+    if not isinstance(result, PendingBelief):
+        return result
+    return result.outcome if error is None else error
+
+
+def _run(asked: object, run: Callable[[Bench], Any], bench: Bench) -> Any:
+    try:
+        with bench.transaction.savepoint():
+            return run(bench)
+    except OF_THE_LEDGER:
+        raise
+    except TextNotStorable as error:
+        return refuse(bench.transaction, asked, error)
+    except _VERDICTS as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this unit's
+        _log.exception("unit_failed", unit=type(asked).__name__)
+        return refuse(bench.transaction, asked, error)
+
+
+def fail_unsettled(batch: Sequence[Waiting], error: Exception) -> None:
+    """Tell everybody whose units are not all durable."""
+    for waiting in batch:
+        if not waiting.is_settled:
+            waiting.fail(error)
+
+
+def answer_all(batch: Sequence[Waiting], error: Exception) -> None:
+    """Tell everybody that nothing of theirs was begun, or that nobody knows."""
+    for waiting in batch:
+        waiting.results, waiting.error = None, error
+        waiting.done.set()

@@ -1,0 +1,107 @@
+"""Belief events as units: put down one session at a time, recorded and anchored all together.
+
+What the sessions of a transaction have added is named by one operation of the log, so an
+elimination does not cost an operation each. The units put their events down; when all units have
+run, the anchor writes them and submits that operation, under one savepoint: a session that
+somebody else has written to fails alone, a refused anchor fails all of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from actors.commit.unit_context import Bench, PendingBelief
+from actors.orchestrator.intents import AnchorBelief
+from kernel.belief_anchors import SESSION_IDS_BYTES_MAX, SESSIONS_MAX, BeliefAnchor
+from kernel.belief_record import BeliefBatch, record_belief
+from kernel.canonical import canonicalize, digest
+from kernel.errors import KernelError
+from kernel.ledger.tables import DuplicateKey
+from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+
+
+class AnchorRefused(KernelError):  # noqa: N818 - a verdict
+    """The kernel refused the operation that anchors sessions; nothing of them was recorded."""
+
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(f"anchor refused: {rejection.message}")
+        self.may_pass = rejection.reason_code == "envelope_capacity_unavailable"
+        """Whether it was refused for the moment, and not for what some session holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefUnit:
+    """Append a session's new events, to be anchored with those of other sessions."""
+
+    batch: BeliefBatch
+
+    def run(self, bench: Bench) -> PendingBelief:
+        """Put the events down for the anchor of the transaction."""
+        pending = PendingBelief(self.batch)
+        bench.pending_belief.append(pending)
+        return pending
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorUnit:
+    """Record everything that was put down, and anchor it."""
+
+    def run(self, bench: Bench) -> None:
+        """Give every session's events their outcome.
+
+        Raises:
+            AnchorRefused: none of the events may stay.
+        """
+        recorded = [one for one in bench.pending_belief if _is_recorded(one, bench)]
+        for some in _operations(recorded):
+            result = _anchor([one.batch for one in some], bench)
+            for one in some:
+                one.outcome = result
+
+
+def record_and_anchor(batch: BeliefBatch, bench: Bench) -> SubmissionResult:
+    """Record the events of one session at once, with an anchor of their own.
+
+    Raises:
+        DuplicateKey: when somebody else wrote to the session.
+        AnchorRefused: nothing may stay.
+    """
+    record_belief(bench.transaction, batch)
+    return _anchor([batch], bench)
+
+
+def _is_recorded(pending: PendingBelief, bench: Bench) -> bool:
+    try:
+        record_belief(bench.transaction, pending.batch)
+    except DuplicateKey as error:
+        pending.outcome = error
+        return False
+    return True
+
+
+def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
+    """Cut what was recorded into what one operation may anchor: nearly always all of it."""
+    some: list[PendingBelief] = []
+    size = 0
+    for one in pending:
+        length = len(canonicalize(one.batch.session_id))
+        if some and (len(some) == SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += length
+    if some:
+        yield some
+
+
+def _anchor(batches: list[BeliefBatch], bench: Bench) -> SubmissionResult:
+    intent = AnchorBelief(
+        intent_key=digest([one.head_event_hash for one in batches]),
+        anchor=BeliefAnchor(sessions=[one.anchored() for one in batches]),
+    )
+    document = bench.orchestrator.construct(
+        intent, bench.transaction, actor="system", session_id=None
+    )
+    result = bench.kernel.submit(bench.transaction, document, "orchestrator", id_is_drawn=True)
+    if isinstance(result, RejectedResult):
+        raise AnchorRefused(result.rejection)
+    return result

@@ -1,0 +1,399 @@
+"""Group commit: what the actors submit while one batch is being written is the next batch.
+
+An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
+fails is undone alone, and one that fails the whole transaction is looked for in halves, refused on
+the record, and left out. Nobody is answered before COMMIT has returned (the output gate). Where
+COMMIT itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot
+be looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
+failed COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger
+can still be written (§2.3); their authors may send them again.
+
+Units that are written for a shard come with its fence, which is held against the ledger inside the
+transaction: where the shard has changed hands, they fail with `stale_epoch`, and only they.
+
+Urgent units wait for the batch that is being written, and for no more: they are first in the next
+one, and a batch has as many units as are written in a quarter of a second, by the last ones.
+"""
+
+import gc
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.commit.batch import (
+    OF_THE_LEDGER,
+    Outcomes,
+    Part,
+    Waiting,
+    anchor,
+    answer_all,
+    fail_unsettled,
+    run_units,
+    taken_apart,
+    units_of,
+    whole,
+)
+from actors.commit.belief_units import BeliefUnit
+from actors.commit.priority_lanes import Lanes
+from actors.commit.unit_context import Bench
+from actors.commit.units import ConsumedUnit, Unit, records_read
+from actors.errors import ActorFailed, CommitFailed, MailboxFull, StaleEpoch
+from actors.orchestrator.orchestrator import Orchestrator
+from kernel.authority.read_ahead import RecordKey, read_ahead
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import Head, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Fence, holds
+from kernel.model.receipt import Receipt
+from kernel.model.result import SubmissionResult
+from kernel.simulate.operation import SimulationResult
+
+BATCH_MAX_UNITS = 256
+LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Between looks for a COMMIT whose answer was lost: a server that starts again takes its time."""
+
+_QUIET = (BeliefUnit, ConsumedUnit)
+
+ROLLED_BACK = "envelope_commit_rolled_back"
+WAITING_MAX = 1024
+URGENT_MAX = 256
+
+BATCH_S = 0.25
+"""How long a batch should take at most: so long do urgent units wait for it."""
+
+BATCH_UNITS_LEAST = 32
+"""A batch may always have so many: below, what each costs by itself outweighs the units."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One transaction that has ended, for whoever measures."""
+
+    units: int
+    seconds: float
+    durable: bool
+    results: list[Any]
+    """Of every unit whose outcome is durable."""
+
+
+class Committer:
+    """The one writer of this process; run `run` in a task group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kernel: Kernel,
+        orchestrator: Orchestrator,
+        *,
+        batch_max_units: int = BATCH_MAX_UNITS,
+        committed: Callable[[Head], None] = lambda _: None,
+        measured: Callable[[Written], None] = lambda _: None,
+    ) -> None:
+        self._ledger = ledger
+        self._kernel = kernel
+        self._orchestrator = orchestrator
+        self._batch_max_units = batch_max_units
+        self._committed = committed
+        """Called on the event loop with the head that a durable batch reached; not for what has
+        only recorded belief events, which ask for no work and end none."""
+
+        self._measured = measured
+        """Called on the event loop after each batch, when everybody has been answered."""
+
+        self._lanes = Lanes[Waiting](WAITING_MAX, URGENT_MAX)
+        self._unit_s = 0.0
+        """How long a unit took of late; 0 while that is not known."""
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for the next batch."""
+        return self._lanes.waiting
+
+    @property
+    def batch_units(self) -> int:
+        """How many units the next batch has at most, but for those of its last caller."""
+        if not self._unit_s:
+            return self._batch_max_units
+        in_time = max(BATCH_UNITS_LEAST, int(BATCH_S / self._unit_s))
+        return min(self._batch_max_units, in_time)
+
+    async def commit(
+        self, units: Sequence[Unit], fence: Fence | None = None, *, urgent: bool = False
+    ) -> list[Any]:
+        """Run units in order in one transaction and return their results once it is durable.
+
+        A unit that failed has its exception as its result, `RequestUnprocessable` where it fails
+        whoever carries it out. A caller that is cancelled does not
+        learn the outcome; the units may be on the record. `urgent` ones are in the next batch.
+
+        Raises:
+            MailboxFull: too much that is urgent waits; nothing was taken.
+            StaleEpoch: the fence is not held any more; the record tells whether some was written.
+            CommitFailed: nothing was written; the same may be asked again.
+            ActorFailed: the ledger failed in between; the record tells the outcome.
+        """
+        waiting = Waiting(units, fence)
+        try:
+            if urgent:
+                self._lanes.put_urgent(waiting)
+            else:
+                await self._lanes.put(waiting)
+        except anyio.WouldBlock:
+            raise MailboxFull("too much that is urgent waits") from None
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise CommitFailed("the committer has stopped") from None
+        await waiting.done.wait()
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.results or []
+
+    async def confirm(self, fence: Fence | None) -> None:
+        """Return if a fence is held: what is known under it is then all that there is.
+
+        Raises:
+            StaleEpoch: it is not held any more.
+            CommitFailed: the ledger cannot be read; the same may be asked again.
+        """
+        if fence is None:
+            return
+        try:
+            held = await anyio.to_thread.run_sync(self._holds, fence)
+        except LedgerUnavailable as error:
+            raise CommitFailed(str(error)) from error
+        if not held:
+            raise _stale(fence)
+
+    async def run(self) -> None:
+        """Write batches until cancelled; a batch that is being written is finished first.
+
+        Raises:
+            Exception: when the ledger can no longer be trusted; the process must end.
+        """
+        try:
+            while True:
+                await self._commit_batch(await self._lanes.take(self.batch_units, _size))
+        finally:
+            # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
+            answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
+
+    async def _commit_batch(self, batch: list[Waiting]) -> None:
+        began_s = time.perf_counter()
+        with anyio.CancelScope(shield=True):
+            try:
+                head = await anyio.to_thread.run_sync(partial(self._write, batch))
+            except Exception as error:
+                answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
+                raise
+        seconds = time.perf_counter() - began_s
+        for waiting in batch:
+            waiting.done.set()
+        parts = whole(batch)
+        if head is not None and not all(isinstance(one, _QUIET) for one in units_of(parts)):
+            _tell(self._committed, head)
+        units = sum(map(_size, batch))
+        results = _each_once(one for waiting in batch for one in waiting.results or ())
+        _tell(self._measured, Written(units, seconds, head is not None, results))
+
+    def _learn(self, units: int, seconds: float) -> None:
+        """Take note of how long a batch took; small ones tell what a batch costs, not a unit."""
+        if units >= BATCH_UNITS_LEAST:
+            unit_s = seconds / units
+            self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
+
+    def _write(self, batch: list[Waiting]) -> Head | None:
+        """Run on a worker thread; fills in results or errors, and returns the head if durable."""
+        head, to_write = None, deque([whole(batch)])
+        while to_write:
+            parts = to_write.popleft()
+            try:
+                head = self._write_at_once(parts) or head
+            except _NotCommitted as error:
+                fail_unsettled(batch, CommitFailed(str(error)))
+                break
+            except OF_THE_LEDGER:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, a unit is to blame for it
+                units = sum(1 for _ in units_of(parts))
+                _log.warning("batch_taken_apart", units=units, error=repr(error))
+                to_write.extendleft(reversed(taken_apart(parts, error)))
+        return head
+
+    def _write_at_once(self, parts: list[Part]) -> Head | None:
+        """Write parts in one transaction, and settle them.
+
+        Raises:
+            _NotCommitted: the ledger cannot be reached; nothing was written.
+            Exception: likewise; where it is not of the ledger, for what some unit holds.
+        """
+        try:
+            return self._commit_parts(parts, hinted=True)
+        except _HintFailed as error:
+            _log.warning("read_ahead_failed", error=repr(error.__cause__))
+            return self._commit_parts(parts, hinted=False)
+
+    def _commit_parts(self, parts: list[Part], *, hinted: bool) -> Head | None:
+        before = head = None
+        outcomes: Outcomes = []
+        try:
+            with _no_collection(), self._ledger.transaction() as transaction:
+                # From here on it has the ledger to itself; what it waited for was others' time.
+                began_s = time.perf_counter()
+                before = transaction.head_now.copy()
+                bench = Bench(transaction, self._kernel, self._orchestrator)
+                fences = {one.waiting.fence for one in parts if one.waiting.fence is not None}
+                if hinted:
+                    _read_ahead(transaction, fences, parts)
+                held = {one: holds(transaction, one) for one in fences}
+                for part in parts:
+                    fence = part.waiting.fence
+                    is_held = fence is None or held[fence]
+                    outcomes.append(run_units(part, bench) if is_held else _stale(fence))
+                anchor(outcomes, bench)
+                head = transaction.head_now
+            self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
+        except LedgerUnavailable as error:
+            raise _NotCommitted(str(error)) from error
+        except CommitOutcomeUnknown as error:
+            _log.error("commit_outcome_unknown", error=str(error))
+            if before is None or head is None or not self._is_on_record(before, head):
+                self._record_rolled_back(outcomes)
+                raise _NotCommitted("the transaction was not committed") from error
+        for part, outcome in zip(parts, outcomes, strict=True):
+            part.settle(outcome)
+        return head
+
+    def _record_rolled_back(self, outcomes: Outcomes) -> None:
+        """Leave a receipt for each operation that was undone; none where that fails as well."""
+        results = (one for outcome in outcomes if isinstance(outcome, list) for one in outcome)
+        undone = list(_submissions(_each_once(results)))
+        if not undone:
+            return
+        try:
+            with self._ledger.transaction() as transaction:
+                transaction.next_commit_time_us()
+                for one in undone:
+                    body = {
+                        "reason_code": ROLLED_BACK,
+                        "undone_ec_sequence_number": str(one.ec_sequence_number),
+                        "undone_row_hash": one.row_hash,
+                    }
+                    receipt_id = f"receipt:{transaction.host.new_id()}"
+                    append_receipt(
+                        transaction, receipt_id, Receipt(ROLLED_BACK, body), one.operation_id
+                    )
+        except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+            _log.warning("rolled_back_without_receipt", operations=len(undone), error=str(error))
+
+    def _is_on_record(self, before: Head, head: Head) -> bool:
+        """Tell whether a batch is there, by the newest row of a chain that it has written.
+
+        Others may have written since. Where it wrote to neither chain, it has found everything
+        that it answers on the record.
+        """
+        for pause_s in LOOK_UP_PAUSES_S:
+            with suppress(LedgerUnavailable), self._ledger.view() as view:
+                return _is_written(view, before, head)
+            time.sleep(pause_s)
+        with self._ledger.view() as view:
+            return _is_written(view, before, head)
+
+    def _holds(self, fence: Fence) -> bool:
+        with self._ledger.view() as view:
+            return holds(view, fence)
+
+
+def _size(waiting: Waiting) -> int:
+    return len(waiting.units)
+
+
+def _is_written(view: LedgerView, before: Head, head: Head) -> bool:
+    if head.ec_sequence_number > before.ec_sequence_number:
+        row = view.tables.get(schema.kernel_event_log, head.ec_sequence_number)
+        return row is not None and bool(row["row_hash"] == head.row_hash)
+    if head.receipt_sequence > before.receipt_sequence:
+        row = view.tables.get(schema.receipts, head.receipt_sequence)
+        return row is not None and bool(row["receipt_hash"] == head.receipt_hash)
+    return True
+
+
+class _NotCommitted(Exception):  # noqa: N818 - not for callers
+    """The ledger could not be reached, and nothing of a transaction was written."""
+
+
+class _HintFailed(Exception):  # noqa: N818 - not for callers
+    """What was read ahead of need could not be read; the same goes without."""
+
+
+def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[Part]) -> None:
+    """Read what units are going to ask for.
+
+    Raises:
+        _HintFailed: what was kept may be incomplete, and the transaction may be spoilt.
+    """
+    try:
+        policy = transaction.policy_generation_id()
+        epochs: Iterator[RecordKey] = ((schema.shard_epochs, one.shard) for one in fences)
+        keys = (key for unit in units_of(parts) for key in records_read(unit, policy))
+        read_ahead(transaction, chain(epochs, keys))
+    except OF_THE_LEDGER:
+        raise
+    except Exception as error:
+        raise _HintFailed from error
+
+
+def _tell(whom: Callable[[Any], None], what: object) -> None:
+    """Call one who is told of what is durable, whose failure changes nothing of it."""
+    try:
+        whom(what)
+    except Exception:  # noqa: BLE001 - what is durable stays so
+        _log.exception("told_in_vain")
+
+
+def _stale(fence: Fence | None) -> StaleEpoch:
+    shard = None if fence is None else fence.shard
+    return StaleEpoch("another gateway owns the shard", {"shard": shard})
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Put the collection of garbage off: of what a batch makes nearly all goes with its end.
+
+    Collecting in between walks over it again and again: 5 to 12 % of the CPU time of a batch.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _each_once(results: Iterable[Any]) -> list[Any]:
+    """Return results; sessions that were anchored together share theirs."""
+    return list({id(one): one for one in results}.values())
+
+
+def _submissions(results: Any) -> Iterator[SubmissionResult]:
+    """Yield the operations that these results are about, but for those on the record before."""
+    if isinstance(results, SubmissionResult):
+        if not results.duplicate:
+            yield results
+    elif isinstance(results, list | tuple):
+        for one in results:
+            yield from _submissions(one)
+    elif isinstance(results, SimulationResult):
+        yield from _submissions(results.submission)

@@ -1,0 +1,146 @@
+"""Which records the operation of an intent will look at, as far as the intent alone says.
+
+A hint for reading a whole batch's records in one go: what is missing here is read when it is
+needed, what is too much was read in vain.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Table
+
+from actors.orchestrator.intents import (
+    AdaptFields,
+    CreateClaim,
+    CreateSource,
+    EnqueueRecompute,
+    Intent,
+    LinkInput,
+    RecalculateAuthority,
+    SynthesizeUnderstanding,
+)
+from actors.orchestrator.orchestrator import idempotency_key
+from actors.orchestrator.resolvers import AUTHORITY_INDEX, KIND_INDEX, authority_view, edge_id
+from kernel.authority.read_ahead import Around, RecordKey
+from kernel.ledger import schema
+
+NAMED_MAX = 256
+"""A list of more references than this is not read ahead."""
+
+
+def records_of(intent: Intent) -> Iterator[RecordKey]:
+    """Yield the records that an intent's operation will read."""
+    found = _RECORDS.get(type(intent))
+    return iter(()) if found is None else found(intent)
+
+
+def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
+    """Yield the key under which the same asking may have been answered before."""
+    asked = _ASKED.get(type(intent))
+    if asked is not None:
+        verb, target_field = asked
+        targets = (getattr(intent, target_field),)
+        key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
+        yield schema.idempotency_records, key
+
+
+def records_named(document: object) -> Iterator[RecordKey]:
+    """Yield the nodes that an envelope of a caller's declares; it was not validated yet."""
+    if not isinstance(document, dict):
+        return
+    for name, kind in _NAMED.items():
+        refs = document.get(name)
+        if isinstance(refs, list) and len(refs) <= NAMED_MAX:
+            yield from ((kind, ref) for ref in refs if isinstance(ref, str))
+
+
+def _of_source(intent: CreateSource) -> Iterator[RecordKey]:
+    return _created(intent.node_id, intent.corpus_id)
+
+
+def _of_understanding(intent: SynthesizeUnderstanding) -> Iterator[RecordKey]:
+    yield from _created(intent.node_id, intent.corpus_id)
+    yield Around.BELOW, intent.node_id
+    for span in intent.source_spans:
+        yield schema.nodes, span.source_ref
+
+
+def _of_claim(intent: CreateClaim) -> Iterator[RecordKey]:
+    yield from _created(intent.node_id, intent.corpus_id)
+    yield schema.nodes, intent.span.source_ref
+    if intent.understanding_id is not None:
+        yield from _linked(intent.node_id, intent.understanding_id)
+
+
+def _of_link(intent: LinkInput) -> Iterator[RecordKey]:
+    yield Around.ABOVE, intent.source_node_id
+    yield from _linked(intent.source_node_id, intent.target_node_id)
+
+
+def _of_adapted(intent: AdaptFields) -> Iterator[RecordKey]:
+    yield Around.BELOW, intent.node_id
+
+
+def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
+    yield Around.ABOVE, intent.target_cu_id
+    for one in intent.input_versions:
+        yield schema.nodes, one.parent_node_id
+    yield schema.derived_indexes, f"{AUTHORITY_INDEX}|{intent.target_cu_id}"
+    yield schema.materialized_views, authority_view(intent.target_cu_id)
+
+
+def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
+    # One that cascades writes its requests down; a page has planned them on a snapshot.
+    around = Around.BELOW if intent.asked_for.cascades else Around.ABOVE
+    for one in intent.asked_for.requests:
+        yield around, one.target_cu_id
+
+
+def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
+    yield schema.nodes, node_id
+    yield schema.corpus_membership_records, f"{corpus_id}|{node_id}"
+    yield schema.derived_indexes, f"{KIND_INDEX}|{node_id}"
+
+
+def _linked(source: str, target: str) -> Iterator[RecordKey]:
+    edge = edge_id(source, target)
+    yield Around.BELOW, target
+    # Whatever an operation writes is also looked for among the nodes.
+    yield schema.nodes, edge
+    yield schema.edges, edge
+    yield schema.materialized_views, authority_view(target)
+
+
+_NAMED: Mapping[str, Table | Around] = MappingProxyType(
+    {
+        "read_set_refs": schema.nodes,
+        "write_set_refs": Around.BELOW,
+        "source_refs": schema.nodes,
+    }
+)
+"""What an envelope declares, and what is read of it."""
+
+_ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
+    {
+        CreateSource: ("create", "node_id"),
+        SynthesizeUnderstanding: ("create", "node_id"),
+        CreateClaim: ("create", "node_id"),
+        LinkInput: ("document_relationship_create", "target_node_id"),
+        AdaptFields: ("field_adapt", "node_id"),
+        RecalculateAuthority: ("recalculate_authority", "target_cu_id"),
+    }
+)
+"""The verb that an intent is resolved to, and the field that names its one target."""
+
+_RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingProxyType(
+    {
+        CreateSource: _of_source,
+        SynthesizeUnderstanding: _of_understanding,
+        CreateClaim: _of_claim,
+        LinkInput: _of_link,
+        AdaptFields: _of_adapted,
+        RecalculateAuthority: _of_recalculation,
+        EnqueueRecompute: _of_enqueued,
+    }
+)

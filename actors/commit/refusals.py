@@ -1,0 +1,106 @@
+"""What cannot be carried out: refused for good, with a durable receipt that names it by a digest.
+
+It failed, and would fail again, whoever carries it out: that is known because it failed alone.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from actors.commit.unit_context import Bench
+from actors.errors import RequestUnprocessable
+from kernel.canonical import sha256_hex
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+
+UNPROCESSABLE = "request_unprocessable"
+CAUSE_CHARS_MAX = 200
+SESSION_ID_CHARS_MAX = 384
+
+_UNSAID = frozenset({"reply", "request_id", "position", "traceparents", "put_at_ns", "again"})
+"""What a message carries beside what was asked."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalUnit:
+    """Refuse what could not even be made into units."""
+
+    asked: object
+    cause: Exception
+    session_id: str
+
+    def run(self, bench: Bench) -> RequestUnprocessable:
+        """Leave the receipt and return what its asker is told."""
+        return refuse(bench.transaction, self.asked, self.cause, self.session_id)
+
+
+def refuse(
+    transaction: LedgerTransaction, asked: object, cause: Exception, session_id: str | None = None
+) -> RequestUnprocessable:
+    """Leave a durable receipt of a request that failed by itself; the same one leaves one.
+
+    The receipt holds no word of the request, which may be what cannot be written, but its digest:
+    SHA-256 over its JSON with sorted keys and every character beyond ASCII escaped.
+    """
+    kind, digest = type(asked).__name__, digest_of(asked)
+    receipt_id = f"receipt:{UNPROCESSABLE}:{digest}"
+    _log.error(
+        UNPROCESSABLE, asked=kind, request_digest=digest, cause=repr(cause)[:CAUSE_CHARS_MAX]
+    )
+    if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+        body = {
+            "reason_code": UNPROCESSABLE,
+            "asked": kind,
+            "request_digest": digest,
+            "cause": type(cause).__name__,
+        }
+        named = session_id or getattr(asked, "session_id", None)
+        if isinstance(named, str) and _is_plain(named):
+            body["session_id"] = named
+        transaction.next_commit_time_us()
+        append_receipt(transaction, receipt_id, Receipt(UNPROCESSABLE, body), None)
+    return RequestUnprocessable(
+        "the request cannot be carried out, and was refused on the record",
+        {"receipt_id": receipt_id, "request_digest": digest, "cause": type(cause).__name__},
+    )
+
+
+def digest_of(asked: object) -> str:
+    """Return the digest by which a refused request is known; any object has one."""
+    for render in (_json, repr):
+        try:
+            return sha256_hex(_bytes(render, asked))
+        except Exception:  # noqa: BLE001, S112 - what was sent may defy either (depth, size)
+            continue
+    return sha256_hex(type(asked).__name__.encode())
+
+
+def _bytes(render: Callable[[object], str], asked: object) -> bytes:
+    return render(asked).encode("ascii", "backslashreplace")
+
+
+def _json(asked: object) -> str:
+    return json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [one.name for one in fields(value) if one.name not in _UNSAID]
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, bytes):
+        return value.hex()
+    return repr(value) if not isinstance(value, dict | list | tuple | str | int | float) else value
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= SESSION_ID_CHARS_MAX and text.isascii() and text.isprintable()

@@ -1,0 +1,290 @@
+"""What is committed: units of work, each all or nothing inside the batch's transaction.
+
+A unit runs on the committer's thread, inside the transaction, under a savepoint of its own. What
+it returns is told to nobody before the batch is durable.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from actors.commit.belief_units import BeliefUnit
+from actors.commit.prefetch import earlier_answer_to, records_named, records_of
+from actors.commit.unit_context import Bench
+from actors.messages import Simulate
+from actors.orchestrator.intents import (
+    EnqueueRecompute,
+    Intent,
+    Priority,
+    RecalculateAuthority,
+    ReportExternalEffect,
+)
+from actors.orchestrator.model_outputs import outputs_of
+from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
+from kernel.authority.read_ahead import RecordKey
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    Readiness,
+    close_requests,
+    due,
+)
+from kernel.authority.triggers import MIGRATION, USER_REQUEST
+from kernel.canonical import digest
+from kernel.checks.check import Submitter
+from kernel.errors import KernelError, LedgerCorrupt
+from kernel.ledger import schema
+from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Position, record_consumed
+from kernel.model.receipt import Receipt
+from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model_registry import ModelRegistry
+from kernel.replay.record import replay_operation, replay_range
+from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
+
+Submitted = SubmissionResult | RejectedResult
+
+
+class Unit(Protocol):
+    """One piece of work for the committer."""
+
+    def run(self, bench: Bench) -> Any:
+        """Do the work and return what the asker will be told once it is durable."""
+
+
+def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
+    """Yield what is known of the records that a unit will read, without having run it."""
+    if isinstance(unit, IntentUnit):
+        yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+        if unit.session_id is not None:
+            # Whether the session is active decides how urgent it is.
+            yield schema.belief_anchors, unit.session_id
+    elif isinstance(unit, RecomputeUnit):
+        yield from records_of(unit.intent)
+        yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
+    elif isinstance(unit, BeliefUnit):
+        yield schema.belief_anchors, unit.batch.session_id
+        yield schema.belief_sessions, unit.batch.session_id
+    elif isinstance(unit, EnvelopeUnit):
+        yield from records_named(unit.document)
+
+
+@dataclass(frozen=True, slots=True)
+class IntentUnit:
+    """Resolve an intent and submit its envelope."""
+
+    intent: Intent
+    session_id: str | None
+    actor: Literal["user", "system", "migration"] = "user"
+
+    def run(self, bench: Bench) -> Submitted:
+        """Construct the envelope and submit it as the orchestrator.
+
+        A model's answers are on the record with the operation that they belong to, or not at all.
+        """
+        transaction = bench.transaction
+        answer_refs = [transaction.put_blob(one.answer) for one in outputs_of(self.intent)]
+        document = bench.orchestrator.construct(
+            self.intent,
+            transaction,
+            actor=self.actor,
+            session_id=self.session_id,
+            answer_refs=answer_refs,
+        )
+        result = bench.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
+        if isinstance(result, RejectedResult) or result.duplicate:
+            for answer_ref in answer_refs:
+                transaction.tables.delete(schema.blobs, answer_ref)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeUnit:
+    """Submit an envelope that somebody outside has written."""
+
+    document: object
+    session_id: str
+
+    def run(self, bench: Bench) -> Submitted:
+        """Submit it as a caller's, in the name of its session."""
+        document = self.document
+        if isinstance(document, dict):
+            document = {**document, "session_id": self.session_id}
+        return bench.kernel.submit(bench.transaction, document, "caller")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationUnit:
+    """Say what an operation would come to, and record that it was asked."""
+
+    asked: Simulate
+    session_id: str
+    session_profile_hash: str
+
+    def run(self, bench: Bench) -> SimulationResult:
+        """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
+        operation = self.asked.operation
+        submitter: Submitter = "caller"
+        if isinstance(operation, Intent):
+            submitter = "orchestrator"
+            document = bench.orchestrator.construct(
+                operation, bench.transaction, actor="user", session_id=self.session_id
+            )
+        else:
+            document = {**operation, "session_id": self.session_id}
+        return simulate_operation(
+            bench.kernel,
+            bench.transaction,
+            document,
+            self.asked.policy,
+            self.session_profile_hash,
+            asked=Simulation(
+                submitter,
+                self.asked.retention,
+                self.session_id,
+                self.asked.simulation_key,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedUnit:
+    """Record that a session's entries from elsewhere were taken, with what they came to."""
+
+    session_id: str
+    to: Position
+
+    def run(self, bench: Bench) -> None:
+        """Record it; where the same entries come again, they are known."""
+        record_consumed(bench.transaction, self.session_id, self.to)
+
+
+RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputeUnit:
+    """Record an authority that a worker computed, if it is still asked for."""
+
+    intent: RecalculateAuthority
+    session_id: str | None
+
+    def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
+        """Submit it when it is due; a late or early one is no offence and leaves no trace."""
+        found = due(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if found.readiness is Readiness.CLOSED:
+            return "closed", None
+        if found.readiness is Readiness.INPUT_PENDING:
+            return "input_pending", None
+        migrates = all(one.document["trigger_kind"] == MIGRATION for one in found.served)
+        actor: Literal["system", "migration"] = "migration" if migrates else "system"
+        result = IntentUnit(self.intent, self.session_id, actor).run(bench)
+        return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueUnit:
+    """Ask for one recompute and for all that depends on it (§8.2)."""
+
+    target_cu_id: str
+    trigger_source_id: str
+    priority: Priority
+    trigger_kind: str = USER_REQUEST
+
+    def run(self, bench: Bench) -> dict[str, Any] | RejectedResult:
+        """Submit it as a user's and return its AuthorityRecomputeReceipt, or the refusal."""
+        request = EnqueuedRequest(
+            target_cu_id=self.target_cu_id, trigger_kind=self.trigger_kind, priority=self.priority
+        )
+        intent = EnqueueRecompute(
+            intent_key=digest([self.target_cu_id, self.trigger_kind, self.trigger_source_id]),
+            asked_for=Enqueued(
+                trigger_source_id=self.trigger_source_id, requests=[request], cascades=True
+            ),
+        )
+        result = IntentUnit(intent, None).run(bench)
+        if isinstance(result, RejectedResult):
+            return result
+        found = request_of(
+            bench.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
+        )
+        return {
+            "operation_id": result.operation_id,
+            "ec_sequence_number": str(result.ec_sequence_number),
+            "duplicate": result.duplicate,
+            # None while a cascade is written down, and for the members of a cycle.
+            "request": None if found is None else found.document,
+            "emitted_receipts": list(result.emitted_receipts),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalReportUnit:
+    """Record what became of an effect outside, if its request has no outcome yet."""
+
+    intent: ReportExternalEffect
+
+    def run(self, bench: Bench) -> Literal["recorded", "closed", "rejected"]:
+        """Submit the report; one that comes too late leaves no trace."""
+        if bench.transaction.outcome_of(self.intent.report["request_id"]) is not None:
+            return "closed"
+        result = IntentUnit(self.intent, None, "system").run(bench)
+        return "rejected" if isinstance(result, RejectedResult) else "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterUnit:
+    """Give up on an item: its open requests get the outcome dead_letter, with a receipt each."""
+
+    item_key: str
+    error_signature: str
+
+    def run(self, bench: Bench) -> list[str]:
+        """Close the requests and return their ids."""
+        transaction = bench.transaction
+        sequence = transaction.head_now.ec_sequence_number
+        transaction.next_commit_time_us()
+        closed = close_requests(
+            transaction,
+            self.item_key,
+            sequence,
+            outcome="dead_letter",
+            operation_id=None,
+            closed_sequence=sequence,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
+        for request_id in closed:
+            body: Mapping[str, Any] = {
+                "request_id": request_id,
+                "queue": AUTHORITY_QUEUE,
+                "target_cu_id": self.item_key,
+                "error_signature": self.error_signature,
+            }
+            receipt = Receipt("authority_recompute_dead_lettered", dict(body))
+            append_receipt(transaction, f"receipt:{request_id}:dead_letter", receipt, None)
+        return closed
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayUnit:
+    """Replay one operation, or a range, and leave a receipt of each; asks no model."""
+
+    target: str | tuple[int, int]
+    """An operation's id, or the first and the last sequence of a range."""
+
+    strategy: AuditReplayStrategy
+    registry: ModelRegistry
+    context: AuditContext
+
+    def run(self, bench: Bench) -> tuple[AuditReplayReceipt, ...]:
+        """Replay and return the receipts, in the order of replaying."""
+        given = (self.strategy, self.registry, self.context)
+        try:
+            if isinstance(self.target, str):
+                return (replay_operation(bench.transaction, self.target, *given),)
+            first, last = self.target
+            return replay_range(bench.transaction, first, last, *given)
+        except LedgerCorrupt as error:
+            # It is the past that cannot be read; what is written now does not rest on it.
+            raise KernelError(str(error), code="replay_differs") from error

@@ -1,0 +1,201 @@
+"""Units of asked-for work: asking, cancelling, and what a worker reports of it (§14.3, §16.5, K19).
+
+A worker names the request and what came of it. What the request asks for is read from the record,
+never taken from the worker, and an outcome is recorded only while the request has none.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from actors.commit.unit_context import Bench
+from actors.commit.units import IntentUnit, Submitted
+from actors.orchestrator.intents import RecordExtractionTransition
+from kernel.canonical import digest
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView, Request
+from kernel.ledger.receipts import purge_expired
+from kernel.model.result import RejectedResult
+from kernel.model_registry import ModelRegistry
+from kernel.model_retention import collect_model_outputs
+from kernel.stores.extraction import last_attempt
+from kernel.verify import Verification
+from kernel.verify.violation import record_violation
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTransition
+from kernel.work.dead_letters import requeue
+from kernel.work.errors import WorkRefused
+from kernel.work.outcomes import close, open_request, reject_for_capacity
+from kernel.work.reports import (
+    BindingEvaluated,
+    CapacityRejected,
+    GivenUp,
+    ReportOutcome,
+    TransitionDue,
+)
+from kernel.work.requests import (
+    Asked,
+    WorkRequest,
+    WorkStatus,
+    enqueue,
+    read_content,
+    status_of,
+)
+
+Reported = tuple[ReportOutcome, Submitted | None]
+"""What a report came to, and the operation where there was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueUnit:
+    """Ask for work: all of the requests, or none."""
+
+    requests: tuple[WorkRequest, ...]
+
+    def run(self, bench: Bench) -> tuple[Asked, ...]:
+        """Record them; raises `WorkRefused`."""
+        return enqueue(bench.transaction, self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequestUnit:
+    """Take a request back, unless it has its outcome."""
+
+    request_id: str
+    reason: str
+
+    def run(self, bench: Bench) -> tuple[bool, WorkStatus]:
+        """Tell whether this cancelled it, and how it stands; raises `WorkRefused`."""
+        cancelled = close(bench.transaction, self.request_id, "cancelled", reason=self.reason)
+        status = status_of(bench.transaction, self.request_id)
+        assert status is not None, "what was closed is there"  # noqa: S101 - for the types
+        return cancelled, status
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueUnit:
+    """Ask anew for what was given up: all of it, or nothing."""
+
+    queue: str
+    request_ids: tuple[str, ...]
+
+    def run(self, bench: Bench) -> list[Asked]:
+        """Record them; raises `WorkRefused`."""
+        return requeue(bench.transaction, self.queue, self.request_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReportUnit:
+    """Record what a worker reports of a request."""
+
+    report: TransitionDue | BindingEvaluated | CapacityRejected | GivenUp
+
+    def run(self, bench: Bench) -> Reported:
+        """Return what it came to; a report that comes too late leaves no trace."""
+        try:
+            request = open_request(bench.transaction, self.report.request_id)
+        except WorkRefused:
+            return "unknown", None
+        if request is None:
+            return "closed", None
+        return _REPORTS[type(self.report)](bench, request, self.report)
+
+
+def _record_transition(bench: Bench, request: Request, _: TransitionDue) -> Reported:
+    """The step is recorded and its request closed, in one transaction."""
+    if request.queue != EXTRACTION_QUEUE:
+        return "unknown", None
+    content: ExtractionTransition = read_content(request)
+    run, number = content.extraction_run_id, content.attempt_number
+    view = bench.transaction
+    if number > _attempts(view, run) + 1 or _waits_for_a_cancellation(view, content):
+        return "early", None
+    step = dict(request.document["content"])
+    del step["extraction_run_id"]
+    if number > 1 and content.parent_operation_id is None:
+        before = view.record(schema.extraction_attempts, f"{run}|{number - 1}")
+        step["parent_operation_id"] = None if before is None else before["operation_id"]
+    intent = RecordExtractionTransition(
+        intent_key=digest([run, number]), extraction_run_id=run, step=step
+    )
+    result = IntentUnit(intent, None, "system").run(bench)
+    if isinstance(result, RejectedResult):
+        return "rejected", result
+    close(view, request.request_id, "completed", operation_id=result.operation_id)
+    return "completed", result
+
+
+def _attempts(view: LedgerView, run_id: str) -> int:
+    last = last_attempt(view, run_id)
+    return 0 if last is None else int(last["attempt_number"])
+
+
+def _waits_for_a_cancellation(view: LedgerView, content: ExtractionTransition) -> bool:
+    """Whether the run that this one replaces is still to be cancelled (INV-EXT-6)."""
+    replaced = content.replaces_extraction_run_id
+    if replaced is None:
+        return False
+    last = last_attempt(view, replaced)
+    return last is None or last["current_state"] != "cancelled"
+
+
+def _record_evaluation(bench: Bench, request: Request, report: BindingEvaluated) -> Reported:
+    content, outcome = request.document["content"], report.outcome
+    fits = (
+        request.queue == BINDING_QUEUE
+        and outcome.outcome_state != "pending"
+        and outcome.binding_id == content["binding_id"]
+        and outcome.source_event_id == content["source_event_id"]
+    )
+    if not fits:
+        return "rejected", None
+    result = outcome.model_dump(mode="json", exclude_none=True)
+    close(bench.transaction, request.request_id, "completed", result=result)
+    return "completed", None
+
+
+def _record_rejection(bench: Bench, request: Request, report: CapacityRejected) -> Reported:
+    if request.queue != BINDING_QUEUE:
+        return "unknown", None
+    reject_for_capacity(bench.transaction, report)
+    return "recorded", None
+
+
+def _record_dead_letter(bench: Bench, request: Request, report: GivenUp) -> Reported:
+    close(bench.transaction, request.request_id, "dead_letter", reason=report.error_signature)
+    return "completed", None
+
+
+_REPORTS: Mapping[type, Callable[[Bench, Request, Any], Reported]] = MappingProxyType(
+    {
+        TransitionDue: _record_transition,
+        BindingEvaluated: _record_evaluation,
+        CapacityRejected: _record_rejection,
+        GivenUp: _record_dead_letter,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSweepUnit:
+    """Delete what is kept for a time and whose time is over (§6.5, §17.2); again does nothing."""
+
+    registry: ModelRegistry
+
+    def run(self, bench: Bench) -> dict[str, int]:
+        """Return how many ephemeral receipts and how many answers of models went."""
+        transaction = bench.transaction
+        purged = purge_expired(transaction)
+        collected = collect_model_outputs(transaction, self.registry, transaction.host.now_us())
+        return {"ephemeral_receipts": purged, "model_outputs": len(collected)}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditUnit:
+    """Leave a receipt of what an audit of the chains found, once for the same findings (§17.5)."""
+
+    found: Verification
+
+    def run(self, bench: Bench) -> str | None:
+        """Return the receipt's id, None where it is there already."""
+        return record_violation(bench.transaction, self.found, once=True)

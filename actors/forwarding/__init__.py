@@ -1,0 +1,1 @@
+"""A message whose session lives on another gateway: sent there, answered back."""

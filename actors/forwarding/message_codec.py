@@ -1,0 +1,212 @@
+"""Messages on their way to another gateway, as bytes, and the answers on their way back.
+
+Gateways of one ledger run the same release. JSON, written and read by hand-kept tables; nothing
+that is read is ever executed. It is Python's JSON, because what a caller has sent may hold what
+stricter ones refuse (a lone surrogate, NaN, an integer beyond 64 bits), and has to arrive as it
+was.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from actors.forwarding.reply_codec import decode, encode
+from actors.messages import (
+    Audit,
+    Declare,
+    DeclareConclusion,
+    Eliminate,
+    EnterObligation,
+    Message,
+    Operate,
+    Query,
+    Recomputed,
+    Reports,
+    RequestExit,
+    RequestTermination,
+    Simulate,
+    SubmitEnvelope,
+)
+from actors.orchestrator.intents import (
+    AdaptFields,
+    CreateClaim,
+    CreateSource,
+    Intent,
+    LinkInput,
+    RecalculateAuthority,
+    SynthesizedUnderstanding,
+    SynthesizeUnderstanding,
+)
+from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.model.simulation import SimulationExternalEffectPolicy
+from kernel.work.reports import WorkReport
+
+_INTENT: TypeAdapter[Any] = TypeAdapter(
+    Annotated[
+        CreateSource
+        | SynthesizeUnderstanding
+        | CreateClaim
+        | LinkInput
+        | AdaptFields
+        | RecalculateAuthority
+        | SynthesizedUnderstanding,
+        Field(discriminator="intent_kind"),
+    ]
+)
+"""What a session can be asked for from elsewhere."""
+
+_REPORT: TypeAdapter[Any] = TypeAdapter(WorkReport)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A message on its way to the gateway that owns the session, and where its answer goes."""
+
+    ask_id: str
+    gateway: str
+    session_id: str
+    message: Message
+
+
+def to_bytes(value: Any) -> bytes:
+    """Return the bytes of a JSON value, in which bytes stand as the text that they hold."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=bytes.decode)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def from_bytes(content: bytes) -> Any:
+    """Return the JSON value that bytes hold."""
+    return json.loads(content.decode("utf-8", "surrogatepass"))
+
+
+def encode_asking(asking: Asking) -> bytes:
+    """Return an asking as bytes."""
+    kind = type(asking.message)
+    return to_bytes(
+        {
+            "ask_id": asking.ask_id,
+            "gateway": asking.gateway,
+            "session_id": asking.session_id,
+            "request_id": asking.message.request_id,
+            "traceparents": asking.message.traceparents,
+            "kind": kind.__name__,
+            "fields": _MESSAGES[kind][0](asking.message),
+        }
+    )
+
+
+def decode_asking(content: bytes) -> Asking:
+    """Return the asking that bytes hold.
+
+    Raises:
+        ValueError, KeyError, TypeError: when they hold none.
+    """
+    document = from_bytes(content)
+    message = _READERS[document["kind"]](document["fields"])
+    message.request_id = document["request_id"]
+    message.traceparents = tuple(tuple(each) for each in document["traceparents"])
+    return Asking(document["ask_id"], document["gateway"], document["session_id"], message)
+
+
+def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> bytes:
+    """Return an answer, or the error in its place, as bytes."""
+    return to_bytes([ask_id, encode(answer if error is None else error), error is not None])
+
+
+def decode_reply(content: bytes) -> tuple[str, Any, Exception | None]:
+    """Return whose answer bytes hold, the answer, and the error in its place."""
+    ask_id, value, failed = from_bytes(content)
+    answer = decode(value)
+    return (ask_id, None, answer) if failed else (ask_id, answer, None)
+
+
+def _intents(intents: tuple[Intent, ...]) -> list[Any]:
+    # Not in JSON mode, which would take null for infinity; a model's answer in it is text.
+    return [one.model_dump() for one in intents]
+
+
+def _read_intents(documents: list[Any]) -> tuple[Any, ...]:
+    return tuple(_INTENT.validate_python(one) for one in documents)
+
+
+def _declared(message: Declare) -> Any:
+    return {
+        "ontology": message.ontology.to_dict(),
+        "hypotheses": list(message.hypotheses),
+        "policy": message.policy.to_dict(),
+        "metadata": message.metadata,
+        "survivors_max": message.survivors_max,
+    }
+
+
+def _read_declared(given: Any) -> Declare:
+    ontology, policy = OntologyBundle(**given["ontology"]), SessionPolicy(**given["policy"])
+    hypotheses = tuple(given["hypotheses"])
+    return Declare(ontology, hypotheses, policy, given["metadata"], given["survivors_max"])
+
+
+def _named(message: Message) -> dict[str, Any]:
+    return {one.name: getattr(message, one.name) for one in fields(message) if one.init}
+
+
+def _read_eliminated(given: Any) -> Eliminate:
+    return Eliminate(**{**given, "eliminated": tuple(given["eliminated"])})
+
+
+def _simulated(message: Simulate) -> Any:
+    operation = message.operation
+    is_intent = isinstance(operation, Intent)
+    return {
+        "intent": operation.model_dump() if isinstance(operation, Intent) else None,
+        "envelope": None if is_intent else operation,
+        "policy": message.policy.model_dump(mode="json"),
+        "retention": message.retention,
+        "simulation_key": message.simulation_key,
+    }
+
+
+def _read_simulated(given: Any) -> Simulate:
+    intent = given["intent"]
+    return Simulate(
+        given["envelope"] if intent is None else _INTENT.validate_python(intent),
+        SimulationExternalEffectPolicy.model_validate(given["policy"]),
+        given["retention"],
+        given["simulation_key"],
+    )
+
+
+_MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Message]]] = (
+    MappingProxyType(
+        {
+            Declare: (_declared, _read_declared),
+            Eliminate: (_named, _read_eliminated),
+            EnterObligation: (_named, lambda given: EnterObligation(**given)),
+            RequestExit: (_named, lambda given: RequestExit(**given)),
+            DeclareConclusion: (_named, lambda given: DeclareConclusion(**given)),
+            RequestTermination: (_named, lambda given: RequestTermination(**given)),
+            Query: (_named, lambda given: Query(**given)),
+            Audit: (_named, lambda given: Audit(**given)),
+            Operate: (
+                lambda message: _intents(message.intents),
+                lambda given: Operate(_read_intents(given)),
+            ),
+            SubmitEnvelope: (lambda message: message.document, SubmitEnvelope),
+            Simulate: (_simulated, _read_simulated),
+            Recomputed: (
+                lambda message: _intents(message.intents),
+                lambda given: Recomputed(_read_intents(given)),
+            ),
+            Reports: (
+                lambda message: [one.model_dump(mode="json") for one in message.reports],
+                lambda given: Reports(tuple(_REPORT.validate_python(one) for one in given)),
+            ),
+        }
+    )
+)
+"""By kind of message: to JSON and back."""
+
+_READERS = {kind.__name__: read for kind, (_, read) in _MESSAGES.items()}

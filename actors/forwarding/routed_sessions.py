@@ -1,0 +1,124 @@
+"""Sessions, wherever they live: asked in this process, or through the mailbox of their shard.
+
+A request for a session that another gateway owns is an entry in its shard's mailbox. The owner,
+whoever it is by then, takes it, and its answer comes back to this gateway. An asker waits for a
+limited time; the answer of one that has given up is thrown away, and what it asked for may have
+happened: under its own key it may ask again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import anyio
+import structlog
+
+from actors.errors import MailboxFull, ReplyLost, RequestTooLarge, ShardUnowned
+from actors.forwarding.message_codec import Asking, decode_reply, encode_asking
+from actors.messages import Message, Reply
+from actors.sessions.runtime import SessionRuntime
+from actors.sharding.assignment import shard_of
+from actors.sharding.held_shards import Ownership
+from kernel.belief.errors import BeliefError
+from kernel.host import Host
+
+ENTRY_BYTES_MAX = 16 * 1024 * 1024
+WAITING_MAX = 4096
+
+_log = structlog.get_logger(__name__)
+
+
+class Outbound(Protocol):
+    """The mailboxes of shards, for who puts something in."""
+
+    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+        """Put an entry behind those of a shard and wake its owner; False when there is no room.
+
+        Raises an error with a code when the mailbox cannot be reached.
+        """
+
+
+class RoutedSessions:
+    """The sessions of a ledger that several gateways share, as one of them sees them."""
+
+    def __init__(
+        self,
+        runtime: SessionRuntime,
+        ownership: Ownership,
+        mail: Outbound,
+        owner_of: Callable[[int], str | None],
+        gateway: str,
+        host: Host,
+        *,
+        reply_s: float,
+    ) -> None:
+        self._runtime = runtime
+        self._ownership = ownership
+        self._mail = mail
+        self._owner_of = owner_of
+        self._gateway = gateway
+        self._host = host
+        self._reply_s = reply_s
+        self._waiting: dict[str, Reply[Any]] = {}
+
+    @property
+    def corrupt_sessions(self) -> Mapping[str, str]:
+        """The sessions that this gateway does not serve, and why."""
+        return self._runtime.corrupt_sessions
+
+    async def ask(self, session_id: str, message: Message) -> Any:
+        """Give a session a message and return its answer; see `Sessions.ask`.
+
+        Raises:
+            ShardUnowned: nobody owns the session right now; nothing was taken.
+            StaleEpoch, ReplyLost: its owner changed meanwhile, or did not answer in time.
+        """
+        try:
+            self._runtime.put(session_id, message)
+        except ShardUnowned:
+            return await self._forward(session_id, message)
+        return await message.reply.wait()
+
+    def answered(self, content: bytes) -> None:
+        """Hand an answer that has come to whoever still waits for it."""
+        try:
+            ask_id, answer, error = decode_reply(content)
+        except Exception as found:  # noqa: BLE001 - whoever waits for it asks again
+            _log.error("reply_unreadable", error=repr(found))
+            return
+        waiting = self._waiting.get(ask_id)
+        if waiting is None:
+            return
+        if error is None:
+            waiting.set(answer)
+        else:
+            waiting.fail(error)
+
+    def give_up(self) -> None:
+        """Tell everybody who waits for an answer that it will not come: the mailboxes were lost."""
+        for waiting in self._waiting.values():
+            waiting.fail(ReplyLost("the mailboxes were lost; ask again"))
+
+    async def _forward(self, session_id: str, message: Message) -> Any:
+        shard = shard_of(session_id, self._ownership.shards)
+        owner = self._owner_of(shard)
+        if owner is None:
+            raise ShardUnowned("no gateway owns the session right now", {"shard": shard})
+        if len(self._waiting) >= WAITING_MAX:
+            raise MailboxFull("too many requests wait for other gateways")
+        if "\x00" in session_id:
+            raise BeliefError("INVALID_REQUEST", "a session's id does not hold U+0000")
+        ask_id = self._host.new_id()
+        entry = encode_asking(Asking(ask_id, self._gateway, session_id, message))
+        if len(entry) > ENTRY_BYTES_MAX:
+            raise RequestTooLarge(f"more than {ENTRY_BYTES_MAX} bytes")
+        reply: Reply[Any] = Reply()
+        self._waiting[ask_id] = reply
+        try:
+            with anyio.fail_after(self._reply_s):
+                if not await self._mail.post(shard, entry, owner):
+                    raise MailboxFull("the shard has too much waiting", {"shard": shard})
+                return await reply.wait()
+        except TimeoutError:
+            raise ReplyLost("the session's gateway has not answered; ask again") from None
+        finally:
+            del self._waiting[ask_id]

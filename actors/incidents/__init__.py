@@ -1,0 +1,1 @@
+"""The causal graph on the record, and incidents over it."""

@@ -1,0 +1,230 @@
+"""Tombstones on the record: the sessions of this store are belief sessions (B6).
+
+A creation is a declaration, an elimination is an event of the session's chain, both are anchored
+in the log and verified with it. So what a store answers about a session and what the session's
+audit says are one thing. A call that changes nothing writes nothing.
+
+Each call is a transaction of its own, so threads and processes that share a ledger take turns. A
+session that was replayed is kept and used again for as long as the record has not moved on.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from actors.commit.belief_units import record_and_anchor
+from actors.commit.unit_context import Bench
+from actors.orchestrator.orchestrator import Orchestrator
+from kernel.belief.elimination_store import (
+    EliminationProvenance,
+    EliminationResult,
+    RecoveredState,
+    session_not_found,
+    universe_differs,
+)
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import BeliefEvent
+from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, check_session_id
+from kernel.errors import LedgerCorrupt
+from kernel.host import iso_time
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger, LedgerView
+
+SESSIONS_KEPT_MAX = 64
+NO_ONTOLOGY = OntologyBundle("", "", "", "")
+
+Found = TypeVar("Found")
+
+
+@dataclass(slots=True)
+class RecordedSession:
+    """A session as it was replayed, and what was named in it that its universe does not hold."""
+
+    belief: BeliefSession
+    declared_at: str
+    outside: set[str]
+
+    @property
+    def eliminated(self) -> frozenset[str]:
+        """The tombstones within the universe."""
+        return frozenset(self.belief.universe.ids) - self.belief.survivors
+
+
+class LedgerEliminationStore:
+    """The five methods over a ledger."""
+
+    def __init__(
+        self, ledger: Ledger, kernel: Kernel | None = None, orchestrator: Orchestrator | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._kernel = kernel or Kernel()
+        self._orchestrator = orchestrator or Orchestrator(ledger.host)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, RecordedSession] = OrderedDict()
+
+    def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
+        """Declare a session over the hypotheses; durable when this returns."""
+        universe = frozenset(check_ids("hypotheses", hypothesis_ids, max_ids=MAX_HYPOTHESES))
+
+        def create(bench: Bench) -> None:
+            if not self.declare(bench, session_id, NO_ONTOLOGY, universe):
+                known = self.session(bench.transaction, session_id)
+                if frozenset(known.belief.universe.ids) != universe:
+                    raise universe_differs(session_id)
+
+        self.write(session_id, create)
+
+    def eliminate(
+        self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
+    ) -> EliminationResult:
+        """Strike hypotheses; durable when this returns.
+
+        Raises:
+            BeliefError: SESSION_TERMINATED; INVALID_HYPOTHESIS_ID where the session validates.
+        """
+        claimed = frozenset(check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS))
+
+        def strike(bench: Bench) -> EliminationResult:
+            applied = self.strike(bench, session_id, claimed, provenance)
+            return EliminationResult(applied, claimed - applied)
+
+        return self.write(session_id, strike)
+
+    def get_survivors(self, session_id: str) -> frozenset[str]:
+        """Return the universe without its tombstones."""
+        return self.read(session_id, lambda found: found.belief.survivors)
+
+    def get_eliminated(self, session_id: str) -> frozenset[str]:
+        """Return the tombstones."""
+        return self.read(session_id, lambda found: found.eliminated)
+
+    def recover(self, session_id: str) -> RecoveredState:
+        """Return universe, tombstones and survivors of one moment."""
+
+        def state(found: RecordedSession) -> RecoveredState:
+            universe, survivors = frozenset(found.belief.universe.ids), found.belief.survivors
+            return RecoveredState(universe, universe - survivors, survivors)
+
+        return self.read(session_id, state)
+
+    # --- for whoever has more to do in the same transaction ----------------------------------
+
+    def write(self, session_id: str, work: Callable[[Bench], Found]) -> Found:
+        """Do something about a session in one transaction; durable when this returns."""
+        with self._lock:
+            try:
+                with self._ledger.transaction() as transaction:
+                    return work(Bench(transaction, self._kernel, self._orchestrator))
+            except BaseException:
+                # What is kept may be ahead of the record now.
+                self._kept.pop(session_id, None)
+                raise
+
+    def read(self, session_id: str, work: Callable[[RecordedSession], Found]) -> Found:
+        """Return something about a session as of now; it must not be read afterwards."""
+        with self._lock, self._ledger.view() as view:
+            return work(self.session(view, session_id))
+
+    def session(self, view: LedgerView, session_id: str) -> RecordedSession:
+        """Return a session as the record has it; only inside `read` or `write`.
+
+        Raises:
+            BeliefError: SESSION_NOT_FOUND.
+            CorruptBeliefEvent: when its events are not what they claim.
+            LedgerCorrupt: when they do not end where the session's row says.
+        """
+        summary = view.belief_session(session_id)
+        if summary is None:
+            raise session_not_found(session_id)
+        kept = self._kept.get(session_id)
+        if kept is None or kept.belief.head_event_hash != summary["head_event_hash"]:
+            belief = BeliefSession.restore(view.belief_events(session_id))
+            if belief.head_event_hash != summary["head_event_hash"]:
+                raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
+            kept = self._keep(_recorded(belief))
+        self._kept.move_to_end(session_id)
+        return kept
+
+    def declare(
+        self, bench: Bench, session_id: str, ontology: OntologyBundle, universe: Iterable[str]
+    ) -> bool:
+        """Declare a session unless it is on the record, and return whether it was not."""
+        check_session_id(session_id)
+        if bench.transaction.belief_session(session_id) is not None:
+            return False
+        stamp = _stamp(bench)
+        belief, event = BeliefSession.declare(
+            session_id, ontology, universe, event_id=stamp["event_id"], ts=stamp["ts"]
+        )
+        _record(bench, belief, event)
+        self._keep(RecordedSession(belief, event.ts, set()))
+        return True
+
+    def strike(
+        self,
+        bench: Bench,
+        session_id: str,
+        claimed: frozenset[str],
+        provenance: EliminationProvenance,
+        **said: str,
+    ) -> frozenset[str]:
+        """Strike hypotheses, and return those that this call has struck.
+
+        What else is `said` of the elimination is recorded with it.
+        """
+        found = self.session(bench.transaction, session_id)
+        belief = found.belief
+        outside = {name for name in claimed if name not in belief.universe}
+        if not any(map(belief.survives, claimed)) and outside <= found.outside:
+            return frozenset()
+        stamp = _stamp(bench)
+        # A trigger may come again with other ids; what makes an observation one is its event.
+        result = belief.eliminate(
+            provenance.source_id,
+            stamp["event_id"],
+            claimed,
+            {"trigger": provenance.trigger, **said},
+            **stamp,
+        )
+        if result.event is None:
+            raise BeliefError("CONFLICT", "the event id is in use", {"event_id": result.event_id})
+        found.outside |= outside
+        _record(bench, belief, result.event)
+        return frozenset(result.applied)
+
+    def _keep(self, found: RecordedSession) -> RecordedSession:
+        self._kept[found.belief.session_id] = found
+        if len(self._kept) > SESSIONS_KEPT_MAX:
+            self._kept.popitem(last=False)
+        return found
+
+
+def _recorded(belief: BeliefSession) -> RecordedSession:
+    declared, *later = belief.audit()
+    named = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
+    outside = {name for ids in named for name in ids if name not in belief.universe}
+    return RecordedSession(belief, declared.ts, outside)
+
+
+def _stamp(bench: Bench) -> dict[str, str]:
+    host = bench.transaction.host
+    return {"event_id": host.new_id(), "ts": iso_time(host.now_us())}
+
+
+def _record(bench: Bench, belief: BeliefSession, event: BeliefEvent) -> None:
+    batch = BeliefBatch(
+        session_id=belief.session_id,
+        title=belief.session_id,
+        first_index=belief.n_events - 1,
+        prior_event_hash=event.prev_event_hash,
+        events=((event.event_id, event.event_hash, event.to_bytes()),),
+        n_universe=len(belief.universe),
+        n_survivors=belief.n_survivors,
+        survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
+    )
+    record_and_anchor(batch, bench)

@@ -1,0 +1,1 @@
+"""From an intent to an envelope: the orchestrator is the only author of operations."""

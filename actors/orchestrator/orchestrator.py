@@ -1,0 +1,159 @@
+"""The orchestrator: the only thing that turns an intent into an envelope (§2.1, §20).
+
+It runs inside the transaction into which the envelope is submitted, so what it reads is what the
+kernel checks against: taint, causal parents and policy cannot go stale in between.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from actors.errors import IntentInvalid
+from actors.orchestrator.intents import Intent
+from actors.orchestrator.model_outputs import recorded_outputs
+from actors.orchestrator.resolvers import ResolvedOperation, resolve
+from kernel.canonical import canonicalize, digest
+from kernel.host import Host, iso_time
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.sources import state_taint
+
+DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
+
+_US_PER_MINUTE = 60 * 1_000_000
+
+
+class Orchestrator:
+    """Builds envelopes; decides nothing that the intent and the ledger do not say."""
+
+    def __init__(
+        self, host: Host, causal_window_minutes: int = DEFAULT_CAUSAL_WINDOW_MINUTES
+    ) -> None:
+        self._host = host
+        self._causal_window_us = causal_window_minutes * _US_PER_MINUTE
+
+    def construct(
+        self,
+        intent: Intent,
+        view: LedgerView,
+        *,
+        actor: Literal["user", "system", "migration"],
+        session_id: str | None,
+        answer_refs: Sequence[str] = (),
+    ) -> Document:
+        """Return the envelope of an intent, complete as §2.1 asks (R1 to R9 of §20.4).
+
+        `answer_refs` are the payloads of the model's answers that the intent brings, in order.
+
+        Raises:
+            IntentInvalid: when the intent cannot be resolved.
+        """
+        started_us = self._host.now_us()
+        operation = resolve(intent, view)
+        policy = view.policy_generation_id()
+        touched = {
+            ref: node
+            for ref in dict.fromkeys((*operation.read_set, *operation.write_set))
+            if (node := view.node(ref)) is not None
+        }
+        document: Document = {
+            "operation_id": self._host.new_id(),
+            "envelope_version": "1.6",
+            "operation_kind": operation.operation_kind,
+            "semantic_intent": operation.semantic_intent,
+            "primitive_effects": list(operation.effects),
+            "causal_parent_operation_ids": self._causal_parents(touched, operation, started_us),
+            "idempotency_key": idempotency_key(
+                actor, operation.semantic_intent, operation.target_refs, policy, intent.intent_key
+            ),
+            "intent_digest": intent_digest(intent),
+            "actor": actor,
+            "source_refs": list(operation.source_refs),
+            "target_refs": list(operation.target_refs),
+            "policy_generation_id": policy,
+            "read_set_refs": list(operation.read_set),
+            "write_set_refs": list(operation.write_set),
+            "recorded_at": iso_time(started_us),
+            "schema_version": 1,
+            **operation.extra,
+        }
+        if session_id is not None:
+            document["session_id"] = session_id
+        override = intent.asked().capacity_override
+        if override is not None:
+            document["capacity_override"] = override.model_dump()
+        state_taint(view, document, deep=operation.semantic_intent != "recalculate_authority")
+        if answer_refs:
+            document["recorded_model_outputs"] = recorded_outputs(
+                intent, answer_refs, document["operation_id"], view
+            )
+        _stamp_recompute(document)
+        document["affected_subgraph_descriptor"] = _scope(document, operation)
+        document["effect_set_refs"] = [one["effect_id"] for one in operation.effects]
+        document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
+        return document
+
+    def _causal_parents(
+        self, touched: Mapping[str, Document], operation: ResolvedOperation, now_us: int
+    ) -> list[str]:
+        """The newest operations that wrote what this one reads or writes, oldest first (K11).
+
+        Of a node that was read before the transaction it is the operation whose work was seen.
+        """
+        since = iso_time(now_us - self._causal_window_us)
+        written = (
+            operation.seen.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
+            for ref, node in touched.items()
+        )
+        parents = {operation_id: at for operation_id, at in written if at > since}
+        parents |= operation.causes
+        # Commit times rise with the sequence, so they sort as it does.
+        return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
+
+
+def intent_digest(intent: Intent) -> str:
+    """Return the digest of what was asked for; two askings with the same one are the same.
+
+    Raises:
+        IntentInvalid: when the intent has no canonical form.
+    """
+    try:
+        asked = intent.asked().model_dump(
+            mode="json", exclude_none=True, exclude={"capacity_override"}
+        )
+        return digest(asked)
+    except ValueError as error:
+        raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
+
+
+def _stamp_recompute(document: Document) -> None:
+    for effect in document["primitive_effects"]:
+        if "cu_authority" in effect["payload"]:
+            effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
+
+
+@lru_cache(maxsize=1024)
+def idempotency_key(
+    actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
+) -> str:
+    """Return the key under which an asking takes effect once (§2.5, K6).
+
+    The caller's key is the logical clock bucket: taken once, kept over retries. A batch asks
+    twice: to read ahead, and when the envelope is built.
+    """
+    parts: list[Any] = [actor, verb, sorted(targets)]
+    return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
+
+
+def _scope(document: Document, operation: ResolvedOperation) -> Document:
+    resolved = document.get("resolved_output_visibility_class")
+    return {
+        "scope_kind": operation.scope_kind
+        or ("node_with_neighbors" if operation.neighbours else "single_node"),
+        "affected_node_refs": [*operation.target_refs, *operation.neighbours],
+        "affected_edge_refs": list(operation.edge_refs),
+        "visibility_class_envelope": [resolved] if resolved else list(operation.visibility),
+        "estimated_cascade_depth": 1 if operation.neighbours else 0,
+        "schema_version": 1,
+    }

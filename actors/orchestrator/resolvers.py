@@ -1,0 +1,543 @@
+"""How each kind of intent becomes an operation: its verb, effects, sources, reads and writes.
+
+A table from the kind of intent to a pure function of the intent and the ledger. What every
+operation has in common (taint, causality, keys, times) is the orchestrator's part.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from actors.errors import IntentInvalid
+from actors.orchestrator.intents import (
+    AdaptFields,
+    AnchorBelief,
+    CreateClaim,
+    CreateSource,
+    EnqueueRecompute,
+    Intent,
+    LinkInput,
+    RecalculateAuthority,
+    RecordExtractionTransition,
+    ReportExternalEffect,
+    SourceSpan,
+    SynthesizedUnderstanding,
+    SynthesizeUnderstanding,
+    WriteCausalGraph,
+    metadata_text,
+)
+from actors.orchestrator.untrusted_content import unwrap_untrusted, wrap_untrusted
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB
+from kernel.authority.enqueue import ENQUEUED_RECEIPT
+from kernel.authority.requests import PRIORITIES, due
+from kernel.authority.triggers import ENQUEUED_KINDS
+from kernel.belief_anchors import ANCHOR_RECEIPT
+from kernel.canonical import digest
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.node_kinds import (
+    ACCESS_OVERLAY,
+    CLAIM,
+    FRAMING_KINDS,
+    RUNTIME_KINDS,
+    RUNTIME_PREFIXES,
+    UNDERSTANDING,
+)
+from kernel.overlays.overlay import EMBEDDED
+from kernel.stores.external_report import FAILED, PERFORMED
+
+SOURCE = "SourceArtifact"
+AUTHORITY_INDEX = "authority_index"
+KIND_INDEX = "nodes_by_kind"
+AUTHORITY_EFFORT = "eager_on_parent_update"
+
+_RESERVED_FIELDS = frozenset(
+    {
+        "cu_authority",
+        "cu_authority_computed_at",
+        "cu_authority_input_versions",
+        "node_kind",
+        "content",
+        "metadata",
+        "prompt_injection_isolation_wrapper_applied",
+        "metadata_wrapper_applied",
+        "prompt_injection_risk_flags",
+        EMBEDDED,
+        "authorized_access",
+    }
+)
+"""What a field_adapt may not touch: the kernel alone computes an authority, what was taken in from
+outside stays as it was wrapped (INV-MVC-3), and who may write is for other operations to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOperation:
+    """An intent that knows its effects (§2.1 step 2)."""
+
+    operation_kind: str
+    semantic_intent: str
+    effects: tuple[Document, ...]
+    target_refs: tuple[str, ...]
+    source_refs: tuple[str, ...] = ()
+    """The context: every node whose visibility the output inherits."""
+
+    read_set: tuple[str, ...] = ()
+    write_set: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
+    """Nodes beside the target that the operation touches."""
+
+    edge_refs: tuple[str, ...] = ()
+    scope_kind: str | None = None
+    """Where it does not follow from the neighbours."""
+
+    seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Of a node that was read before the transaction: which operation had written it, and when."""
+
+    visibility: tuple[str, ...] = ()
+    """Of what is written, where that follows from no source."""
+
+    causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Operations that asked for this one without writing what it reads, and when they did."""
+
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def make_effect(kind: str, target: str, payload: Document, inverse: str | None = None) -> Document:
+    """Return an effect of a registered, fully reversible kind."""
+    return {
+        "effect_id": f"{kind}:{target}",
+        "effect_kind": kind,
+        "reversibility": EFFECT_KINDS[kind].reversibility,
+        "inverse_operation_kind": inverse or EFFECT_KINDS[kind].inverses[0],
+        "target_ref": target,
+        "payload": payload,
+        "schema_version": 1,
+    }
+
+
+def authority_view(node_id: str) -> str:
+    """Return the id of the view that shows an understanding's authority."""
+    return f"view:cu_authority:{node_id}"
+
+
+def edge_id(source: str, target: str) -> str:
+    """Return the id of the input edge between two nodes."""
+    return f"edge:{source}->{target}"
+
+
+def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperation:
+    """Content and every metadata field are wrapped before anything else sees them (§10.5)."""
+    wrapped = {
+        name: wrap_untrusted(metadata_text(value), source=intent.node_id, kind=name)
+        for name, value in intent.metadata.items()
+    }
+    payload: Document = {
+        "node_kind": SOURCE,
+        "visibility_class": intent.visibility_class,
+        "content_kind": intent.content_kind,
+        "content": wrap_untrusted(intent.text, source=intent.node_id, kind=intent.content_kind),
+        "metadata": wrapped,
+        "acquisition_shape": "ingested",
+        "prompt_injection_isolation_wrapper_applied": True,
+        "metadata_wrapper_applied": True,
+    }
+    if intent.prompt_injection_risk_flags is not None:
+        payload["prompt_injection_risk_flags"] = list(intent.prompt_injection_risk_flags)
+    return _create("create", intent.node_id, intent.corpus_id, payload)
+
+
+def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
+    """An understanding starts without an authority; the request for one comes with it (§21.1)."""
+    payload = _understanding_payload(view, intent.node_id, intent.title, intent.source_spans)
+    return _create(
+        "synthesize_consolidated_understanding",
+        intent.node_id,
+        intent.corpus_id,
+        payload,
+        sources=tuple(dict.fromkeys(span.source_ref for span in intent.source_spans)),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> ResolvedOperation:
+    """A model's understanding inherits from all that was read for it, quoted or not (EC4)."""
+    request, read = intent.request, {one.node_id: one for one in intent.read}
+    unread = [one.source_ref for one in intent.source_spans if one.source_ref not in read]
+    if unread:
+        raise IntentInvalid(f"{unread[0]} was not read", "source_spans")
+    payload = _understanding_payload(view, request.node_id, intent.title, intent.source_spans)
+    payload["text"] = wrap_untrusted(intent.text, source=request.node_id, kind="synthesis")
+    versions = {one.node_id: one.version for one in intent.read}
+    operation = _create(
+        "synthesize_consolidated_understanding",
+        request.node_id,
+        request.corpus_id,
+        payload,
+        sources=tuple(read),
+        extra={**_priority(request.recompute_priority), "read_set_versions": versions},
+    )
+    seen = {one.node_id: (one.operation_id, one.updated_at) for one in intent.read}
+    return replace(operation, seen=seen)
+
+
+def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
+    """A claim says what its span of the source says, word for word."""
+    spanned = _check_span(view, intent.span.source_ref, intent.span.offset, intent.span.length)
+    if spanned != intent.text:
+        raise IntentInvalid("the text is not what the span points at", "text")
+    payload: Document = {
+        "node_kind": CLAIM,
+        "text": wrap_untrusted(intent.text, source=intent.span.source_ref, kind="claim"),
+        "span": intent.span.model_dump(),
+        "authority": intent.authority,
+    }
+    more: tuple[Document, ...] = ()
+    if intent.understanding_id is not None:
+        _expect_kind(view, intent.understanding_id, UNDERSTANDING, "understanding_id")
+        more = _input_effects(intent.node_id, intent.understanding_id, intent.essentiality)
+    return _create(
+        "create",
+        intent.node_id,
+        intent.corpus_id,
+        payload,
+        more=more,
+        sources=(intent.span.source_ref,),
+        neighbour=intent.understanding_id,
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
+    """An edge lets a claim or an understanding feed an understanding."""
+    _expect_kind(view, intent.target_node_id, UNDERSTANDING, "target_node_id")
+    source = view.node(intent.source_node_id)
+    if source is None:
+        raise IntentInvalid(f"no node {intent.source_node_id}", "source_node_id")
+    if source["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"{intent.source_node_id} frames and is no evidence", "source_node_id")
+    edge = edge_id(intent.source_node_id, intent.target_node_id)
+    return ResolvedOperation(
+        "document_relationship_create",
+        "document_relationship_create",
+        _input_effects(intent.source_node_id, intent.target_node_id, intent.essentiality),
+        (intent.target_node_id,),
+        source_refs=(intent.source_node_id,),
+        read_set=(intent.source_node_id, intent.target_node_id),
+        write_set=(edge,),
+        neighbours=(intent.source_node_id,),
+        edge_refs=(edge,),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
+    """Named fields of a payload get new values; text that was wrapped stays wrapped."""
+    touched = _RESERVED_FIELDS.intersection(intent.fields)
+    if touched:
+        raise IntentInvalid(f"{min(touched)} is not a field to adapt", "fields")
+    node = view.node(intent.node_id)
+    if node is None:
+        raise IntentInvalid(f"no node {intent.node_id}", "node_id")
+    if node["node_kind"] in RUNTIME_KINDS:
+        message = "the causal graph is the runtime's own"
+        raise IntentInvalid(message, "node_id")
+    if node["node_kind"] == ACCESS_OVERLAY:
+        # The orchestrator is believed where a caller is not, so it does not pass this on.
+        raise IntentInvalid("an overlay is changed by whoever may write it", "node_id")
+    fields = {
+        name: _isolated(value, node["payload"].get(name), source=intent.node_id, kind=name)
+        for name, value in intent.fields.items()
+    }
+    return ResolvedOperation(
+        "field_adapt",
+        "field_adapt",
+        (make_effect("node_write", intent.node_id, fields),),
+        (intent.node_id,),
+        read_set=(intent.node_id,),
+        write_set=(intent.node_id,),
+        extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> ResolvedOperation:
+    """The value and its inputs are written, the index follows, and the view is fresh (§8.2)."""
+    target = intent.target_cu_id
+    inputs = [one.model_dump() for one in intent.input_versions]
+    context = tuple(dict.fromkeys([target, *(one["parent_node_id"] for one in inputs)]))
+    effects = [
+        make_effect(
+            "node_write",
+            target,
+            {"cu_authority": intent.cu_authority, "cu_authority_input_versions": inputs},
+            inverse="node_revert_to_prior_authority",
+        ),
+        make_effect(
+            "index_update",
+            target,
+            {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
+        ),
+    ]
+    found = due(view, target, intent.as_of_sequence)
+    most_urgent = min((one.priority for one in found.requests), key=PRIORITIES.index, default=None)
+    if len(found.served) == len(found.requests):  # nobody has asked since
+        effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
+    return ResolvedOperation(
+        "recalculate_authority",
+        "recalculate_authority",
+        tuple(effects),
+        (target,),
+        source_refs=context,
+        read_set=context,
+        write_set=(target,),
+        causes=_askers(view, found.served),
+        extra=MappingProxyType(
+            {
+                "recompute_as_of_sequence": intent.as_of_sequence,
+                # It draws on capacity as what it serves, not as whoever computed it (§8.3).
+                **_priority(most_urgent),
+            }
+        ),
+    )
+
+
+def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
+    """What a change has set off is found through what it wrote; what was asked for is not."""
+    asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
+    rows = (view.tables.get(schema.kernel_event_log, one.cause_sequence) for one in asked)
+    return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
+
+
+def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
+    """How far the chains of sessions go stands in the one receipt that the operation states."""
+    effect = {
+        "effect_id": "receipt_only:anchored",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": ANCHOR_RECEIPT,
+        "payload": intent.anchor.model_dump(),
+        "schema_version": 1,
+    }
+    return ResolvedOperation(
+        BELIEF_ANCHOR,
+        BELIEF_ANCHOR,
+        (effect,),
+        tuple(one.session_id for one in intent.anchor.sessions),
+        scope_kind="cross_corpus_subset",
+        # What users have done in their sessions is no background work.
+        extra=_priority("user_active_session"),
+    )
+
+
+def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
+    """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
+    run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
+    effect = {
+        "effect_id": f"extraction_state_transition:{run}",
+        "effect_kind": "extraction_state_transition",
+        "reversibility": "receipt_only",
+        "target_ref": run,
+        "payload": intent.step,
+        "schema_version": 1,
+    }
+    extra = {
+        "idempotency_key": digest([run, intent.step["attempt_number"]]),
+        "causal_parent_operation_ids": [] if parent is None else [parent],
+    }
+    return ResolvedOperation(
+        "extraction_state_change",
+        "extraction_state_change",
+        (effect,),
+        (run,),
+        write_set=(run,),
+        visibility=("work_product_internal",),
+        extra=MappingProxyType(extra),
+    )
+
+
+def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
+    """A report is caused by the operation that asked for the effect."""
+    effect = {
+        "effect_id": f"receipt_only:{intent.intent_key}",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": PERFORMED if intent.performed else FAILED,
+        "payload": intent.report,
+        "schema_version": 1,
+    }
+    parents = [intent.report["original_operation_id"]]
+    return ResolvedOperation(
+        REPORT_VERB,
+        REPORT_VERB,
+        (effect,),
+        (intent.target_ref,),
+        extra=MappingProxyType({"causal_parent_operation_ids": parents}),
+    )
+
+
+def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
+    """What is asked for stands in the one receipt that the operation states."""
+    asked = intent.asked_for
+    effect = {
+        "effect_id": "receipt_only:enqueued",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": ENQUEUED_RECEIPT,
+        "payload": asked.model_dump(exclude_none=True),
+        "schema_version": 1,
+    }
+    # A page may have nothing left to ask for but its end.
+    targets = [one.target_cu_id for one in asked.requests] or [asked.trigger_source_id]
+    return ResolvedOperation(
+        ENQUEUE,
+        ENQUEUE,
+        (effect,),
+        (targets[0],),
+        neighbours=tuple(targets[1:]),
+        scope_kind=None if asked.cascades else "global_sweep",
+    )
+
+
+def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation:
+    """A part of a merge of the causal graph, whose effects the merge rules have made already."""
+    first, *rest = intent.node_refs
+    written = tuple(dict.fromkeys(effect["target_ref"] for effect in intent.effects))
+    parents = {"causal_parent_operation_ids": list(intent.seen_operation_ids)}
+    return ResolvedOperation(
+        intent.verb,
+        intent.verb,
+        intent.effects,
+        (first,),
+        read_set=intent.node_refs,
+        write_set=written,
+        neighbours=tuple(rest),
+        edge_refs=intent.edge_refs,
+        extra=MappingProxyType(parents if intent.seen_operation_ids else {}),
+    )
+
+
+RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
+    {
+        CreateSource: resolve_create_source,
+        SynthesizeUnderstanding: resolve_understanding,
+        SynthesizedUnderstanding: resolve_synthesized,
+        CreateClaim: resolve_claim,
+        LinkInput: resolve_link,
+        AdaptFields: resolve_adapt,
+        RecalculateAuthority: resolve_recalculation,
+        EnqueueRecompute: resolve_enqueue,
+        AnchorBelief: resolve_anchor,
+        RecordExtractionTransition: resolve_extraction,
+        ReportExternalEffect: resolve_external_report,
+        WriteCausalGraph: resolve_causal,
+    }
+)
+
+
+def resolve(intent: Intent, view: LedgerView) -> ResolvedOperation:
+    """Resolve an intent against the ledger as it stands.
+
+    Raises:
+        IntentInvalid: when it refers to what is not there, or contradicts its source.
+    """
+    return RESOLVERS[type(intent)](intent, view)
+
+
+def _create(
+    operation_kind: str,
+    node_id: str,
+    corpus_id: str,
+    payload: Document,
+    *,
+    more: tuple[Document, ...] = (),
+    sources: tuple[str, ...] = (),
+    neighbour: str | None = None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
+) -> ResolvedOperation:
+    if node_id.startswith(RUNTIME_PREFIXES) and payload["node_kind"] not in RUNTIME_KINDS:
+        raise IntentInvalid("this id is the runtime's own", "node_id")
+    membership = {"corpus_id": corpus_id, "to_state": "candidate"}
+    index = {"index_name": KIND_INDEX, "entry": {"node_kind": payload["node_kind"]}}
+    effects = (
+        make_effect("node_write", node_id, payload),
+        make_effect("membership_write", node_id, membership),
+        *more,
+        make_effect("index_update", node_id, index),
+    )
+    neighbours = (neighbour,) if neighbour else ()
+    edges = tuple(one["target_ref"] for one in more if one["effect_kind"] == "edge_create")
+    return ResolvedOperation(
+        operation_kind,
+        "create",
+        effects,
+        (node_id,),
+        source_refs=sources,
+        read_set=(*sources, *neighbours),
+        write_set=(node_id, *edges),
+        neighbours=neighbours,
+        edge_refs=edges,
+        extra=extra,
+    )
+
+
+def _understanding_payload(
+    view: LedgerView, node_id: str, title: str, spans: tuple[SourceSpan, ...]
+) -> Document:
+    for span in spans:
+        _check_span(view, span.source_ref, span.offset, span.length)
+    return {
+        "node_kind": UNDERSTANDING,
+        "title": wrap_untrusted(title, source=node_id, kind="title"),
+        "source_spans": [span.model_dump() for span in spans],
+        "display_kind": "synthesis_with_spans",
+        "cu_authority_strategy": AUTHORITY_EFFORT,
+    }
+
+
+def _input_effects(source: str, target: str, essentiality: str) -> tuple[Document, ...]:
+    edge = {
+        "source_node_id": source,
+        "target_node_id": target,
+        "edge_type": "informs",
+        "edge_metadata": {"essentiality": essentiality},
+    }
+    return (
+        make_effect("edge_create", edge_id(source, target), edge),
+        make_effect("materialized_view_invalidation", authority_view(target), {}),
+    )
+
+
+def _isolated(value: Any, before: Any, *, source: str, kind: str) -> Any:
+    if not isinstance(value, str) or not isinstance(before, str):
+        return value
+    try:
+        unwrap_untrusted(before)
+    except ValueError:
+        return value
+    return wrap_untrusted(value, source=source, kind=kind)
+
+
+def _priority(priority: str | None) -> Mapping[str, Any]:
+    return {} if priority is None else {"recompute_priority": priority}
+
+
+def _check_span(view: LedgerView, source_ref: str, offset: int, length: int) -> str:
+    node = view.node(source_ref)
+    if node is None:
+        raise IntentInvalid(f"no source {source_ref}", "source_ref")
+    if node["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"{source_ref} frames and is no evidence", "source_ref")
+    try:
+        text = unwrap_untrusted(node["payload"]["content"])
+    except (KeyError, ValueError):
+        raise IntentInvalid(f"{source_ref} is not a source with text", "source_ref") from None
+    if offset + length > len(text):
+        raise IntentInvalid("the span ends beyond its source", "length")
+    return text[offset : offset + length]
+
+
+def _expect_kind(view: LedgerView, node_id: str, node_kind: str, field_name: str) -> None:
+    node = view.node(node_id)
+    if node is None or node["node_kind"] != node_kind:
+        raise IntentInvalid(f"{node_id} is not a {node_kind}", field_name)

@@ -1,0 +1,1 @@
+"""The actor model: one actor for each session, its verbs and what it remembers."""

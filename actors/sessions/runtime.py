@@ -1,0 +1,380 @@
+"""The sessions that are active in this process: activation, mailboxes, supervision, passivation.
+
+A session is active when somebody asks it something, and passivates when nobody has for a while;
+its state is in the ledger all the time. A message that fails its batch is looked for in halves and
+refused. An actor that fails takes the messages of its batch and of
+its mailbox with it (their askers may ask again), and the next message activates it anew. One whose
+record does not verify stays down (L3).
+
+Where gateways share a ledger, an actor lives under the fence of its session's shard: it is begun
+after the shard was taken, ends with it, and is never asked under another. Actors without any fence
+belong to a process that is alone.
+
+`Sessions` is the port by which everybody else reaches a session, wherever it lives.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from actors.commit.batch import OF_THE_LEDGER
+from actors.commit.group_committer import Committer
+from actors.commit.refusals import RefusalUnit
+from actors.errors import (
+    ActorError,
+    ActorFailed,
+    CommitFailed,
+    EliminationStoreConflict,
+    EliminationStoreFailed,
+    MailboxFull,
+    RequestUnprocessable,
+    RuntimeFull,
+    SessionCorrupt,
+    StaleEpoch,
+)
+from actors.messages import Message
+from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.sessions.session_actor import Beside, SessionActor
+from actors.sharding.held_shards import Ownership
+from kernel.belief.elimination_store import EliminationStoreUnavailable
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.restoration import RestoredSession, restore_session
+from kernel.belief.session import BeliefSession
+from kernel.belief_record import RecordedSession, read_session
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
+from kernel.host import Host, iso_time
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence, Position, consumed_to
+
+MAILBOX_MAX = 256
+ACTIVE_SESSIONS_MAX = 10_000
+PASSIVATE_AFTER_S = 60.0
+
+_OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
+"""What ends an actor with everything that it was asked; no message is to blame for it."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Sessions(Protocol):
+    """Where sessions are asked."""
+
+    @property
+    def corrupt_sessions(self) -> Mapping[str, str]:
+        """The sessions that are not served here, and why."""
+
+    async def ask(self, session_id: str, message: Message) -> Any:
+        """Give a session a message and return its answer, which is durable.
+
+        Raises:
+            MailboxFull: when too much waits already; the message was not taken.
+            ActorError: with a code that says whether asking again can help.
+        """
+
+
+@dataclass(slots=True)
+class _Active:
+    """One activation of one session."""
+
+    session_id: str
+    fence: Fence | None
+    send: MemoryObjectSendStream[Message]
+    receive: MemoryObjectReceiveStream[Message]
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    error: ActorError | None = None
+    """Why it was stopped from outside."""
+
+
+class SessionRuntime:
+    """Every active session of this process; run `run` in a task group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        committer: Committer,
+        host: Host,
+        *,
+        ownership: Ownership | None = None,
+        mailbox_max: int = MAILBOX_MAX,
+        passivate_after_s: float = PASSIVATE_AFTER_S,
+        active_sessions_max: int = ACTIVE_SESSIONS_MAX,
+        tombstones: AsyncEliminationStore | None = None,
+    ) -> None:
+        """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        self.handled: Callable[[Sequence[Message], int], None] | None = None
+        """Called with each batch of messages that was answered, and when it was taken (in ns)."""
+
+        self._tombstones = tombstones
+        self._ledger = ledger
+        self._committer = committer
+        self._host = host
+        self._ownership = ownership
+        self._mailbox_max = mailbox_max
+        self._passivate_after_s = passivate_after_s
+        self._active_sessions_max = active_sessions_max
+        self._active: dict[str, _Active] = {}
+        self._corrupt: dict[str, str] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @property
+    def active_sessions(self) -> int:
+        """How many sessions are active."""
+        return len(self._active)
+
+    @property
+    def mailbox_depths(self) -> list[int]:
+        """How many messages wait for each active session."""
+        return [one.send.statistics().current_buffer_used for one in self._active.values()]
+
+    @property
+    def corrupt_sessions(self) -> dict[str, str]:
+        """The sessions that are not served, and why."""
+        return dict(self._corrupt)
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Host the actors until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            ready()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
+
+    async def ask(self, session_id: str, message: Message) -> Any:
+        """Give a session a message and return its answer; see `Sessions.ask`."""
+        self.put(session_id, message)
+        return await message.reply.wait()
+
+    def put(self, session_id: str, message: Message) -> None:
+        """Put a message into a session's mailbox: what is put later is handled later.
+
+        Raises:
+            ShardUnowned: when the session does not live here; the message was not taken.
+            ActorError: when it cannot be taken.
+        """
+        fence = None if self._ownership is None else self._ownership.fence_for(session_id)
+        if session_id in self._corrupt:
+            raise SessionCorrupt(self._corrupt[session_id], {"session_id": session_id})
+        active = self._active.get(session_id)
+        if active is not None and active.fence != fence:
+            self._stop(active)
+            active = None
+        active = active or self._activate(session_id, fence)
+        if self.handled is not None:
+            message.put_at_ns = time.time_ns()
+        try:
+            active.send.send_nowait(message)
+        except anyio.WouldBlock:
+            raise MailboxFull("the session has too much waiting") from None
+
+    async def finish(self, shard: int) -> None:
+        """Let the actors of a shard finish what they were asked, and end them.
+
+        Its sessions must not be asked any more; cancelled, it leaves the actors to be stopped.
+        """
+        ending = [one for one in self._active.values() if _is_of(one, shard)]
+        for active in ending:
+            active.send.close()
+        for active in ending:
+            await active.ended.wait()
+
+    def stop(self, shard: int) -> None:
+        """End the actors of a shard that somebody else owns by now; their askers may ask again."""
+        for active in [one for one in self._active.values() if _is_of(one, shard)]:
+            self._stop(active)
+
+    def _stop(self, active: _Active) -> None:
+        active.error = StaleEpoch("another gateway owns the session")
+        del self._active[active.session_id]
+        active.scope.cancel()
+
+    def _activate(self, session_id: str, fence: Fence | None) -> _Active:
+        if self._tasks is None:
+            raise ActorFailed("the runtime is stopping")
+        if len(self._active) >= self._active_sessions_max:
+            raise RuntimeFull("too many sessions are active")
+        send, receive = anyio.create_memory_object_stream[Message](self._mailbox_max)
+        active = self._active[session_id] = _Active(session_id, fence, send, receive)
+        self._tasks.start_soon(self._live, active)
+        return active
+
+    async def _live(self, active: _Active) -> None:
+        """One activation of one session, from its record to its passivation or its failure."""
+        session_id, receive = active.session_id, active.receive
+        with active.scope, structlog.contextvars.bound_contextvars(session_id=session_id):
+            batch: list[Message] = []
+            error: Exception = ActorFailed("the session's actor stopped")
+            try:
+                actor = await self._recover(session_id, active.fence)
+                _log.debug("session_activated")
+                while batch := await self._next_batch(receive):
+                    taken_ns = 0 if self.handled is None else time.time_ns()
+                    actor = await self._handle(actor, batch, active.fence)
+                    if self.handled is not None:
+                        self.handled(batch, taken_ns)
+                    if not actor.declared and not receive.statistics().current_buffer_used:
+                        # Asking for sessions that are not there must not fill the runtime.
+                        break
+                _log.debug("session_passivated")
+            except (CorruptBeliefEvent, LedgerCorrupt) as found:
+                _log.critical("session_corrupt", error=str(found))
+                self._corrupt[session_id] = str(found)
+                error = SessionCorrupt(str(found), {"session_id": session_id})
+            except StaleEpoch as found:
+                error = found
+                self._lose(active.fence)
+            except ActorError as found:
+                _log.error("actor_failed", error=str(found))
+                error = found
+            except Exception as found:  # noqa: BLE001 - supervision: whatever it was, the actor ends
+                _log.exception("actor_failed")
+                error = ActorFailed(f"the session's actor failed: {found!r}")
+            finally:
+                # No await between here and the end: nobody can put a message into the old mailbox.
+                if self._active.get(session_id) is active:
+                    del self._active[session_id]
+                for message in [*batch, *_drain(receive)]:
+                    message.reply.fail(active.error or error)
+                active.send.close()
+                receive.close()
+                active.ended.set()
+
+    async def _handle(
+        self, actor: SessionActor, batch: list[Message], fence: Fence | None
+    ) -> SessionActor:
+        """Let an actor handle a batch, by halves where something in it fails; return the actor.
+
+        What fails leaves the memory in doubt, so each half has an actor that was activated anew.
+        A message that fails alone is refused on the record.
+        """
+        session_id = actor.session_id
+        to_handle = deque([batch])
+        while to_handle:
+            messages = [one for one in to_handle.popleft() if not one.reply.is_filled]
+            try:
+                await actor.handle(messages)
+            except RequestUnprocessable as error:
+                cause: Exception = error
+            except (*_OF_THE_SESSION, *OF_THE_LEDGER):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, a message is to blame
+                _log.exception("messages_failed", messages=len(messages))
+                cause = error
+            else:
+                continue
+            if len(messages) > 1:
+                middle = len(messages) // 2
+                to_handle.extendleft([messages[middle:], messages[:middle]])
+                for message in messages:
+                    message.again = True
+            else:
+                messages[0].reply.fail(await self._refuse(session_id, messages[0], cause, fence))
+            actor = await self._recover(session_id, fence)
+        return actor
+
+    async def _refuse(
+        self, session_id: str, message: Message, cause: Exception, fence: Fence | None
+    ) -> Exception:
+        if isinstance(cause, RequestUnprocessable):
+            return cause
+        refusal = RefusalUnit(message, cause, session_id)
+        [refused] = await self._committer.commit([refusal], fence)
+        error: Exception = refused
+        return error
+
+    def _lose(self, fence: Fence | None) -> None:
+        if self._ownership is not None and fence is not None:
+            self._ownership.lose(fence)
+
+    async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
+        try:
+            recorded, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+        except LedgerUnavailable as error:
+            _log.warning("session_waits_for_ledger", error=str(error))
+            raise CommitFailed("the record cannot be read") from error
+        adopted = None
+        belief = None if recorded is None else recorded.belief
+        if belief is not None and belief.policy.elimination_store != "ledger":
+            restored = await self._agree(belief)
+            belief, adopted = restored.session, restored.adopted
+        return SessionActor(
+            session_id,
+            belief,
+            self._committer,
+            self._host,
+            fence=fence,
+            tombstones=self._tombstones,
+            beside=Beside(
+                None if recorded is None else recorded.title,
+                consumed,
+                adopted,
+                0 if recorded is None else recorded.n_snapshot,
+                self._read_left_out,
+            ),
+        )
+
+    async def _read_left_out(self, session_id: str, count: int) -> list[bytes]:
+        try:
+            return await anyio.to_thread.run_sync(self._left_out, session_id, count)
+        except LedgerUnavailable as error:
+            raise CommitFailed("the record cannot be read") from error
+
+    async def _agree(self, belief: BeliefSession) -> RestoredSession:
+        """Hold a session against the store of its tombstones (seed 000 §6)."""
+        if self._tombstones is None:
+            raise EliminationStoreFailed("the session's elimination store is not configured here")
+        try:
+            recovered = await self._tombstones.recover(belief.session_id)
+            return await anyio.to_thread.run_sync(
+                lambda: restore_session(
+                    belief.session_id,
+                    recovered,
+                    (event.to_bytes() for event in belief.audit()),
+                    event_id=self._host.new_id(),
+                    ts=iso_time(self._host.now_us()),
+                )
+            )
+        except EliminationStoreUnavailable as error:
+            raise EliminationStoreFailed(str(error)) from error
+        except BeliefError as error:
+            raise EliminationStoreConflict(error.message, error.details) from error
+
+    def _restore(self, session_id: str) -> tuple[RecordedSession | None, Position | None]:
+        with self._ledger.view() as view:
+            return read_session(view, session_id), consumed_to(view, session_id)
+
+    def _left_out(self, session_id: str, count: int) -> list[bytes]:
+        with self._ledger.view() as view:
+            return view.belief_events(session_id, limit=count)
+
+    async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
+        """What waits, about as much as one commit has; nothing when the session has been idle."""
+        with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
+            first = await receive.receive()
+            return [first, *_drain(receive, self._committer.batch_units - first.parts)]
+        return _drain(receive, self._committer.batch_units)
+
+
+def _is_of(active: _Active, shard: int) -> bool:
+    return active.fence is not None and active.fence.shard == shard
+
+
+def _drain(receive: MemoryObjectReceiveStream[Message], limit: float = inf) -> list[Message]:
+    found: list[Message] = []
+    with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+        while limit > 0:
+            found.append(receive.receive_nowait())
+            limit -= found[-1].parts
+    return found

@@ -1,0 +1,393 @@
+"""A session actor: one message after the other, a batch to a commit (architecture, section 4).
+
+It takes what waits, runs it in order against the session it holds in memory, hands everything that
+must be recorded to the committer as one batch, and answers when that is durable. Events of the
+belief session that arose in the batch are anchored once, at its end.
+
+Where a session's tombstones live in a store elsewhere, that is written before the commit, and the
+core has accepted before that (seed 000 §4.2). If the store fails, nothing is committed; if the
+commit fails, the store is ahead, which the next activation repairs.
+
+What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
+fails the actor stops, forgets, and is activated again from the ledger.
+
+An actor belongs to one holding of its shard: it writes under that fence, and what it answers
+without writing is held against the same fence. A message that came through the shard's mailbox is
+taken once: where it stands there is recorded with what it came to.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import structlog
+
+from actors.commit.belief_units import BeliefUnit
+from actors.commit.group_committer import Committer
+from actors.commit.units import (
+    ConsumedUnit,
+    EnvelopeUnit,
+    IntentUnit,
+    RecomputeUnit,
+    SimulationUnit,
+    Unit,
+)
+from actors.commit.work_units import WorkReportUnit
+from actors.errors import ActorFailed, ReplyLost, RequestUnprocessable
+from actors.messages import (
+    Audit,
+    BeliefVerb,
+    Declare,
+    Eliminate,
+    Message,
+    Operate,
+    Query,
+    Recomputed,
+    Reports,
+    Simulate,
+    SubmitEnvelope,
+)
+from actors.sessions.belief_verbs import VERBS, take
+from actors.sessions.elimination_store import AsyncEliminationStore, write_through
+from actors.sessions.operation_log import log_results
+from kernel.belief.errors import BeliefError
+from kernel.belief.events import BeliefEvent
+from kernel.belief.session import BeliefSession
+from kernel.belief_anchors import MAX_SESSION_ID_CHARS
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.canonical import digest
+from kernel.host import Host, iso_time
+from kernel.ledger.shards import Fence, Position
+from kernel.model.result import SubmissionResult
+
+_log = structlog.get_logger(__name__)
+
+SNAPSHOT_EVERY_EVENTS = 512
+"""About so many events are replayed at an activation at most."""
+
+ReadLeftOut = Callable[[str, int], Awaitable[list[bytes]]]
+"""Reads so many of the first events of a session."""
+
+Finish = Callable[[list[Any]], Any]
+"""Makes a message's answer of the results of its units."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a run of messages came to: units to commit, and who is told what afterwards."""
+
+    units: list[Unit] = field(default_factory=list)
+    answers: list[tuple[Message, int, int, Finish]] = field(default_factory=list)
+    """(message, first unit, end of its units, how to answer)."""
+
+    events: list[BeliefEvent] = field(default_factory=list)
+
+    def add(self, message: Message, units: list[Unit], finish: Finish) -> None:
+        start = len(self.units)
+        self.units.extend(units)
+        self.answers.append((message, start, len(self.units), finish))
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What activation finds beside the belief session."""
+
+    title: str | None = None
+    consumed: Position | None = None
+    """How far the entries of the shard's mailbox have taken effect."""
+
+    adopted: BeliefEvent | None = None
+    """What the session took over from its store; it is recorded with the first batch."""
+
+    n_snapshot: int = 0
+    """How many events its newest snapshot covers."""
+
+    read_left_out: ReadLeftOut | None = None
+
+
+NOTHING_BESIDE = Beside()
+
+
+class SessionActor:
+    """The state of one session, and what each message does to it."""
+
+    def __init__(
+        self,
+        session_id: str,
+        belief: BeliefSession | None,
+        committer: Committer,
+        host: Host,
+        *,
+        fence: Fence | None = None,
+        tombstones: AsyncEliminationStore | None = None,
+        beside: Beside = NOTHING_BESIDE,
+    ) -> None:
+        """Hold a session as it was restored, and what else the record and its store had of it."""
+        self.session_id = session_id
+        self._fence = fence
+        self._belief = belief
+        self._title = beside.title or (session_id if belief is None else _title_of(belief))
+        self._consumed = beside.consumed
+        self._adopted = beside.adopted
+        self._n_snapshot = beside.n_snapshot
+        self._read_left_out = beside.read_left_out
+        self._committer = committer
+        self._host = host
+        self._tombstones = tombstones
+
+    @property
+    def declared(self) -> bool:
+        """Whether there is a belief session; without one the actor holds nothing."""
+        return self._belief is not None
+
+    async def handle(self, messages: list[Message]) -> None:
+        """Run messages in order, commit what they came to, and answer each.
+
+        Raises:
+            ActorFailed: when the commit failed: the memory can no longer be trusted.
+            RequestUnprocessable: when what the messages came to was refused: likewise.
+            StaleEpoch: when the shard has another owner; nobody was answered.
+            EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
+        """
+        if any(self._needs_whole_trail(one) for one in messages):
+            await self._fill_in()
+        # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
+        # of a session that was never declared.
+        while self._tombstones is not None and not self.declared and len(messages) > 1:
+            first, *messages = messages
+            await self._handle([first])
+        await self._handle(messages)
+
+    async def _handle(self, messages: list[Message]) -> None:
+        batch = _Batch()
+        written, self._adopted = self._adopted, None
+        if written is not None:
+            batch.events.append(written)
+        for message in messages:
+            if not message.again and self._is_consumed(message.position):
+                # Its first asker was not told what it came to, and nobody else knows it.
+                message.reply.fail(ReplyLost("the request was taken before; ask again"))
+                continue
+            try:
+                _HANDLERS[type(message)](self, message, batch)
+            except BeliefError as error:
+                # What it was refused for may not be durable yet, so it waits like an answer.
+                batch.add(message, [], partial(_refuse, error))
+        await self._record(batch, written)
+
+    async def _record(self, batch: _Batch, written: BeliefEvent | None) -> None:
+        """Write tombstones, commit, and answer; `written` is what the store has already."""
+        if batch.events:
+            try:
+                new = [one for one in batch.events if one is not written]
+                await write_through(self._tombstones, self._expect_belief(), new)
+            except BeliefError as error:
+                self._belief = None
+                for message, *_ in batch.answers:
+                    message.reply.fail(error)
+                return
+        if batch.units or batch.events:
+            results = await self._commit(batch)
+        else:
+            results = []
+            await self._committer.confirm(self._fence)
+        if batch.events and isinstance(results[-1], RequestUnprocessable):
+            raise results[-1]
+        if batch.events and not isinstance(results[-1], SubmissionResult):
+            raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
+        _answer(batch, results)
+
+    def _needs_whole_trail(self, message: Message) -> bool:
+        belief = self._belief
+        if belief is None or not belief.n_events_left_out:
+            return False
+        return isinstance(message, Audit) or (
+            isinstance(message, Eliminate)
+            and belief.is_left_out(message.source_id, message.observation_id)
+        )
+
+    async def _fill_in(self) -> None:
+        belief = self._expect_belief()
+        if self._read_left_out is None:
+            raise ActorFailed("the beginning of the trail cannot be read here")
+        belief.fill_in(await self._read_left_out(self.session_id, belief.n_events_left_out))
+
+    async def _commit(self, batch: _Batch) -> list[Any]:
+        positions = [one.position for one, *_ in batch.answers if one.position is not None]
+        if positions:
+            batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
+        if batch.events:
+            belief_batch = self._belief_batch(batch.events)
+            batch.units.append(BeliefUnit(belief_batch))
+            if belief_batch.snapshot is not None:
+                self._n_snapshot = belief_batch.snapshot.n_events
+        results = await self._committer.commit(batch.units, self._fence)
+        if positions:
+            self._consumed = positions[-1]
+        return results
+
+    def _is_consumed(self, position: Position | None) -> bool:
+        consumed = self._consumed
+        return (
+            position is not None
+            and consumed is not None
+            and position.mailbox_id == consumed.mailbox_id
+            and position.offset <= consumed.offset
+        )
+
+    def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
+        belief = self._expect_belief()
+        is_due = belief.n_events - self._n_snapshot >= SNAPSHOT_EVERY_EVENTS
+        return BeliefBatch(
+            session_id=self.session_id,
+            title=self._title,
+            first_index=belief.n_events - len(events),
+            prior_event_hash=events[0].prev_event_hash,
+            events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            n_universe=len(belief.universe.ids),
+            n_survivors=belief.n_survivors,
+            survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
+            snapshot=belief.take_snapshot(self._n_snapshot) if is_due else None,
+        )
+
+    def _expect_belief(self) -> BeliefSession:
+        if self._belief is None:
+            raise BeliefError(
+                "SESSION_NOT_FOUND", "no such session", {"session_id": self.session_id}
+            )
+        return self._belief
+
+    def _stamp(self) -> dict[str, str]:
+        return {"event_id": self._host.new_id(), "ts": iso_time(self._host.now_us())}
+
+    def _declare(self, message: Declare, batch: _Batch) -> None:
+        if self._belief is not None:
+            _check_same_declaration(self._belief, message)
+        elif len(self.session_id) > MAX_SESSION_ID_CHARS:
+            problem = f"session_id must have at most {MAX_SESSION_ID_CHARS} characters"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "session_id"})
+        elif "\x00" in f"{self.session_id}{(message.metadata or {}).get('case_name', '')}":
+            # Not every store's text can hold it, and by then a whole batch would fail.
+            problem = "a session's id and name do not hold the character U+0000"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "metadata.case_name"})
+        elif message.policy.elimination_store != "ledger" and self._tombstones is None:
+            problem = "no elimination store but the ledger is configured here"
+            raise BeliefError("INVALID_REQUEST", problem, {"field": "policy.elimination_store"})
+        else:
+            self._belief, event = BeliefSession.declare(
+                self.session_id,
+                message.ontology,
+                message.hypotheses,
+                metadata=message.metadata,
+                policy=message.policy,
+                **self._stamp(),
+            )
+            self._title = _title_of(self._belief)
+            batch.events.append(event)
+        snapshot = self._belief.snapshot(message.survivors_max)
+        batch.add(message, [], lambda _: snapshot)
+
+    def _verb(self, message: BeliefVerb, batch: _Batch) -> None:
+        answer, event = take(self._expect_belief(), message, self._stamp())
+        if event is not None:
+            batch.events.append(event)
+        batch.add(message, [], lambda _: answer)
+
+    def _query(self, message: Query, batch: _Batch) -> None:
+        snapshot = self._expect_belief().snapshot(message.survivors_max)
+        batch.add(message, [], lambda _: snapshot)
+
+    def _audit(self, message: Audit, batch: _Batch) -> None:
+        belief = self._expect_belief()
+        events = belief.audit_page(message.since_event_id, message.limit)
+        last = events[-1].event_id if events else belief.head_event_id
+        page = {
+            "events": [one.to_dict() for one in events],
+            "next_since_event_id": None if last == belief.head_event_id else last,
+        }
+        batch.add(message, [], lambda _: page)
+
+    def _operate(self, message: Operate, batch: _Batch) -> None:
+        self._expect_belief()
+        units: list[Unit] = [IntentUnit(one, self.session_id) for one in message.intents]
+        batch.add(message, units, list)
+
+    def _submit(self, message: SubmitEnvelope, batch: _Batch) -> None:
+        self._expect_belief()
+        unit = EnvelopeUnit(message.document, self.session_id)
+        batch.add(message, [unit], lambda results: results[0])
+
+    def _simulate(self, message: Simulate, batch: _Batch) -> None:
+        unit = SimulationUnit(message, self.session_id, _profile_hash(self._expect_belief()))
+        batch.add(message, [unit], lambda results: results[0])
+
+    def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
+        units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
+        batch.add(message, units, list)
+
+    def _reported(self, message: Reports, batch: _Batch) -> None:
+        batch.add(message, [WorkReportUnit(one) for one in message.reports], list)
+
+
+def _answer(batch: _Batch, results: list[Any]) -> None:
+    log_results(
+        (result, message.request_id)
+        for message, start, end, _ in batch.answers
+        for result in results[start:end]
+    )
+    for message, start, end, finish in batch.answers:
+        try:
+            message.reply.set(finish(results[start:end]))
+        except BeliefError as error:
+            message.reply.fail(error)
+        except Exception as error:  # noqa: BLE001 - the others are answered
+            # It is on the record, and it is this one's answer alone that cannot be made of it.
+            _log.exception("answer_failed", message=type(message).__name__)
+            message.reply.fail(ActorFailed(f"the answer cannot be made: {error!r}"))
+
+
+def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
+    raise error
+
+
+def _title_of(belief: BeliefSession) -> str:
+    """The name of the case, where the declaration gave one."""
+    metadata = belief.audit_page(None, 1)[0].payload.get("metadata", {})
+    return str(metadata.get("case_name", belief.session_id))
+
+
+def _profile_hash(belief: BeliefSession) -> str:
+    """What a session was declared as: the profile under which a simulation is made (§11.2)."""
+    profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
+    return digest({"session_id": belief.session_id, **profile})
+
+
+def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
+    same = (
+        belief.ontology == message.ontology
+        and belief.policy == message.policy
+        and list(belief.universe.ids) == sorted(set(message.hypotheses))
+    )
+    if not same:
+        raise BeliefError(
+            "SESSION_EXISTS",
+            "the session was declared differently",
+            {"session_id": belief.session_id},
+        )
+
+
+_HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] = MappingProxyType(
+    {
+        Declare: SessionActor._declare,  # noqa: SLF001 - the table of this module's own class
+        **dict.fromkeys(VERBS, SessionActor._verb),  # noqa: SLF001
+        Query: SessionActor._query,  # noqa: SLF001
+        Audit: SessionActor._audit,  # noqa: SLF001
+        Operate: SessionActor._operate,  # noqa: SLF001
+        SubmitEnvelope: SessionActor._submit,  # noqa: SLF001
+        Simulate: SessionActor._simulate,  # noqa: SLF001
+        Recomputed: SessionActor._recomputed,  # noqa: SLF001
+        Reports: SessionActor._reported,  # noqa: SLF001
+    }
+)

@@ -1,0 +1,1 @@
+"""Which gateway owns which shard of the sessions."""

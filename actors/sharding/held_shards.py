@@ -1,0 +1,56 @@
+"""Which shards this process holds now, and under which epochs.
+
+What stands here is what this process believes. It may be wrong: the ledger is asked inside every
+commit, and before every answer that needs none.
+"""
+
+from collections.abc import Callable, Iterable
+
+from actors.errors import ShardUnowned
+from actors.sharding.assignment import shard_of
+from kernel.ledger.shards import Fence
+
+
+class Ownership:
+    """The shards of this process; `lost` is called when one turns out to have another owner."""
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+        """How many there are in the ledger, owned by whomever."""
+
+        self.name_taken = False
+        """Whether another process goes by this gateway's name, so that this one owns nothing."""
+
+        self.lost: Callable[[int], None] = lambda _: None
+        self._held: dict[int, Fence] = {}
+
+    @property
+    def held(self) -> dict[int, Fence]:
+        """What is held, by shard."""
+        return dict(self._held)
+
+    def fence_for(self, session_id: str) -> Fence:
+        """Return the fence under which a session's work is written.
+
+        Raises:
+            ShardUnowned: when its shard is not held here.
+        """
+        shard = shard_of(session_id, self.shards)
+        fence = self._held.get(shard)
+        if fence is None:
+            raise ShardUnowned("this gateway does not own the session", {"shard": shard})
+        return fence
+
+    def add(self, fences: Iterable[Fence]) -> None:
+        """Hold shards from now on."""
+        self._held |= {one.shard: one for one in fences}
+
+    def drop(self, shard: int) -> Fence | None:
+        """Stop holding a shard; its sessions are not served here from now on."""
+        return self._held.pop(shard, None)
+
+    def lose(self, fence: Fence) -> None:
+        """Take note that a fence is stale."""
+        if self._held.get(fence.shard) == fence:
+            del self._held[fence.shard]
+            self.lost(fence.shard)

@@ -1,0 +1,241 @@
+"""Takes this gateway's share of the shards, and gives up what is another's.
+
+Two loops. One says that this gateway lives and reads the lease table; it must never wait for
+anything else, or others would think it dead. The other does what follows from the table: stops
+what was lost, hands over what others need, takes what is free.
+
+To take a shard is a transaction that raises its epoch, so whoever held it before cannot write for
+it from then on; the table only says who should try. To hand one over is to serve it no longer, to
+finish what its actors have in hand, and only then to release it.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.sharding.assignment import LeaseTable, Plan, owner_in, plan
+from actors.sharding.held_shards import Ownership
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import (
+    Fence,
+    Shard,
+    found_mail_key,
+    found_shards,
+    release_shards,
+    shards_of,
+    take_shards,
+)
+
+BEATS_IN_A_LEASE = 4
+FINISH_S = 1.0
+"""How long actors of a shard that is handed over may take to finish."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ShardLeases(Protocol):
+    """Who lives and who should try which shard; all of it hints, none of it ever raised for."""
+
+    async def beat(self, held: Collection[int]) -> LeaseTable | None:
+        """Live for one more lease, claim what is held and nobody living leases; return the table.
+
+        None when the table cannot be reached.
+        """
+
+    async def claim(self, shards: Collection[int]) -> Collection[int]:
+        """Lease shards and return those that were had: free ones, and those leased before."""
+
+    async def release(self, shards: Collection[int]) -> None:
+        """Give up leases and tell the others."""
+
+    async def leave(self) -> None:
+        """Give up every lease, live no longer, and tell the others."""
+
+
+class Actors(Protocol):
+    """Those who live under this process's fences."""
+
+    async def finish(self, shard: int) -> None:
+        """Let the actors of a shard finish what they were asked, and end them."""
+
+    def stop(self, shard: int) -> None:
+        """End the actors of a shard at once."""
+
+
+class ShardKeeper:
+    """Keeps the shards of one gateway; run `run` in a task group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gateway: str,
+        ownership: Ownership,
+        leases: ShardLeases,
+        actors: Actors,
+        *,
+        lease_s: float,
+    ) -> None:
+        self.gateway = gateway
+        self.table: LeaseTable | None = None
+        self.flushed: Callable[[], None] = lambda: None
+        """Called when the table turns out to have been lost with everything beside it."""
+
+        self.taken: Callable[[], None] = lambda: None
+        """Called when shards were taken."""
+
+        self._ledger = ledger
+        self._ownership = ownership
+        self._leases = leases
+        self._actors = actors
+        self._beat_every_s = lease_s / BEATS_IN_A_LEASE
+        self._table_id: str | None = None
+        self._leaving = False
+        self._beat_now = anyio.Event()
+        self._follow_now = anyio.Event()
+        self._turn = anyio.Lock()
+        ownership.lost = self._lost
+
+    async def found(self) -> bytes:
+        """Give a new ledger its shards, and return the key of its gateways' mail.
+
+        Raises:
+            LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
+        """
+
+        def write() -> bytes:
+            with self._ledger.transaction() as transaction:
+                found_shards(transaction, self._ownership.shards)
+                return found_mail_key(transaction)
+
+        return await anyio.to_thread.run_sync(write)
+
+    async def run(self) -> None:
+        """Keep the shards until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._beat)
+            tasks.start_soon(self._follow)
+
+    def wake(self) -> None:
+        """Look at the table again now: another gateway says that it has changed."""
+        self._beat_now.set()
+
+    def owner_of(self, shard: int) -> str | None:
+        """Return the living gateway that should own a shard, None where none is known."""
+        return None if self.table is None else owner_in(self.table, shard)
+
+    async def leave(self) -> None:
+        """Hand everything over, for a process that ends; what is in hand is finished first."""
+        self._leaving = True
+        async with self._turn:
+            try:
+                await self._hand_over(self._ownership.held)
+            except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+                # Others take the shards when this gateway is known to be gone.
+                _log.warning("shards_left_without_release", code=error.code)
+            await self._leases.leave()
+
+    async def turn(self) -> None:
+        """Do what follows from the table as it was read last.
+
+        Raises:
+            LedgerUnavailable, CommitOutcomeUnknown: the ledger failed; the next turn goes on.
+        """
+        async with self._turn:
+            if not self._leaving:
+                await self._carry_out(await self._plan())
+
+    async def look(self) -> None:
+        """Say that this gateway lives, and read the table."""
+        self.table = await self._leases.beat(self._ownership.held)
+        if self.table is None:
+            return
+        self._ownership.name_taken = self.gateway not in self.table.gateways
+        known, self._table_id = self._table_id, self.table.table_id
+        if known not in (None, self._table_id):
+            _log.warning("shard_leases_lost")
+            self.flushed()
+
+    async def _beat(self) -> None:
+        while not self._leaving:
+            await self.look()
+            self._follow_now.set()
+            with anyio.move_on_after(self._beat_every_s):
+                await self._beat_now.wait()
+            self._beat_now = anyio.Event()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._follow_now.wait()
+            self._follow_now = anyio.Event()
+            try:
+                await self.turn()
+            except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+                # A shard whose taking is in doubt stands on the record under this gateway's name,
+                # and is taken again, under the next epoch.
+                _log.warning("shards_wait_for_ledger", code=error.code, error=str(error))
+
+    async def _plan(self) -> Plan:
+        def read() -> list[Shard]:
+            with self._ledger.view() as view:
+                return shards_of(view)
+
+        shards = await anyio.to_thread.run_sync(read)
+        return plan(self.gateway, self.table, shards, self._ownership.held)
+
+    async def _carry_out(self, todo: Plan) -> None:
+        for shard in todo.lost:
+            self._ownership.drop(shard)
+            self._actors.stop(shard)
+        if todo.lost:
+            _log.warning("shards_lost", count=len(todo.lost), held=len(self._ownership.held))
+        if todo.hand_over:
+            await self._hand_over(todo.hand_over)
+        if todo.hand_over or todo.give_back:
+            await self._leases.release((*todo.hand_over, *todo.give_back))
+        if todo.take:
+            await self._take(todo.take)
+
+    async def _take(self, shards: Collection[Shard]) -> None:
+        if self.table is not None:
+            claimed = await self._leases.claim([one.shard for one in shards])
+            shards = [one for one in shards if one.shard in claimed]
+        if not shards:
+            return
+
+        def write() -> frozenset[Fence]:
+            with self._ledger.transaction() as transaction:
+                return take_shards(transaction, self.gateway, shards)
+
+        taken = await anyio.to_thread.run_sync(write)
+        self._ownership.add(taken)
+        self.taken()
+        _log.info("shards_taken", count=len(taken), held=len(self._ownership.held))
+
+    async def _hand_over(self, shards: Iterable[int]) -> None:
+        """Serve shards no longer, finish what is in hand, and release them on the record."""
+        dropped = [self._ownership.drop(shard) for shard in shards]
+        fences = [one for one in dropped if one is not None]
+        if not fences:
+            return
+        with anyio.move_on_after(FINISH_S):
+            async with anyio.create_task_group() as tasks:
+                for fence in fences:
+                    tasks.start_soon(self._actors.finish, fence.shard)
+        for fence in fences:
+            self._actors.stop(fence.shard)
+
+        def write() -> None:
+            with self._ledger.transaction() as transaction:
+                release_shards(transaction, fences)
+
+        await anyio.to_thread.run_sync(write)
+        _log.info("shards_handed_over", count=len(fences), held=len(self._ownership.held))
+
+    def _lost(self, shard: int) -> None:
+        _log.warning("shard_lost", shard=shard)
+        self._actors.stop(shard)
+        self._beat_now.set()

@@ -1,0 +1,1 @@
+"""Asking a model, and reading its answer."""

@@ -1,0 +1,58 @@
+"""A model without a network: it quotes, from each source, the sentence that fits the question best.
+
+It is extractive and deterministic: the same prompt and parameters give the same bytes, on every
+machine. It understands nothing; it counts words. It asks for no look-ups.
+"""
+
+import re
+
+import orjson
+
+from actors.synthesis.model_client import LOCAL_PROVIDER, ModelAnswer, ModelCall
+from actors.synthesis.prompt import CONTENT, parse_prompt
+
+LOCAL_VERSION = "rotulus-local-1"
+SENTENCE_MAX_CHARS = 400
+TITLE_MAX_CHARS = 200
+
+_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
+_WORD = re.compile(r"\w+")
+
+
+class LocalModel:
+    """The deterministic client of this repository."""
+
+    external = False
+
+    async def complete(self, call: ModelCall) -> ModelAnswer:
+        """Answer with an understanding draft that quotes every source which has a sentence."""
+        prompt = parse_prompt(call.prompt)
+        wanted = frozenset(_words(prompt.query))
+        quotes = [
+            {"quote": sentence, "source": one.source}
+            for one in prompt.fields
+            if one.kind == CONTENT
+            if (sentence := _best_sentence(one.text, wanted))
+        ]
+        if quotes:
+            draft = {
+                "intent_kind": "synthesize_cu",
+                "title": prompt.query.strip()[:TITLE_MAX_CHARS] or "Summary",
+                "text": "\n".join(one["quote"] for one in quotes),
+                "source_spans": quotes,
+            }
+        else:
+            draft = {"intent_kind": "no_finding"}
+        text = orjson.dumps(draft, option=orjson.OPT_SORT_KEYS).decode()
+        usage = {"prompt_tokens": len(_words(call.prompt)), "completion_tokens": len(_words(text))}
+        return ModelAnswer(text, LOCAL_VERSION, LOCAL_PROVIDER, usage)
+
+
+def _best_sentence(text: str, wanted: frozenset[str]) -> str:
+    """Return the earliest of the sentences that share most words with the question."""
+    sentences = [one[0].strip()[:SENTENCE_MAX_CHARS] for one in _SENTENCE.finditer(text)]
+    return max(sentences, key=lambda one: len(wanted.intersection(_words(one))), default="")
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())

@@ -1,0 +1,296 @@
+"""Synthesis by a model: read, ask, check the answer, and only then ask the session to record it.
+
+It runs outside of the transaction, because a model takes its time. So what was read may have
+changed when the operation is recorded: the operation states the versions that were read, has their
+writers as its causal parents, and takes its taint from the sources as they then are (§7.3).
+
+An asking that was answered before is not put to the model again (K6); nor is one whose draft waits
+in the session's context because the session could not take it. One that fails writes nothing. The
+bytes of every answer that led to an operation are recorded with it (§6.4).
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from actors.errors import ModelError
+from actors.messages import Operate, Query
+from actors.orchestrator.intents import (
+    MAX_MODEL_CALLS,
+    MAX_MODEL_SOURCES,
+    CapturedOutput,
+    Intent,
+    SourceSpan,
+    SynthesizeByModel,
+    SynthesizedUnderstanding,
+)
+from actors.orchestrator.orchestrator import idempotency_key, intent_digest
+from actors.sessions.runtime import Sessions
+from actors.synthesis.answer_grammar import (
+    LOOKUPS,
+    Answer,
+    NoFinding,
+    ReadSource,
+    SearchSources,
+    UnderstandingDraft,
+    grammar,
+    read_answer,
+)
+from actors.synthesis.disclosure import check_cache, may_be_told
+from actors.synthesis.document_reader import DocumentReader, ReadDocument
+from actors.synthesis.model_client import (
+    ANSWER_MAX_BYTES,
+    ModelAnswer,
+    ModelCall,
+    ModelClient,
+    ModelParameters,
+)
+from actors.synthesis.prompt import assemble
+from actors.synthesis.read_only_agent import ContextFull, SessionContexts, Specialist
+from kernel.host import Host, iso_time
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.outbound import RESTRICTED, is_outbound_authorized
+
+CALLS_AT_ONCE_MAX = 8
+CALL_TIMEOUT_S = 120.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Work:
+    """One synthesis under way."""
+
+    session_id: str
+    request: SynthesizeByModel
+    documents: list[ReadDocument] = field(default_factory=list)
+    outputs: list[CapturedOutput] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    authorized: bool = False
+    emitted: list[Intent] = field(default_factory=list)
+
+    def add(self, found: list[ReadDocument]) -> int:
+        """Take documents that are new; returns how many."""
+        known = {one.version.node_id for one in self.documents}
+        new = [one for one in found if one.version.node_id not in known]
+        if len(self.documents) + len(new) > MAX_MODEL_SOURCES:
+            raise ModelError("model_prompt_too_large", f"more than {MAX_MODEL_SOURCES} sources")
+        self.documents += new
+        return len(new)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether a source that was read is sealed or firewalled."""
+        return any(one.visibility_class in RESTRICTED for one in self.documents)
+
+
+class Synthesis:
+    """Answers requests for synthesis with the result of the operation that they come to."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        sessions: Sessions,
+        client: ModelClient,
+        host: Host,
+        *,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+    ) -> None:
+        self._ledger = ledger
+        self._sessions = sessions
+        self._client = client
+        self._host = host
+        self._call_timeout_s = call_timeout_s
+        self._contexts = SessionContexts(host.now_us)
+        self._running = 0
+
+    async def run(self, session_id: str, request: SynthesizeByModel) -> object:
+        """Return the kernel's result for a request, as `Operate` gives it for an intent.
+
+        Raises:
+            BeliefError: there is no such session.
+            IntentInvalid: the request cannot be put to a model.
+            ModelError: the model was not asked, did not answer, or answered outside its grammar.
+        """
+        if self._running >= CALLS_AT_ONCE_MAX:
+            raise ModelError("model_busy", f"{CALLS_AT_ONCE_MAX} syntheses are under way")
+        self._running += 1
+        try:
+            await self._sessions.ask(session_id, Query())
+            work = _Work(session_id, request)
+            if await self._reading(work, lambda one: was_asked_before(one.view, request)):
+                # The kernel gives the first answer, or refuses other content under the key.
+                work.emitted.append(SynthesizedUnderstanding(**_naming(request)))
+            elif not await self._reading(work, lambda one: _recall(one, request)):
+                await self._ask_model(work)
+            [result] = await self._sessions.ask(session_id, Operate(tuple(work.emitted)))
+        finally:
+            self._running -= 1
+        if isinstance(result, SubmissionResult | RejectedResult):
+            self._contexts.of(session_id).drop(_draft_key(request))
+        return result
+
+    async def _ask_model(self, work: _Work) -> None:
+        await self._reading(work, lambda one: self._read_sources(one, work))
+        for _ in range(MAX_MODEL_CALLS):
+            answer = await self._call(work)
+            if isinstance(answer, NoFinding):
+                raise ModelError("model_found_nothing", "the sources do not answer the question")
+            if isinstance(answer, UnderstandingDraft):
+                intent = _intent_of(work, answer)
+                await self._reading(work, partial(_hand_over, intent=intent))
+                return
+            added = await self._reading(work, partial(self._look_up, work=work, asked=answer))
+            work.notes.append(f"You asked: {answer.intent_kind}. Sources added: {added}.")
+        raise ModelError("model_answer_invalid", f"no draft after {MAX_MODEL_CALLS} calls")
+
+    async def _reading(self, work: _Work, step: Callable[[Specialist], T]) -> T:
+        """Run a step of the reading part in a snapshot of its own, off the event loop.
+
+        No snapshot is held while a model thinks.
+        """
+        context = self._contexts.of(work.session_id)
+
+        def run() -> T:
+            with self._ledger.view() as view:
+                return step(Specialist(view, context, work.emitted))
+
+        return await anyio.to_thread.run_sync(run)
+
+    def _reader(self, specialist: Specialist, work: _Work) -> DocumentReader:
+        def may_see(visibility_class: str) -> bool:
+            return may_be_told(
+                visibility_class, external=self._client.external, authorized=work.authorized
+            )
+
+        return DocumentReader(specialist, may_see)
+
+    def _read_sources(self, specialist: Specialist, work: _Work) -> None:
+        work.authorized = is_outbound_authorized(specialist.view, "user")
+        work.add(self._reader(specialist, work).read(work.request.source_refs))
+
+    def _look_up(
+        self, specialist: Specialist, work: _Work, asked: SearchSources | ReadSource
+    ) -> int:
+        work.authorized = is_outbound_authorized(specialist.view, "user")
+        return work.add(self._reader(specialist, work).look_up(asked, work.request.corpus_id))
+
+    async def _call(self, work: _Work) -> Answer:
+        if self._client.external and work.restricted and not work.authorized:
+            raise ModelError(
+                "sealed_outbound_unauthorized",
+                "sealed and firewalled sources leave this machine by a policy's word alone",
+            )
+        may_search = work.request.may_search
+        parameters = ModelParameters(
+            grammar=grammar(may_search=may_search),
+            tools=LOOKUPS if may_search else (),
+            prompt_caching=not work.restricted,
+        )
+        prompt = assemble(
+            work.request.query,
+            [one.source for one in work.documents],
+            grammar=parameters.grammar,
+            notes=work.notes,
+        )
+        call = ModelCall(prompt.text, parameters, prompt.system_chars)
+        answer = await self._complete(call)
+        check_cache(answer, caching=parameters.prompt_caching)
+        work.outputs.append(
+            CapturedOutput(
+                answer=answer.text.encode(),
+                model_version=answer.model_version,
+                model_provider=answer.model_provider,
+                prompt_hash=prompt.hash,
+                parameter_hash=parameters.hash(),
+                source_refs=tuple(one.version.node_id for one in work.documents),
+                answered_at=iso_time(self._host.now_us()),
+                tier_2_prompt_cache_used=answer.tier_2_prompt_cache_used,
+                token_usage=dict(answer.token_usage),
+            )
+        )
+        return read_answer(answer.text, may_search=may_search)
+
+    async def _complete(self, call: ModelCall) -> ModelAnswer:
+        try:
+            with anyio.fail_after(self._call_timeout_s):
+                answer = await self._client.complete(call)
+        except TimeoutError:
+            raise ModelError("model_timeout", f"no answer in {self._call_timeout_s:g} s") from None
+        try:
+            size = len(answer.text.encode())
+        except UnicodeEncodeError:
+            raise ModelError("model_answer_invalid", "the answer is not Unicode") from None
+        if size > ANSWER_MAX_BYTES:
+            raise ModelError("model_answer_too_large", f"more than {ANSWER_MAX_BYTES} bytes")
+        return answer
+
+
+def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
+    """Tell whether the key of a request has an answer that still holds.
+
+    Raises:
+        IntentInvalid: when the request has no canonical form.
+    """
+    intent_digest(request)
+    key = idempotency_key(
+        "user", "create", (request.node_id,), view.policy_generation_id(), request.intent_key
+    )
+    record = view.live_idempotency_record(key)
+    return record is not None and record["expires_at_us"] > view.head().committed_at_us
+
+
+def _recall(specialist: Specialist, request: SynthesizeByModel) -> bool:
+    """Emit the draft that waits for a request, if one does."""
+    kept = specialist.session_context.get(_draft_key(request))
+    if kept is None:
+        return False
+    specialist.emit(SynthesizedUnderstanding.model_validate_json(kept))
+    return True
+
+
+def _hand_over(specialist: Specialist, intent: SynthesizedUnderstanding) -> None:
+    # One that does not fit is asked of the model again, should the session not take it.
+    with suppress(ContextFull):
+        content = intent.model_dump_json().encode()
+        specialist.session_context.put(_draft_key(intent.request), content)
+    specialist.emit(intent)
+
+
+def _draft_key(request: SynthesizeByModel) -> str:
+    return f"draft:{intent_digest(request)}"
+
+
+def _intent_of(work: _Work, draft: UnderstandingDraft) -> SynthesizedUnderstanding:
+    return SynthesizedUnderstanding(
+        **_naming(work.request),
+        title=draft.title,
+        text=draft.text,
+        source_spans=tuple(
+            _span(work.documents, one.source, one.quote) for one in draft.source_spans
+        ),
+        read=tuple(one.version for one in work.documents),
+        outputs=tuple(work.outputs),
+    )
+
+
+def _span(documents: list[ReadDocument], name: str, quote: str) -> SourceSpan:
+    """Return where a quote stands; the earliest place where it stands more than once."""
+    index = int(name.removeprefix("doc-")) - 1
+    if index >= len(documents):
+        raise ModelError("model_answer_invalid", "a quote names a source that was not given")
+    document = documents[index]
+    offset = document.source.text.find(quote)
+    if offset < 0:
+        raise ModelError("model_answer_invalid", "a quote is not in the source that it names")
+    return SourceSpan(source_ref=document.version.node_id, offset=offset, length=len(quote))
+
+
+def _naming(request: SynthesizeByModel) -> dict[str, object]:
+    return {"intent_key": request.intent_key, "request": request}

@@ -1,0 +1,112 @@
+"""The rules by version: everything that is done again with what is on the record goes by it (K30).
+
+Checks run once, when an envelope is submitted, and may change freely. What verification, replay,
+reading as of a sequence and tier 3 compute from a row is chosen by the version that the row seals.
+Once a version was released its entry, and every function that it names, stays as it is: a changed
+rule is a further entry, made of the one before by replacing what changed, and one more ledger under
+`tests/ledgers/`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.apply import Outcome, apply_operation
+from kernel.authority.graph import authority_of
+from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from kernel.errors import RulesVersionUnknown
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.log_row import row_of_envelope
+from kernel.model.envelope import Envelope
+from kernel.model.lite import LITE_INTENT
+from kernel.model.receipt import RECEIPT_KINDS
+from kernel.model.rules_version import RULES_VERSION
+from kernel.stores.appliers import APPLIERS, EffectRules
+from kernel.work.receipts import WRITES
+
+Applying = Callable[
+    [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules],
+    Outcome,
+]
+Authority = Callable[[LedgerView, AuthorityStrategy, Document], tuple[float, list[AuthorityInput]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One version: the names that it knows, and what it makes of an envelope and of a receipt."""
+
+    version: int
+    verbs: frozenset[str]
+    """What a log row may say in `semantic_intent`."""
+
+    operation_kinds: frozenset[str]
+    receipt_kinds: frozenset[str]
+    effects: EffectRules
+    """The effect kinds, the stores that they write, and how each is applied."""
+
+    envelope: type[Envelope]
+    """What is read of a recorded envelope; what only a check may demand is not demanded here."""
+
+    row_of_envelope: Callable[[Document], Document]
+    """The fields of a log row that follow from its envelope."""
+
+    apply_operation: Applying
+    receipt_writes: Mapping[str, Callable[[LedgerTransaction, Document], None]]
+    """What receipts without an operation write, by their kind."""
+
+    authority_of: Authority
+
+    def apply(
+        self,
+        transaction: LedgerTransaction,
+        envelope: Envelope,
+        sequence: int,
+        strategy: AuthorityStrategy,
+    ) -> Outcome:
+        """Apply an envelope at its sequence; see `kernel.apply.apply_operation`."""
+        return self.apply_operation(transaction, envelope, sequence, strategy, self.effects)
+
+
+_VERSION_1 = Rules(
+    version=1,
+    verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}),
+    operation_kinds=frozenset(OPERATION_KINDS),
+    receipt_kinds=frozenset(RECEIPT_KINDS),
+    effects=EffectRules(1, EFFECT_KINDS, APPLIERS),
+    envelope=Envelope,
+    row_of_envelope=row_of_envelope,
+    apply_operation=apply_operation,
+    receipt_writes=WRITES,
+    authority_of=authority_of,
+)
+
+RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1})
+
+CURRENT_RULES = RULES[RULES_VERSION]
+"""What new rows are recorded under."""
+
+
+def rules_of(version: object) -> Rules | None:
+    """Return the rules that a row or a receipt states; None of a version that is not known."""
+    return RULES.get(version) if type(version) is int else None
+
+
+def known_rules_of(version: object, place: str) -> Rules:
+    """Return the rules that a row states.
+
+    Raises:
+        RulesVersionUnknown: naming the place, and the versions that this program knows.
+    """
+    rules = rules_of(version)
+    if rules is None:
+        raise RulesVersionUnknown(unknown_version(version, place))
+    return rules
+
+
+def unknown_version(version: object, place: str) -> str:
+    """Return what is said of a version that is not known."""
+    known = ", ".join(str(number) for number in sorted(RULES))
+    stated = "no version" if version is None else f"version {ascii(version)[:40]}"
+    return f"{place} states {stated} of the rules, this program knows {known}: use a newer program"

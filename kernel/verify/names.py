@@ -1,0 +1,62 @@
+"""Names are data: no database guards them, so whoever reads a row asks the registry (K30).
+
+A row of a version that this program does not have, and a name that its version does not have, are
+findings: both are what a newer program, or nobody, wrote.
+"""
+
+from kernel.ledger import schema
+from kernel.model.lite import LITE_INTENT
+from kernel.rules import Rules, rules_of, unknown_version
+from kernel.verify.reading import Document, Reader, shown
+
+
+def row_rules(reader: Reader, sequence: int, document: Document) -> Rules | None:
+    """Return the rules of a log row; None where they are not known, which is a finding."""
+    version = document.get("rules_version")
+    rules = rules_of(version)
+    if rules is None:
+        message = unknown_version(version, f"row {sequence}")
+        reader.findings.add(schema.kernel_event_log, sequence, "rules_unknown", message)
+        return None
+    message_of_name = unknown_row_name(document, rules)
+    if message_of_name is not None:
+        reader.findings.add(schema.kernel_event_log, sequence, "unknown_name", message_of_name)
+    return rules
+
+
+def unknown_row_name(document: Document, rules: Rules) -> str | None:
+    """Say which name of a log row its version of the rules does not have."""
+    intent = document.get("semantic_intent")
+    if intent not in rules.verbs:
+        return f"semantic_intent {shown(intent)} is no verb of version {rules.version}"
+    kind = document.get("operation_kind")
+    # A lite envelope keeps the kind that its own time had.
+    if intent != LITE_INTENT and kind not in rules.operation_kinds:
+        return f"operation_kind {shown(kind)} is none of version {rules.version}"
+    return None
+
+
+def unknown_effect_name(document: Document, rules: Rules) -> str | None:
+    """Say which name of an applied effect its version of the rules does not have."""
+    effects = rules.effects
+    kind = document.get("effect_kind")
+    if kind not in effects.kinds:
+        return f"effect_kind {shown(kind)} is none of version {rules.version}"
+    if document.get("canonical_kind") != effects.canonical_kind(str(kind)):
+        return f"canonical_kind {shown(document.get('canonical_kind'))} is not that of {kind}"
+    if document.get("store") not in effects.stores:
+        return f"store {shown(document.get('store'))} is none of version {rules.version}"
+    return None
+
+
+def check_receipt_name(reader: Reader, sequence: int, document: Document) -> None:
+    """Note a receipt of rules, or of a kind, that is not known."""
+    version = document.get("rules_version")
+    rules = rules_of(version)
+    if rules is None:
+        message = unknown_version(version, f"receipt {sequence}")
+        reader.findings.add(schema.receipts, sequence, "rules_unknown", message)
+    elif document.get("receipt_kind") not in rules.receipt_kinds:
+        kind = shown(document.get("receipt_kind"))
+        message = f"receipt_kind {kind} is none of version {rules.version}"
+        reader.findings.add(schema.receipts, sequence, "unknown_name", message)

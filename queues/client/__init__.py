@@ -1,0 +1,1 @@
+"""For producers: work is asked for over HTTP, without Redis."""

@@ -1,0 +1,259 @@
+"""The producers' client: asking one queue for work, waiting for outcomes, taking requests back.
+
+It speaks HTTP to a gateway, because what is asked for must be on the record, and only a gateway
+writes there. Each request has a key, its producer's or one that is made once for the call; so
+sending again after a failure is safe, and this does so until the gateway answers or
+`give_up_after_s` is over.
+"""
+
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+import anyio
+import httpx
+
+from kernel.work.requests import REQUESTS_MAX, Asked, Outcome, WorkStatus
+from queues.client.http_retry import Refused, patiently
+from queues.errors import ProducerError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8440"
+TIMEOUT_S: Final = 60.0
+GIVE_UP_AFTER_S: Final = 60.0
+POLL_S: Final = 5.0
+"""So long one question for outcomes may wait; a gateway allows 30 s."""
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""Of the requests of one call; half of what a gateway takes."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """What to ask for; see the contents of each queue in the README of `kernel/`."""
+
+    content: Mapping[str, Any]
+    request_key: str | None = None
+    """The producer's own name for it; without one the client makes one for this call."""
+
+    priority: str | None = None
+    """One of the queue's; only where the content does not decide it."""
+
+    delay_s: int = 0
+    """For so long after it was recorded nobody begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What taking a request back came to."""
+
+    cancelled: bool
+    """Whether this call did it; False where the request had its outcome before."""
+
+    request: WorkStatus
+
+
+class Producer:
+    """A connection pool to one gateway for one queue; use as an async context manager.
+
+    Every method raises `ProducerError`. A call that is cancelled may or may not have taken effect;
+    under a key of the producer's own it may be made again.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        url: str = DEFAULT_URL,
+        *,
+        give_up_after_s: float = GIVE_UP_AFTER_S,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Hold a queue's name, e.g. "binding-evaluation"; nothing is sent yet."""
+        self.queue = queue
+        self._http = httpx.AsyncClient(
+            base_url=f"{url.rstrip('/')}/v1/queues/{_quoted(queue)}/",
+            timeout=TIMEOUT_S,
+            trust_env=False,
+            transport=transport,
+        )
+        self._give_up_after_s = give_up_after_s
+        self._new_key = new_key
+        self._sleep = sleep
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def enqueue(self, request: NewRequest) -> Asked:
+        """Ask for one piece of work; it is on the record when this returns.
+
+        Raises:
+            ProducerError: `work_request_invalid`, `work_request_conflict`, `work_queue_unknown`,
+                `work_item_full`; `work_requests_too_many` when the queue stayed full too long.
+        """
+        [asked] = await self.enqueue_many([request])
+        return asked
+
+    async def enqueue_many(
+        self,
+        requests: Iterable[NewRequest],
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[Asked]:
+        """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
+
+        `progress` is told how many are on the record. An error's `index` counts over all of the
+        requests, and its `asked` holds those that are on the record already.
+        """
+        asked: list[Asked] = []
+        try:
+            for chunk in _bodies(self._written(one) for one in requests):
+                answer = await self._patiently("POST", "requests", content=chunk, headers=_JSON)
+                asked += [_read(Asked, one) for one in answer["requests"]]
+                progress(len(asked))
+        except ProducerError as error:
+            error.asked = tuple(asked)
+            if error.index is not None:
+                error.index += len(asked)
+            raise
+        return asked
+
+    async def status(self, request_id: str) -> WorkStatus:
+        """Return a request as it stands; raises `work_request_unknown`."""
+        return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
+
+    async def wait(self, request_id: str, timeout_s: float) -> Outcome:
+        """Return how a request ended; after `timeout_s` its state is still "open"."""
+        [outcome] = await self.wait_many([request_id], timeout_s)
+        return outcome
+
+    async def wait_many(
+        self,
+        request_ids: Sequence[str],
+        timeout_s: float,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[Outcome]:
+        """Return how requests ended, in their order, when all have or after `timeout_s`.
+
+        What is still open then has the state "open". `progress` is told how many have ended.
+        """
+        deadline_s = anyio.current_time() + timeout_s
+        outcomes: list[Outcome] = []
+        for chunk in _chunks(request_ids, REQUESTS_MAX):
+            before = _ended(outcomes)
+            outcomes += await self._wait_chunk(list(chunk), deadline_s, before, progress)
+        return outcomes
+
+    async def cancel(self, request_id: str, reason: str) -> Cancelled:
+        """Take a request back unless it has its outcome; `reason` has 1 to 200 characters."""
+        path = f"requests/{_quoted(request_id)}/cancel"
+        answer = await self._patiently("POST", path, json={"reason": reason})
+        return Cancelled(answer["cancelled"], _read(WorkStatus, answer["request"]))
+
+    async def _wait_chunk(
+        self,
+        request_ids: list[str],
+        deadline_s: float,
+        ended_before: int,
+        progress: Callable[[int], None],
+    ) -> list[Outcome]:
+        while True:
+            wait_s = min(POLL_S, max(0.0, deadline_s - anyio.current_time()))
+            body = {"request_ids": request_ids, "wait_s": wait_s}
+            answer = await self._patiently("POST", "outcomes", json=body)
+            found = [_read(Outcome, one) for one in answer["outcomes"]]
+            progress(ended_before + _ended(found))
+            if _ended(found) == len(found) or anyio.current_time() >= deadline_s:
+                return found
+
+    def _written(self, request: NewRequest) -> bytes:
+        document: dict[str, Any] = {
+            "request_key": self._new_key() if request.request_key is None else request.request_key,
+            "content": dict(request.content),
+        }
+        if request.priority is not None:
+            document["priority"] = request.priority
+        if request.delay_s:
+            document["delay_s"] = request.delay_s
+        try:
+            return json.dumps(document, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProducerError(
+                "work_request_invalid", f"the request is no JSON: {error}"
+            ) from None
+
+    async def _patiently(self, method: str, path: str, **options: Any) -> Any:
+        """Send until there is an answer that stands; the same bytes each time."""
+        request = self._http.build_request(method, path, **options)
+        response = await patiently(
+            lambda: self._http.send(request),
+            _error_of,
+            self._sleep,
+            give_up_after_s=self._give_up_after_s,
+        )
+        return response.json()
+
+
+def _ended(outcomes: Iterable[Outcome]) -> int:
+    return sum(one.state != "open" for one in outcomes)
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    remaining = iter(items)
+    while chunk := tuple(islice(remaining, size)):
+        yield chunk
+
+
+def _bodies(written: Iterable[bytes]) -> Iterator[bytes]:
+    """Requests as the bodies of calls, each as full as a gateway takes it."""
+    chunk: list[bytes] = []
+    size = 0
+    for one in written:
+        if chunk and (len(chunk) == REQUESTS_MAX or size + len(one) > BODY_BYTES_MAX):
+            yield _body(chunk)
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(one)
+    if chunk:
+        yield _body(chunk)
+
+
+def _body(chunk: Sequence[bytes]) -> bytes:
+    return b'{"requests":[' + b",".join(chunk) + b"]}"
+
+
+def _quoted(name: str) -> str:
+    """A name as one part of a path, whatever characters it has."""
+    return quote(name, safe=":")
+
+
+def _read(kind: type[T], document: Mapping[str, Any]) -> T:
+    """Read an answer; what a newer gateway says besides is left out."""
+    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # all three are dataclasses
+    return kind(**{name: value for name, value in document.items() if name in names})
+
+
+def _error_of(response: Refused) -> ProducerError:
+    if isinstance(response, httpx.TransportError):
+        return ProducerError("gateway_unreachable", "the gateway cannot be reached")
+    try:
+        error = response.json()["error"]
+        details = error.get("details", {})
+        found = ProducerError(error["code"], error["message"], response.status_code)
+        found.field, found.index = details.get("field", ""), details.get("index")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        code, message = "gateway_failed", f"HTTP {response.status_code}"
+        return ProducerError(code, message, response.status_code)
+    return found

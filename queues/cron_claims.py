@@ -1,0 +1,59 @@
+"""Periodic work once across a fleet: whoever claims a period runs it (architecture, section 5).
+
+A claim is a key that only one worker can set. Redis may be flushed, and then a period may run
+twice; what runs is therefore such that a second run changes nothing.
+"""
+
+from typing import Any, Final
+
+import orjson
+from redis.asyncio import Redis
+
+from queues.decoding import TEXT_BYTES_MAX, json_object, records
+from queues.items import check_name, check_range
+from queues.redis_scripts import Scripts
+
+_PREFIX: Final = "rotulus:{crons}:"
+PERIOD_S_MAX: Final = 7 * 24 * 3600
+_MEMORY_S: Final = 30 * 24 * 3600
+
+
+class Crons:
+    """Claims of periods, and what a run leaves for the next, on Redis.
+
+    Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._scripts = Scripts(redis, _PREFIX)
+
+    async def claim(self, name: str, period: int, every_s: int, worker_id: str) -> bool:
+        """Take the run of a period; False when somebody has it. Kept for two periods."""
+        check_range("every_s", every_s, 1, PERIOD_S_MAX)
+        key = f"{_PREFIX}{check_name(name)}:{period}"
+        taken: Any = await self._scripts.ask(
+            self._redis.set(key, worker_id.encode(), nx=True, ex=2 * every_s)
+        )
+        return bool(taken)
+
+    async def release(self, name: str, period: int) -> None:
+        """Give a period back that could not be run, so that somebody tries again."""
+        await self._scripts.ask(self._redis.delete(f"{_PREFIX}{check_name(name)}:{period}"))
+
+    async def remember(self, name: str, state: dict[str, Any]) -> None:
+        """Keep where a run has come to; a hint, which may be lost."""
+        key = f"{_PREFIX}{check_name(name)}:state"
+        await self._scripts.ask(self._redis.set(key, orjson.dumps(state), ex=_MEMORY_S))
+
+    async def recall(self, name: str) -> dict[str, Any]:
+        """Return what the last run kept, empty where nothing is left of it."""
+        key = f"{check_name(name)}:state"
+        kept: Any = self._redis.getrange(f"{_PREFIX}{key}", 0, TEXT_BYTES_MAX)
+        state = await self._scripts.ask(kept, {key: "string"})
+        if not state:
+            return {}
+        read = records("cron_state", [state], json_object)
+        if not read:
+            await self._scripts.ask(self._redis.delete(f"{_PREFIX}{key}"))
+        return read[0] if read else {}

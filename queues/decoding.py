@@ -1,0 +1,181 @@
+"""What Redis says, read as a stranger's bytes: each value by a reader, each record by a table.
+
+A reader returns a value that lies within its bounds, or raises `Foreign`. `records` reads many and
+drops what is foreign, so that one of them spoils no other. Nobody else reads a reply by hand.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from queues.dropped import dropped
+
+T = TypeVar("T")
+Read = Callable[[Any], T]
+
+WHOLE_MAX: Final = 2**53 - 1
+NAME_BYTES_MAX: Final = 1024
+TEXT_BYTES_MAX: Final = 64 * 1024
+_REQUIRED: Final = object()
+
+
+class Foreign(ValueError):  # noqa: N818 - it says what the value is
+    """A value that no fleet writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How one field of a record is read."""
+
+    read: Read[Any]
+    default: Any = _REQUIRED
+    """What an absent field means; without one the record is foreign."""
+
+    name: str = ""
+    """What it is called once it was read, where that is not its own name."""
+
+
+def whole(low: int = -WHOLE_MAX, high: int = WHOLE_MAX) -> Read[int]:
+    """Return a reader of whole numbers, as integers or as digits."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bytes) and len(value) <= 17:
+            value = value.decode("ascii", "replace")
+        if isinstance(value, str):
+            digits = value.removeprefix("-")
+            value = int(value) if digits.isascii() and digits.isdigit() else None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise Foreign("not a whole number within its bounds")
+        return value
+
+    return read
+
+
+def moment(value: Any) -> int | None:
+    """Read a score that is a time in ms; nothing for an empty one."""
+    if value in (b"", None):
+        return None
+    try:
+        at_ms = float(value)
+    except (TypeError, ValueError):
+        raise Foreign("not a time") from None
+    if not isfinite(at_ms) or abs(at_ms) > WHOLE_MAX:
+        raise Foreign("not a time that can be")
+    return int(at_ms)
+
+
+def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
+    """Return a reader of UTF-8 of at most so many bytes."""
+
+    def read(value: Any) -> str:
+        try:
+            found = value.decode() if isinstance(value, bytes) else value
+            if isinstance(found, str) and len(found.encode()) <= bytes_max:
+                return found
+        except UnicodeError:
+            pass
+        raise Foreign("not a text within its bounds")
+
+    return read
+
+
+def content(bytes_max: int = TEXT_BYTES_MAX) -> Read[bytes]:
+    """Return a reader of at most so many bytes."""
+
+    def read(value: Any) -> bytes:
+        if not isinstance(value, bytes) or len(value) > bytes_max:
+            raise Foreign("not bytes within their bounds")
+        return value
+
+    return read
+
+
+def one_of(*values: str) -> Read[str]:
+    """Return a reader of one of a few words."""
+    read_text = text()
+
+    def read(value: Any) -> str:
+        found = read_text(value)
+        if found not in values:
+            raise Foreign("not a word that is known here")
+        return found
+
+    return read
+
+
+def many(each: Read[T], count_max: int) -> Read[tuple[T, ...]]:
+    """Return a reader of lists of at most so many."""
+
+    def read(value: Any) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple) or len(value) > count_max:
+            raise Foreign("not a list within its bounds")
+        return tuple([each(one) for one in value])
+
+    return read
+
+
+def row(*readers: Read[Any]) -> Read[tuple[Any, ...]]:
+    """Return a reader of lists whose elements have a reader each."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) != len(readers):
+            raise Foreign("not as many values as there should be")
+        return tuple([reader(one) for reader, one in zip(readers, value, strict=True)])
+
+    return read
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        found = orjson.loads(content()(value))
+    except orjson.JSONDecodeError:
+        raise Foreign("not JSON") from None
+    if not isinstance(found, dict):
+        raise Foreign("JSON, and no object")
+    return found
+
+
+def pairs(value: Any) -> dict[bytes, bytes]:
+    """Read a flat list of fields and values."""
+    if not isinstance(value, list | tuple) or len(value) % 2:
+        raise Foreign("not pairs")
+    if not all(isinstance(one, bytes) for one in value):
+        raise Foreign("pairs of something else")
+    return dict(zip(value[::2], value[1::2], strict=True))
+
+
+def fields(record: Mapping[Any, Any], table: Mapping[Any, Field]) -> dict[str, Any]:
+    """Read the fields of a record that a table names, whatever else it has.
+
+    Raises:
+        Foreign: when one is missing that has no default, or cannot be read.
+    """
+    found = {}
+    for name, field in table.items():
+        value = record.get(name, field.default)
+        if value is _REQUIRED:
+            raise Foreign("a field is missing")
+        own = name.decode() if isinstance(name, bytes) else name
+        found[field.name or own] = field.read(value) if name in record else value
+    return found
+
+
+def records(
+    kind: str, values: Iterable[Any], read: Read[T], foreign: list[Any] | None = None
+) -> list[T]:
+    """Read many values; what is foreign is left out, counted, and added to `foreign`."""
+    found, left_out = [], 0
+    for value in values:
+        try:
+            found.append(read(value))
+        except Foreign:
+            left_out += 1
+            if foreign is not None:
+                foreign.append(value)
+    if left_out:
+        dropped(kind, left_out)
+    return found

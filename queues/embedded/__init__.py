@@ -1,0 +1,1 @@
+"""The Redis-compatible server that runs where none is configured."""

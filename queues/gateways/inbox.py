@@ -1,0 +1,113 @@
+"""What one gateway sends to another at once: answers, and hints to look somewhere.
+
+A list for each gateway, so that one blocking connection hears everything. It is cut to its newest
+notes and forgotten when nobody has sent anything for a while: an answer that is lost here is asked
+for again, and a hint only saves time.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from redis.asyncio import Redis
+
+from queues.dropped import dropped
+from queues.errors import QueueError
+from queues.items import check_name
+from queues.keys import INBOX
+from queues.redis_scripts import Scripts
+
+NOTES_MAX: Final = 8192
+KEPT_S: Final = 60
+TAKEN_AT_ONCE: Final = 256
+
+_REPLY: Final = b"r"
+_MAIL: Final = b"m"
+LEASES_CHANGED: Final = b"l"
+_SHARD: Final = re.compile(rb"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was sent to a gateway, in order."""
+
+    replies: list[bytes]
+    mail_for: frozenset[int]
+    """Shards in whose mailboxes something new stands."""
+
+    leases_changed: bool
+
+
+def reply_note(content: bytes) -> bytes:
+    """Return the note that carries an answer."""
+    return _REPLY + content
+
+
+def mail_note(shard: int) -> bytes:
+    """Return the note that says that a shard has mail."""
+    return _MAIL + str(shard).encode()
+
+
+class Inbox:
+    """The notes to one gateway, and the way to the inboxes of others."""
+
+    def __init__(self, redis: Redis, gateway: str) -> None:
+        self._redis = redis
+        self._scripts = Scripts(redis, _prefix(gateway))
+        self.gateway = gateway
+        self._key = _key(gateway)
+
+    async def listen(self, timeout_s: float) -> Heard | None:
+        """Wait for notes; nothing after a time, None when Redis cannot be reached.
+
+        It takes a connection of its own. Cancellation loses at most one note.
+        """
+        try:
+            blocked: Any = self._redis.blpop([self._key], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
+            first = await self._scripts.ask(blocked, INBOX)
+            if first is None:
+                return _heard([])
+            rest: Any = self._redis.lpop(self._key, TAKEN_AT_ONCE)
+            more = await self._scripts.ask(rest, INBOX)
+        except QueueError:
+            return None
+        return _heard([cast("bytes", first[1]), *(cast("list[bytes] | None", more) or [])])
+
+    async def tell(self, gateways: Collection[str], *notes: bytes) -> None:
+        """Send notes to other gateways.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        for gateway in gateways:
+            if notes:
+                key, pipe = _key(gateway), self._redis.pipeline(transaction=False)
+                pipe.rpush(key, *notes)
+                pipe.ltrim(key, -NOTES_MAX, -1)
+                pipe.expire(key, KEPT_S)
+                executed: Any = pipe.execute()
+                await self._scripts.at(_prefix(gateway)).ask(executed, INBOX)
+
+
+def _prefix(gateway: str) -> str:
+    return f"rotulus:{{gateway:{check_name(gateway)}}}:"
+
+
+def _key(gateway: str) -> str:
+    return f"{_prefix(gateway)}inbox"
+
+
+def _heard(notes: Iterable[bytes]) -> Heard:
+    replies, mail_for, changed = [], set(), False
+    for note in notes:
+        kind = note[:1]
+        if kind == _REPLY:
+            replies.append(note[1:])
+        elif kind == _MAIL and _SHARD.fullmatch(note[1:]):
+            mail_for.add(int(note[1:]))
+        elif note == LEASES_CHANGED:
+            changed = True
+        else:
+            dropped("note")
+    return Heard(replies, frozenset(mail_for), changed)

@@ -1,0 +1,128 @@
+"""Which gateways live, and which shards each of them should try to own.
+
+A gateway lives as long as it beats, and its shards are leased as long as it lives, so a lease costs
+one script for all of them. What stands here is a hint: who may write for a shard is decided by the
+ledger. A flushed table is filled again by the next beats of those who hold something, and says
+for one lease that it is not settled, so that nobody takes for free what was only forgotten.
+
+Nothing here raises for a Redis that cannot be reached: whoever asks goes on without the hint.
+"""
+
+import secrets
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from redis.asyncio import Redis
+
+from queues.decoding import records, row, text, whole
+from queues.errors import QueueError
+from queues.gateways.inbox import LEASES_CHANGED, Inbox
+from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.redis_scripts import Clock, Scripts
+
+_PREFIX: Final = "rotulus:{gateways}:"
+_NAME: Final = text(NAME_BYTES_MAX)
+_OWNED: Final = row(whole(0), _NAME)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTable:
+    """Who lives and who leases what, as it was at one moment."""
+
+    table_id: str
+    """Another one after the table was lost."""
+
+    gateways: frozenset[str]
+    """The living; without the asker where another process goes by its name."""
+
+    owners: Mapping[int, str]
+    """Who leases a shard; shards of the dead stay until somebody claims them."""
+
+    settled: bool
+    """Whether the table is at least one lease old."""
+
+
+class ShardLeases:
+    """The leases of one gateway process, for `ttl_ms` from each beat."""
+
+    def __init__(
+        self, redis: Redis, gateway: str, inbox: Inbox, ttl_ms: int, clock: Clock | None = None
+    ) -> None:
+        self._scripts = Scripts(redis, _PREFIX, clock)
+        self._gateway = check_name(gateway)
+        self._incarnation = secrets.token_hex(8)
+        self._inbox = inbox
+        self._ttl_ms = check_range("ttl_ms", ttl_ms, 1, DURATION_MS_MAX)
+        self._first = True
+        self._reached = True
+
+    async def beat(self, held: Collection[int]) -> LeaseTable | None:
+        """Live for one more lease, claim what is held and nobody living leases; return the table.
+
+        None when Redis cannot be reached. The first beat takes the name over from whoever had it
+        and tells the others.
+        """
+        try:
+            mine, table_id, age_ms, alive, owners = await self._scripts.run(
+                "gateway_beat",
+                self._scripts.now(),
+                self._gateway,
+                self._incarnation,
+                int(self._first),
+                self._ttl_ms,
+                secrets.token_hex(8),
+                *held,
+            )
+            gateways = frozenset(records("gateway", alive, _NAME))
+            if self._first:
+                self._first = False
+                with suppress(QueueError):  # they look by themselves soon
+                    await self._inbox.tell(gateways - {self._gateway}, LEASES_CHANGED)
+        except QueueError as error:
+            self._lost_sight(error)
+            return None
+        if not mine:
+            _log.error("gateway_id_taken", gateway=self._gateway)
+            gateways -= {self._gateway}
+        self._reached = True
+        owned = records("shard_lease", zip(owners[::2], owners[1::2], strict=True), _OWNED)
+        return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
+
+    async def claim(self, shards: Collection[int]) -> Collection[int]:
+        """Lease shards and return those that were had: free ones, and those leased before."""
+        try:
+            had = await self._scripts.run(
+                "shard_claim", self._scripts.now(), self._gateway, self._incarnation, *shards
+            )
+        except QueueError as error:
+            self._lost_sight(error)
+            return ()
+        return {int(shard) for shard in had}
+
+    async def release(self, shards: Collection[int]) -> None:
+        """Give up leases and tell the others."""
+        await self._release(0, shards)
+
+    async def leave(self) -> None:
+        """Give up every lease, live no longer, and tell the others."""
+        await self._release(1, ())
+
+    async def _release(self, leaving: int, shards: Collection[int]) -> None:
+        try:
+            left = await self._scripts.run(
+                "shard_release", self._gateway, self._incarnation, leaving, *shards
+            )
+            others = set(records("gateway", left, _NAME)) - {self._gateway}
+            await self._inbox.tell(others, LEASES_CHANGED)
+        except QueueError as error:
+            self._lost_sight(error)
+
+    def _lost_sight(self, error: QueueError) -> None:
+        if self._reached:
+            _log.warning("shard_leases_unreachable", code=error.code, error=error.message)
+        self._reached = False

@@ -1,0 +1,52 @@
+"""The type of every key of a fixed name, by what its prefix is of."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_RANKS: Final = range(5)
+_LEASE_RANKS: Final = range(3)
+
+QUEUE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{f"ready:{rank}": "zset" for rank in _RANKS},
+        **{f"suspended:{rank}": "zset" for rank in _RANKS},
+        **dict.fromkeys(("delayed", "in-flight", "dead"), "zset"),
+        **dict.fromkeys(("dead-signatures", "paused"), "hash"),
+        **{f"wake:{rank}": "list" for rank in _RANKS},
+        **dict.fromkeys(("stamp", "sleeping", "mark"), "string"),
+    }
+)
+LEASE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "expiries": "zset",
+        "tokens": "hash",
+        "holds": "hash",
+        "fence": "string",
+        **{f"waiting:{rank}": "zset" for rank in _LEASE_RANKS},
+    }
+)
+WORKERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"expiries": "zset", "seen": "hash", "beats": "hash"}
+)
+GATEWAYS: Final[Mapping[str, str]] = MappingProxyType(
+    {"alive": "zset", "incarnations": "hash", "owners": "hash", "table": "hash"}
+)
+SHARD: Final[Mapping[str, str]] = MappingProxyType({"mail": "stream", "mailbox": "string"})
+INBOX: Final[Mapping[str, str]] = MappingProxyType({"inbox": "list"})
+
+_OF_OTHERS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("beat", "alive", "leave"), WORKERS),
+        **dict.fromkeys(("gateway_beat", "shard_claim", "shard_release"), GATEWAYS),
+        "mail_post": SHARD,
+        "mend": MappingProxyType({}),
+    }
+)
+
+
+def key_types(script: str) -> Mapping[str, str]:
+    """Return the keys that a script may rely on, by their name behind its prefix."""
+    if script.startswith("lease_"):
+        return LEASE
+    return _OF_OTHERS.get(script, QUEUE)

@@ -1,0 +1,63 @@
+"""How a worker asks for capacity: so many slots of a resource, and one more for critical work."""
+
+from math import inf
+
+import anyio
+
+from kernel.pressure import ONE_SLOT, Amount, Capacity
+from kernel.priorities import CapacityPriority
+from queues.capacity_leases import CapacityLeases, Lease
+from queues.errors import QueueError
+
+RELEASE_S = 0.5
+
+
+def capacity_of(slots: int) -> Capacity:
+    """Return so many slots for everybody and one beside them that only critical work may take."""
+    return Capacity(Amount(slots + 1, inf), {"critical": ONE_SLOT})
+
+
+class Holder:
+    """Who holds one lease at a time, of whatever resource."""
+
+    def __init__(self, leases: CapacityLeases, name: str, ttl_ms: int) -> None:
+        """`name` is like no other holder's; a lease lasts `ttl_ms` unless it is held again."""
+        self._leases = leases
+        self.name = name
+        self._ttl_ms = ttl_ms
+        self.lease: Lease | None = None
+
+    async def hold(self, resource: str, capacity: Capacity, priority: CapacityPriority) -> bool:
+        """Have a lease of this resource at this priority, renewed or new; False when refused.
+
+        One of another resource is given back first; one at another priority is kept when refused.
+        """
+        lease = self.lease
+        if lease is not None and lease.resource != resource:
+            await self.release()
+        elif lease is not None and lease.capacity_priority == priority and await self.renew():
+            return True
+        given = await self._leases.acquire(
+            resource, capacity, self.name, self._ttl_ms, capacity_priority=priority
+        )
+        self.lease = given or self.lease
+        return given is not None
+
+    async def renew(self) -> bool:
+        """Keep the lease for another time to live; False when there is none any more."""
+        lease = self.lease
+        if lease is not None and not await self._leases.renew(lease, self._ttl_ms):
+            # Another may have been taken meanwhile.
+            self.lease = None if self.lease is lease else self.lease
+        return self.lease is not None
+
+    async def release(self) -> None:
+        """Give the lease back, if there is one; where Redis is away it expires."""
+        lease, self.lease = self.lease, None
+        if lease is None:
+            return
+        with anyio.CancelScope(shield=True), anyio.move_on_after(RELEASE_S):
+            try:
+                await self._leases.release(lease)
+            except QueueError:
+                return

@@ -1,0 +1,279 @@
+"""The outbox relay: open requests of the ledger become items of the queue.
+
+The ledger is the truth and Redis a hint, so the relay only ever sends what is open, and may send
+it again. It sends a request once when it is recorded; once more when Redis has lost its mark (it
+was flushed or replaced); and once more after a while, because a server that was killed may have
+kept its mark and lost its last second. What has to wait for another request is held until that one
+is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
+earlier one of its run (§16.4). `ROUTES` says for each queue what may be sent, and as what.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+
+import anyio
+import anyio.to_thread
+import orjson
+import structlog
+
+from kernel.authority.read_ahead import Around, read_ahead
+from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
+    CASCADE_QUEUE,
+    awaited_by,
+    freed_by,
+    ready_items,
+)
+from kernel.canonical import sha256_hex
+from kernel.errors import LedgerUnavailable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, LedgerView, Request
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.order import due, first_of_each_run, next_of_runs
+from queues.errors import QueueError
+from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
+from queues.work_queue import WorkQueue
+
+PAGE_REQUESTS = 1000
+RESEND_AFTER_S = 5.0
+SWEEP_EVERY_S = 1.0
+PAUSE_BETWEEN_SENDS_S = 0.01
+"""Collects what is committed meanwhile; an idle relay sends at once."""
+
+SWEEP_SHARE = 20
+"""After a sweep over much that is open, none is made for so many times as long as it took."""
+
+CLOSED_MAX = 5000
+"""Outcomes that are followed to what they set free; where there are more, a sweep is cheaper."""
+
+KEPT_MAX = 2000
+"""Items whose surroundings are read in one go and kept while they are looked at."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the requests of one queue become items."""
+
+    ready: Callable[[LedgerView, Sequence[Request]], list[Request]]
+    """Which of the open requests nothing holds back."""
+
+    freed: Callable[[LedgerView, Sequence[str]], list[Request]]
+    """Which requests nothing holds back any more, now that these items have had an outcome."""
+
+    raised: Callable[[LedgerView, Sequence[Request]], list[Request]]
+    """Which other requests may have become more urgent by these."""
+
+    item: Callable[[Request], NewItem]
+
+    follows_inputs: bool = False
+    """Whether they ask for what feeds an item, and for what it feeds."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    priority: str
+    at_s: float
+
+
+class OutboxRelay:
+    """Carries requests from one ledger to one queue; run `run` in a task group."""
+
+    def __init__(self, ledger: Ledger, queue: WorkQueue, clock_s: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._route = ROUTES[queue.name]
+        self._clock_s = clock_s
+        self._sent: dict[str, _Sent] = {}
+        self._held = False
+        self._last_sequence = 0
+        self._closed_to = 0
+        self._swept_at_s = float("-inf")
+        self._sweep_took_s = 0.0
+        self._wake = anyio.Event()
+
+    def notify(self) -> None:
+        """Say that something was committed; cheap, and may be said too often."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled; what cannot be reached is tried again at the next look."""
+        looked_at_s, reached = float("-inf"), True
+        while True:
+            look = self._clock_s() - looked_at_s >= SWEEP_EVERY_S
+            try:
+                await (self.look() if look else self.send_new())
+                reached = True
+            except (QueueError, LedgerUnavailable) as error:
+                if reached:
+                    _log.warning("relay_waits", code=error.code, error=str(error))
+                # What was read and not sent is found again by a sweep alone.
+                self._swept_at_s, look, reached = float("-inf"), True, False
+            if look:
+                looked_at_s = self._clock_s()
+            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
+            with anyio.move_on_after(SWEEP_EVERY_S):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+
+    async def look(self) -> int:
+        """Sweep where that is due or Redis has lost its mark, else send what is new."""
+        since_s = self._clock_s() - self._swept_at_s
+        rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
+        if rested or not await self._queue.marked():
+            return await self.sweep()
+        return await self.send_new()
+
+    async def send_new(self) -> int:
+        """Send what was recorded or set free since the last call; return how many that was."""
+        ready = await anyio.to_thread.run_sync(self._read_new)
+        return await (self.sweep() if ready is None else self._send(ready))
+
+    async def sweep(self) -> int:
+        """Send everything open that the queue may not have, and return how many that was."""
+        began_s = self._clock_s()
+        if not await self._queue.marked():
+            self._sent.clear()
+            await self._queue.mark()
+        sent = await self._send(await anyio.to_thread.run_sync(self._read_all))
+        self._swept_at_s = self._clock_s()
+        self._sweep_took_s = self._swept_at_s - began_s
+        return sent
+
+    def _read_all(self) -> list[Request]:
+        with self._ledger.view() as view:
+            requests = _open_requests(view, self._queue.name, 0)
+            due_now = due(requests, self._ledger.host.now_us())
+            # Everything is here, so whoever waits for others is found by one walk over all.
+            ready = self._route.ready(view, due_now)
+            self._note(view, requests)
+        self._held = _left_out(due_now, ready)
+        for request_id in self._sent.keys() - {request.request_id for request in requests}:
+            del self._sent[request_id]
+        return ready
+
+    def _read_new(self) -> list[Request] | None:
+        """Return what may be sent, None where only a sweep can tell."""
+        with self._ledger.view() as view:
+            items = self._closed_items(view) if self._held else []
+            if items is None:
+                return None
+            freed = self._route.freed(self._keeping(view, items, Around.BELOW), items)
+            requests = _open_requests(view, self._queue.name, self._last_sequence)
+            due_now = due(requests, self._ledger.host.now_us())
+            keeping = self._keeping(view, [one.item_key for one in due_now], Around.ABOVE)
+            raised = self._route.raised(keeping, due_now)
+            ready = self._route.ready(keeping, [*due_now, *raised])
+            self._note(view, requests)
+        # What is delayed is found by the sweeps; what waits for others is looked for at once.
+        self._held |= _left_out(due_now, ready)
+        return ready + due(freed, self._ledger.host.now_us())
+
+    def _note(self, view: LedgerView, requests: Sequence[Request]) -> None:
+        """Remember how far was looked."""
+        if requests:
+            self._last_sequence = max(self._last_sequence, requests[-1].request_sequence)
+        self._closed_to = view.head().ec_sequence_number
+
+    def _closed_items(self, view: LedgerView) -> list[str] | None:
+        """Return the items of this queue that have had an outcome since the last time."""
+        # The newest operation may have had another outcome since: a dead letter is none of its own.
+        closed = view.tables.select(
+            schema.outbox_outcomes,
+            order_by="closed_sequence",
+            after=self._closed_to - 1,
+            limit=CLOSED_MAX,
+        )
+        ids = [row["request_id"] for row in closed]
+        rows = view.tables.select_any(schema.outbox, "request_id", ids, {})
+        # Until a wide cascade was written down everything is held back.
+        if len(ids) == CLOSED_MAX or any(row["queue"] == CASCADE_QUEUE for row in rows):
+            return None
+        items = (row["item_key"] for row in rows if row["queue"] == self._queue.name)
+        return list(dict.fromkeys(items))
+
+    def _keeping(self, view: LedgerView, items: Sequence[str], around: Around) -> LedgerView:
+        if not self._route.follows_inputs or not 0 < len(items) <= KEPT_MAX:
+            return view
+        batch = view.batch()
+        read_ahead(batch, [(around, item) for item in items])
+        return batch
+
+    async def _send(self, requests: Iterable[Request]) -> int:
+        now_s = self._clock_s()
+        due = [request for request in requests if self._is_due(request, now_s)]
+        remaining = iter(due)
+        while batch := list(islice(remaining, BATCH_ITEMS_MAX)):
+            await self._queue.enqueue_many([self._route.item(request) for request in batch])
+            for request in batch:
+                self._sent[request.request_id] = _Sent(request.priority, now_s)
+        return len(due)
+
+    def _is_due(self, request: Request, now_s: float) -> bool:
+        sent = self._sent.get(request.request_id)
+        return (
+            sent is None or sent.priority != request.priority or now_s - sent.at_s >= RESEND_AFTER_S
+        )
+
+
+def _open_requests(view: LedgerView, queue: str, after: int) -> list[Request]:
+    found: list[Request] = []
+    while page := view.open_requests(queue=queue, after=after, limit=PAGE_REQUESTS):
+        found += page
+        after = page[-1].request_sequence
+    return found
+
+
+def _left_out(asked: Sequence[Request], ready: Sequence[Request]) -> bool:
+    return not {one.request_id for one in asked} <= {one.request_id for one in ready}
+
+
+def _authority_item(request: Request) -> NewItem:
+    """Requests for one understanding are one item with every cause."""
+    payload = orjson.dumps({"target_cu_id": request.item_key})
+    caused_by = _short(request.document["trigger_source_id"])
+    key = _short(request.item_key)
+    return NewItem(key, request.priority, _cause(request), payload, operation_id=caused_by)
+
+
+def _request_item(request: Request) -> NewItem:
+    """Asked-for work is an item for each request; what it asks for is read from the record.
+
+    No operation caused it. The steps of a run are taken in the order of their numbers, which may be
+    asked for backwards: `first_of_each_run` holds the later ones.
+    """
+    payload = orjson.dumps({"request_id": request.request_id})
+    return NewItem(request.request_id, request.priority, _cause(request), payload)
+
+
+def _cause(request: Request) -> str:
+    """The queue knows a cause once, so a request of another priority is another cause."""
+    return _short(f"{request.request_id}!{request.priority}")
+
+
+def _all(_: LedgerView, requests: Sequence[Request]) -> list[Request]:
+    return list(requests)
+
+
+def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
+    return []
+
+
+def _short(name: str) -> str:
+    """A name longer than the queue takes stands there by its digest; the payload has it whole."""
+    content = name.encode()
+    return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
+
+
+ROUTES: Mapping[str, Route] = MappingProxyType(
+    {
+        AUTHORITY_QUEUE: Route(
+            ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
+        ),
+        BINDING_QUEUE: Route(_all, _nothing, _nothing, _request_item),
+        EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
+    }
+)

@@ -1,0 +1,141 @@
+"""Looking at a queue: what it holds, in which state, how old, and what is paused."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, cast, get_args
+
+from redis.asyncio import Redis
+
+from queues.decoding import Read, records, row, text, whole
+from queues.errors import QueueError
+from queues.items import (
+    BATCH_ITEMS_MAX,
+    NAME_BYTES_MAX,
+    OFFSET_MAX,
+    DeadItem,
+    LiveItem,
+    LiveState,
+    QueueDepth,
+    check_name,
+    check_range,
+    clip,
+)
+from queues.keys import QUEUE
+from queues.priorities import QUEUES, Priority
+from queues.redis_scripts import Clock, Scripts
+from queues.script_replies import dead_of, live_of
+
+T = TypeVar("T")
+_SIGNATURE: Final = row(text(NAME_BYTES_MAX), whole(0))
+
+
+class QueueView:
+    """One named queue on Redis, which this only reads; what nobody can read is taken out of it.
+
+    Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        clock: Clock | None = None,
+        priorities: Sequence[Priority] | None = None,
+    ) -> None:
+        """Bind to a queue; nothing is sent yet.
+
+        Args:
+            redis: a client that does not decode responses.
+            name: of the queue, e.g. "authority-recompute".
+            clock: ms since the epoch; without it the clock of the Redis server counts.
+            priorities: for a name that is not in the table of queues.
+
+        Raises:
+            QueueError: `queue_argument_invalid`.
+        """
+        self.name = check_name(name)
+        self.priorities = tuple(priorities or QUEUES.get(name, ()))
+        if not self.priorities:
+            raise QueueError("queue_argument_invalid", f"no priorities for a queue {name!r}")
+        self._priority_by_name = {row.name: row for row in self.priorities}
+        self.prefix = f"rotulus:{{{name}}}:"
+        self._redis = redis
+        self._scripts = Scripts(redis, self.prefix, clock)
+
+    async def peek(self, limit: int, offset: int = 0, state: LiveState = "ready") -> list[LiveItem]:
+        """Return up to `limit` (1..1000) items of one state after `offset` (0..10 000) of them.
+
+        ready: in the order in which they are served, paused or not, suspended ones included.
+        delayed and in_flight: the first to end first. suspended: by priority, in order of
+        suspension.
+
+        Raises:
+            QueueError: `queue_argument_invalid`.
+        """
+        if state not in get_args(LiveState):
+            raise QueueError("queue_argument_invalid", f"no state of a live item: {state!r}")
+        rows = await self._scripts.run("peek", state, *_page(limit, offset))
+        return await self._read(rows, live_of(self.priorities))
+
+    async def depth(self) -> QueueDepth:
+        """Count what the queue holds at one moment."""
+        reply = await self._scripts.run("depth", self._scripts.now())
+        delayed, in_flight, dead, paused = reply[:4]
+        ranks = dict(
+            zip(self._priority_by_name, zip(*[iter(reply[4:])] * 4, strict=True), strict=False)
+        )
+        return QueueDepth(
+            ready={name: rank[0] for name, rank in ranks.items()},
+            suspended={name: rank[1] for name, rank in ranks.items()},
+            delayed=delayed,
+            in_flight=in_flight,
+            dead=dead,
+            oldest_eligible_age_ms={name: max(0, rank[2]) for name, rank in ranks.items()},
+            paused=paused == 1,
+            paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
+        )
+
+    async def dead(
+        self, limit: int, offset: int = 0, error_signature: str | None = None
+    ) -> list[DeadItem]:
+        """Return up to `limit` (1..1000) dead items, oldest death first, after `offset` of them."""
+        rows = await self._scripts.run(
+            "dead", "" if error_signature is None else clip(error_signature), *_page(limit, offset)
+        )
+        return await self._read(rows, dead_of(self.priorities))
+
+    async def dead_by_signature(self) -> dict[str, int]:
+        """Count the dead items of each error signature."""
+        reply: Any = self._redis.hgetall(f"{self.prefix}dead-signatures")
+        counts = cast("dict[bytes, bytes]", await self._scripts.ask(reply, QUEUE))
+        foreign: list[Any] = []
+        read = dict(records("dead_signature", counts.items(), _SIGNATURE, foreign))
+        for signature, _ in foreign:
+            removed: Any = self._redis.hdel(f"{self.prefix}dead-signatures", signature)
+            await self._scripts.ask(removed)
+        return read
+
+    async def marked(self) -> bool:
+        """Tell whether the mark is still there; if not, open work has to be sent again."""
+        return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
+
+    async def _read(self, rows: Sequence[Any], read: Read[T]) -> list[T]:
+        """Read items; those that nobody can read are taken out of the queue."""
+        foreign: list[Any] = []
+        items = records("item", rows, read, foreign)
+        if foreign:
+            await self._scripts.run("cancel", *(row[0] for row in foreign))
+        return items
+
+    def _priority(self, name: str) -> Priority:
+        priority = self._priority_by_name.get(name)
+        if priority is None:
+            raise QueueError("queue_unknown_priority", f"{self.name} has no priority {name!r}")
+        return priority
+
+    def _least_rank(self, least: str | None) -> int:
+        return self.priorities[-1].rank if least is None else self._priority(least).rank
+
+
+def _page(limit: int, offset: int) -> tuple[int, int]:
+    check_range("limit", limit, 1, BATCH_ITEMS_MAX)
+    return check_range("offset", offset, 0, OFFSET_MAX), limit

@@ -1,0 +1,260 @@
+"""A work queue: at least once, earliest deadline first, coalescing by key.
+
+An item is waiting (ready, suspended, or delayed until a retry is due), in flight, or dead; the
+state diagram is in the README of this folder. Each method is one atomic script, so nothing is ever
+half done. Redis may lose everything at any moment: the relay notices by the missing mark and sends
+again whatever is open in the ledger, and enqueuing what is known changes nothing.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
+from typing import Any, Final, cast
+
+import structlog
+from redis.asyncio import Redis
+
+from queues.decoding import records
+from queues.errors import QueueError
+from queues.items import (
+    CLAIM_ITEMS_MAX,
+    DURATION_MS_MAX,
+    CancelState,
+    Claim,
+    Enqueued,
+    NewItem,
+    check_batch,
+    check_range,
+    clip,
+    enqueue_args,
+)
+from queues.keys import QUEUE
+from queues.priorities import Priority
+from queues.queue_view import QueueView
+from queues.redis_scripts import Clock
+from queues.script_replies import claims_of
+
+WAIT_S_MAX: Final = 60.0
+_REAP_ITEMS: Final = 256
+_REAP_ROUNDS_MAX: Final = 64
+_log = structlog.get_logger(__name__)
+
+_TARGETS: Final = 5
+"""As many service targets as the scripts know ranks."""
+
+
+def _random_token() -> str:
+    return secrets.token_hex(12)
+
+
+class WorkQueue(QueueView):
+    """One named queue on Redis.
+
+    Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached. A
+    cancelled call may or may not have taken effect: a claim made by it expires, an enqueue is
+    safe to send again.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        clock: Clock | None = None,
+        new_token: Callable[[], str] = _random_token,
+        priorities: Sequence[Priority] | None = None,
+    ) -> None:
+        """Bind to a queue, as a `QueueView` is; `new_token` never returns the same token twice."""
+        super().__init__(redis, name, clock, priorities)
+        self._new_token = new_token
+
+    async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
+        """Add up to 1000 requests, coalescing those whose key is known.
+
+        Raises:
+            QueueError: `queue_unknown_priority`, `queue_item_too_large`,
+                `queue_batch_too_large`, `queue_argument_invalid`; then nothing was added.
+        """
+        check_batch(items)
+        if not items:
+            return []
+        args = chain.from_iterable(
+            enqueue_args(item, self._priority(item.priority)) for item in items
+        )
+        last_rank = self.priorities[-1].rank
+        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, *args)
+        return [
+            Enqueued(item.key, state.decode()) for item, state in zip(items, states, strict=True)
+        ]
+
+    async def enqueue(self, item: NewItem) -> Enqueued:
+        """Add one request, as `enqueue_many` does."""
+        (enqueued,) = await self.enqueue_many([item])
+        return enqueued
+
+    async def claim(self, limit: int, visibility_ms: int, least: str | None = None) -> list[Claim]:
+        """Take up to `limit` (1..256) items: the top priority, then the earliest deadline.
+
+        They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
+        `least`, only that priority and more urgent ones are taken. Claiming a priority says that
+        there is capacity for it: what was suspended comes first, in the order of suspension.
+
+        Raises:
+            QueueError: `queue_argument_invalid`, `queue_unknown_priority`.
+        """
+        check_range("limit", limit, 1, CLAIM_ITEMS_MAX)
+        check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
+        token, rank = self._new_token(), self._least_rank(least)
+        now = self._scripts.now()
+        rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
+        foreign: list[Any] = []
+        claims = records("item", rows, claims_of(token, self.priorities), foreign)
+        if foreign:  # what nobody can read is in flight now, and leaves the queue
+            pairs = chain.from_iterable((row[0], token) for row in foreign)
+            await self._scripts.run("acknowledge", *pairs)
+        return claims
+
+    async def acknowledge(self, claims: Sequence[Claim]) -> list[bool]:
+        """Remove finished items; False where the token no longer held its item."""
+        return await self._settle("acknowledge", (), [(c.key, c.token) for c in claims])
+
+    async def retry(
+        self, claims: Sequence[Claim], delay_ms_of: Sequence[int], error: str
+    ) -> list[bool]:
+        """Deliver failed items again, each after its own delay; False where not held any more.
+
+        `error` is cut at 512 bytes.
+        """
+        return await self._delay(claims, delay_ms_of, error, attempts=1)
+
+    async def put_off(
+        self, claims: Sequence[Claim], delay_ms_of: Sequence[int], reason: str
+    ) -> list[bool]:
+        """Give items back untried, each for its own time; the delivery is no attempt of theirs.
+
+        False where not held any more. `reason` is cut at 512 bytes.
+        """
+        return await self._delay(claims, delay_ms_of, reason, attempts=0)
+
+    async def bury(self, claims: Sequence[Claim], error_signatures: Sequence[str]) -> list[bool]:
+        """Move items that cannot succeed to the dead letter box; False where not held any more.
+
+        Signatures are cut at 512 bytes.
+        """
+        rows = [
+            (claim.key, claim.token, clip(signature))
+            for claim, signature in zip(claims, error_signatures, strict=True)
+        ]
+        return await self._settle("bury", (self._scripts.now(),), rows)
+
+    async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
+        """Put back what found no capacity, uncounted as an attempt; False where not held any more.
+
+        It waits ahead of its priority, in the order of first suspension, for the next claim that
+        takes the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
+        """
+        rows = [(claim.key, claim.token) for claim in claims]
+        return await self._settle("suspend", (self._scripts.now(),), rows)
+
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> list[bool]:
+        """Keep claims hidden for `visibility_ms` from now; False where lost or cancelled."""
+        check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
+        rows = [(claim.key, claim.token) for claim in claims]
+        return await self._settle("renew", (self._scripts.now(), visibility_ms), rows)
+
+    async def _delay(
+        self, claims: Sequence[Claim], delay_ms_of: Sequence[int], error: str, *, attempts: int
+    ) -> list[bool]:
+        rows = [
+            (claim.key, claim.token, check_range("delay_ms", delay_ms, 0, DURATION_MS_MAX))
+            for claim, delay_ms in zip(claims, delay_ms_of, strict=True)
+        ]
+        return await self._settle("retry", (self._scripts.now(), clip(error), attempts), rows)
+
+    async def _settle(
+        self,
+        script: str,
+        head: tuple[int | str | bytes, ...],
+        rows: Sequence[tuple[int | str | bytes, ...]],
+    ) -> list[bool]:
+        check_batch(rows)
+        if not rows:
+            return []
+        replies = await self._scripts.run(script, *head, *chain.from_iterable(rows))
+        return [reply == 1 for reply in replies]
+
+    async def reap(self) -> int:
+        """Return expired claims to ready and say how many; at most 16 384 in one call."""
+        total = 0
+        for _ in range(_REAP_ROUNDS_MAX):
+            ended = int(await self._scripts.run("reap", self._scripts.now(), _REAP_ITEMS))
+            total += ended
+            if ended < _REAP_ITEMS:
+                break
+        return total
+
+    async def requeue(self, keys: Sequence[str]) -> list[bool]:
+        """Make dead items ready with a new deadline and no attempts; False where none is dead."""
+        targets = [row.service_target_ms for row in self.priorities]
+        targets += [0] * (_TARGETS - len(targets))
+        return await self._settle(
+            "requeue", (self._scripts.now(), *targets), [(key,) for key in keys]
+        )
+
+    async def cancel(self, keys: Sequence[str]) -> list[CancelState]:
+        """Remove items without their being done, live and dead ones.
+
+        cancelled: it is gone. stopping: it is in flight, cannot be renewed and leaves with the end
+        of its claim. Causes are forgotten, so what is still open in the ledger will be asked for
+        again: close it there first.
+        """
+        check_batch(keys)
+        replies = await self._scripts.run("cancel", *keys) if keys else []
+        return [reply.decode() for reply in replies]
+
+    async def remove_closed(self, keys: Sequence[str]) -> None:
+        """Remove items whose requests are closed; where Redis is away they stay, harmlessly.
+
+        Whoever claims such an item finds nothing open and drops it.
+        """
+        try:
+            await self.cancel(keys)
+        except QueueError as error:
+            _log.debug("closed_items_stay", queue=self.name, code=error.code)
+
+    async def pause(self, priority: str | None = None) -> bool:
+        """Let nothing more be claimed, or nothing of one priority; False if it was so already.
+
+        Enqueuing and what is in flight go on. A lost Redis forgets the pause.
+        """
+        return await self._switch("pause", priority)
+
+    async def resume(self, priority: str | None = None) -> bool:
+        """End the pause of the queue, or that of one priority; False if there was none."""
+        return await self._switch("resume", priority)
+
+    async def _switch(self, script: str, priority: str | None) -> bool:
+        what = "all" if priority is None else self._priority(priority).rank
+        return bool(await self._scripts.run(script, what) == 1)
+
+    async def wait(self, timeout_s: float, least: str | None = None) -> bool:
+        """Block until `claim` with this `least` may find something; False after `timeout_s`.
+
+        `timeout_s` is 60 at most. True is a hint: somebody else may be faster. After False, waiting
+        again is enough, for it looks before it blocks: an idle consumer sends two commands for
+        each timeout. It takes a connection of its own, whose socket timeout must be longer than
+        `timeout_s`. Cancellation loses at most one hint.
+        """
+        timeout_ms = int(min(timeout_s, WAIT_S_MAX) * 1000)
+        check_range("timeout in ms", timeout_ms, 1, int(WAIT_S_MAX * 1000))
+        rank = self._least_rank(least)
+        pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms, rank))
+        if pause_ms == 0:
+            return True
+        lists = [f"{self.prefix}wake:{each}" for each in range(rank + 1)]
+        blocked = self._redis.blpop(lists, timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
+        woken = await self._scripts.ask(cast("Awaitable[Any]", blocked), QUEUE)
+        return woken is not None or pause_ms < timeout_ms
+
+    async def mark(self) -> None:
+        """Leave a mark that only a lost Redis removes."""
+        await self._scripts.ask(self._redis.set(f"{self.prefix}mark", b"1"))

@@ -1,0 +1,95 @@
+"""Who works: one record for each worker process, which disappears when it stops beating."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+from redis.asyncio import Redis
+
+from queues.decoding import Field, Foreign, fields, json_object, many, records, row, text, whole
+from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.redis_scripts import Clock, Scripts
+
+_FLEET_PREFIX: Final = "rotulus:{workers}:"
+_QUEUES_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBeat:
+    """What a worker says about itself."""
+
+    worker_id: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    started_at_ms: int
+    completed: int
+    failed: int
+    in_flight: int
+    version: str = ""
+    host: str = ""
+    last_error: str = ""
+    """Code of the last item that failed; empty while none has."""
+
+    seen_at_ms: int = 0
+    """When the last beat arrived; filled in by `alive`, ignored by `beat`."""
+
+
+class Heartbeats:
+    """The records of a fleet on Redis.
+
+    Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached.
+    """
+
+    def __init__(self, redis: Redis, clock: Clock | None = None) -> None:
+        self._scripts = Scripts(redis, _FLEET_PREFIX, clock)
+
+    async def beat(self, beat: WorkerBeat, ttl_ms: int) -> None:
+        """Record a worker as alive for `ttl_ms` from now."""
+        check_range("ttl_ms", ttl_ms, 1, DURATION_MS_MAX)
+        worker_id = check_name(beat.worker_id)
+        record = orjson.dumps(asdict(beat))
+        await self._scripts.run("beat", self._scripts.now(), worker_id, ttl_ms, record)
+
+    async def leave(self, worker_id: str) -> None:
+        """Forget a worker that ends in good order."""
+        await self._scripts.run("leave", worker_id)
+
+    async def alive(self) -> list[WorkerBeat]:
+        """Return the workers whose last beat has not expired, by id."""
+        rows = await self._scripts.run("alive", self._scripts.now())
+        foreign: list[Any] = []
+        beats = records("heartbeat", rows, _read_beat, foreign)
+        for worker_id, *_ in foreign:
+            await self._scripts.run("leave", worker_id)
+        return sorted(beats, key=lambda beat: beat.worker_id)
+
+
+_COUNT: Final = whole(0)
+_BEAT: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "worker_id": Field(text(NAME_BYTES_MAX)),
+        "pid": Field(_COUNT, 0),
+        "queues": Field(many(text(NAME_BYTES_MAX), _QUEUES_MAX), ()),
+        "slots": Field(_COUNT, 0),
+        "started_at_ms": Field(_COUNT, 0),
+        "completed": Field(_COUNT, 0),
+        "failed": Field(_COUNT, 0),
+        "in_flight": Field(_COUNT, 0),
+        "version": Field(text(), ""),
+        "host": Field(text(), ""),
+        "last_error": Field(text(), ""),
+    }
+)
+_ROW: Final = row(text(NAME_BYTES_MAX), _COUNT, json_object)
+
+
+def _read_beat(value: Any) -> WorkerBeat:
+    """A worker of another version may say more than is known here, or less."""
+    worker_id, seen_at_ms, record = _ROW(value)
+    beat = WorkerBeat(**fields(record, _BEAT), seen_at_ms=seen_at_ms)
+    if beat.worker_id != worker_id:
+        raise Foreign("a beat under another worker's name")
+    return beat

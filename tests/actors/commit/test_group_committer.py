@@ -1,0 +1,548 @@
+"""Many submitters, few transactions, and nobody answered before COMMIT."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from actors.commit import group_committer as committer_module
+from actors.commit.units import IntentUnit
+from actors.errors import (
+    ActorFailed,
+    CommitFailed,
+    IntentInvalid,
+    MailboxFull,
+    RequestUnprocessable,
+)
+from kernel.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from kernel.model.result import SubmissionResult
+from kernel.verify import verify
+from tests.actors.harness import (
+    Gate,
+    dump,
+    log_length,
+    make_committer,
+    running_committer,
+    scripted_ledger,
+)
+from tests.actors.world import adapt, source
+from tests.kernel.build import FakeHost
+
+pytestmark = pytest.mark.anyio
+
+
+def create(node_id, **changes):
+    return IntentUnit(source(node_id, **changes), "s-1")
+
+
+@dataclass
+class Note:
+    """A unit that writes nothing and remembers that it ran."""
+
+    answer: object = None
+    ran_on: list[int] = field(default_factory=list)
+
+    def run(self, bench):  # noqa: ARG002 - every unit is given it
+        self.ran_on.append(threading.get_ident())
+        return self.answer
+
+
+@dataclass
+class Breaking:
+    """A unit that writes a node and then fails."""
+
+    node_id: str
+    error: Exception = field(default_factory=lambda: RuntimeError("half way"))
+
+    def run(self, bench):
+        create(self.node_id).run(bench)
+        raise self.error
+
+
+async def submit_all(committer, lists, answers):
+    """Let every list of units be a caller of its own; answers arrive as (number, results)."""
+
+    async def one(number, units):
+        try:
+            answers[number] = await committer.commit(units)
+        except Exception as error:  # noqa: BLE001 - the error is the answer
+            answers[number] = error
+
+    async with anyio.create_task_group() as tasks:
+        for number, units in enumerate(lists):
+            tasks.start_soon(one, number, units)
+
+
+async def run_to_its_end(committer, lists, answers):
+    """Let callers that nothing cancels submit to a committer that is about to fail."""
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as callers, anyio.create_task_group() as process:
+            process.start_soon(committer.run)
+            callers.start_soon(submit_all, committer, lists, answers)
+
+
+# --- one batch ------------------------------------------------------------------------------------
+
+
+async def test_results_come_in_the_order_of_the_units():
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        results = await committer.commit([Note(1), create("a"), Note(2), create("b"), Note(3)])
+
+    assert results[::2] == [1, 2, 3]
+    assert [one.ec_sequence_number for one in results[1::2]] == [1, 2]
+
+
+async def test_units_run_off_the_event_loop():
+    ledger, _ = scripted_ledger()
+    note = Note()
+    async with running_committer(ledger) as committer:
+        await committer.commit([note])
+
+    assert note.ran_on != [threading.get_ident()]
+    assert len(note.ran_on) == 1
+
+
+async def test_a_unit_that_fails_is_undone_alone():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        results = await committer.commit(
+            [create("a"), Breaking("half"), IntentUnit(adapt("none", note="x"), "s-1"), create("b")]
+        )
+
+    assert store.transactions == 1
+    assert isinstance(results[0], SubmissionResult)
+    assert isinstance(results[1], RequestUnprocessable)
+    assert isinstance(results[2], IntentInvalid)
+    assert isinstance(results[3], SubmissionResult)
+    with ledger.view() as view:
+        assert [row["ec_sequence_number"] for row in view.log_rows()] == [1, 2]
+        assert view.node("a")
+        assert view.node("b")
+        assert view.node("half") is None
+        assert view.head().row_hash == results[3].row_hash
+
+
+async def test_one_callers_failing_unit_is_not_anothers():
+    ledger, store = scripted_ledger()
+    answers = {}
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            tasks.start_soon(
+                submit_all, committer, [[create("a")], [Breaking("x")], [create("b")]], answers
+            )
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+
+    assert store.transactions == 2
+    assert isinstance(answers[1][0], RequestUnprocessable)
+    assert [answers[number][0].ec_sequence_number for number in (0, 2)] == [1, 2]
+
+
+# --- the output gate ------------------------------------------------------------------------------
+
+
+async def test_nobody_is_answered_before_commit_has_returned():
+    ledger, store = scripted_ledger()
+    answers, heads = {}, []
+    async with running_committer(ledger) as committer:
+        committer._committed = heads.append
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(submit_all, committer, [[create("a")], [Note(1)]], answers)
+            await gate.reached()
+            await anyio.wait_all_tasks_blocked()
+            assert answers == {}
+            assert heads == []
+            gate.open()
+
+    assert isinstance(answers[0][0], SubmissionResult)
+    assert answers[1] == [1]
+    assert heads[0].ec_sequence_number == 1
+
+
+async def test_what_was_answered_is_on_record_at_that_moment():
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        for number in range(5):
+            (result,) = await committer.commit([create(f"n-{number}")])
+            with ledger.view() as view:
+                assert view.head().row_hash == result.row_hash
+
+
+# --- batching -------------------------------------------------------------------------------------
+
+
+async def test_what_is_submitted_while_the_committer_is_busy_is_the_next_batch():
+    ledger, store = scripted_ledger()
+    answers = {}
+    units = [[create(f"n-{number}")] for number in range(100)]
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            tasks.start_soon(submit_all, committer, units, answers)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+
+    assert store.transactions == 2
+    assert [answers[number][0].ec_sequence_number for number in range(100)] == list(range(1, 101))
+
+
+async def test_an_idle_committer_commits_at_once():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        for number in range(3):
+            await committer.commit([create(f"n-{number}")])
+
+    assert store.transactions == 3
+
+
+async def test_a_batch_has_a_limit():
+    ledger, store = scripted_ledger()
+    lengths = []
+    store.after_commit = lambda: lengths.append(log_length(ledger))
+    answers = {}
+    async with running_committer(ledger, batch_max_units=8) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            callers = [[create(f"n-{number}")] for number in range(20)]
+            tasks.start_soon(submit_all, committer, callers, answers)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+
+    assert lengths == [0, 8, 16, 20]
+    assert len(answers) == 20
+
+
+async def test_what_one_caller_submits_together_is_never_torn_apart():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger, batch_max_units=2) as committer:
+        results = await committer.commit([create(f"n-{number}") for number in range(5)])
+
+    assert store.transactions == 1
+    assert len(results) == 5
+
+
+async def test_a_caller_with_nothing_to_commit_is_answered():
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        assert await committer.commit([]) == []
+
+
+# --- when COMMIT fails ----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("K25")
+async def test_a_commit_that_failed_and_is_on_record_is_answered_with_its_results():
+    ledger, store = scripted_ledger()
+    heads = []
+    async with running_committer(ledger) as committer:
+        committer._committed = heads.append
+        store.faults.append("found")
+        (result,) = await committer.commit([create("a")])
+
+        assert isinstance(result, SubmissionResult)
+        assert [head.row_hash for head in heads] == [result.row_hash]
+        (after,) = await committer.commit([create("b")])
+    assert after.ec_sequence_number == 2
+
+
+def receipts(ledger):
+    with ledger.view() as view:
+        rows = view.tables.select(schema.receipts, order_by="receipt_sequence")
+        return [(row["receipt_kind"], row["operation_id"], row["reason_code"]) for row in rows]
+
+
+@pytest.mark.spec("K25", "§2.3", "§17.6")
+async def test_each_operation_whose_commit_was_undone_has_a_durable_receipt():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        (old,) = await committer.commit([create("old", intent_key="old")])
+        store.faults.append("lost")
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("old", intent_key="old"), create("a"), create("b")])
+        undone = receipts(ledger)
+        code = "envelope_commit_rolled_back"
+        assert [(kind, reason) for kind, _, reason in undone] == [(code, code)] * 2
+        assert old.operation_id not in {operation_id for _, operation_id, _ in undone}
+
+        (result,) = await committer.commit([create("a")])
+    assert (result.ec_sequence_number, result.duplicate) == (2, False)
+    with ledger.view() as view:
+        assert view.node("b") is None
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("K25", "§2.3")
+async def test_where_no_receipt_can_be_written_the_answer_is_the_same():
+    ledger, store = scripted_ledger()
+    before = dump(ledger)
+    async with running_committer(ledger) as committer:
+        store.faults.extend(["lost", "lost"])
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("a")])
+        store.faults.extend(["lost", "unavailable"])
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("a")])
+    assert dump(ledger) == before
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize("fault", ["lost", "unavailable"])
+async def test_a_commit_that_is_not_on_record_is_told_to_everybody_in_it(fault):
+    ledger, store = scripted_ledger()
+    before, answers = dump(ledger), {}
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        store.faults.extend(["", fault, *(["unavailable"] if fault == "lost" else [])])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            callers = [[create("a")], [create("b"), Breaking("x")], [Note()]]
+            tasks.start_soon(submit_all, committer, callers, answers)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+        assert [type(answers[number]) for number in range(3)] == [CommitFailed] * 3
+        assert answers[0].retryable
+        assert dump(ledger) == before
+
+        (result,) = await committer.commit([create("a")])
+    assert result.ec_sequence_number == 1
+    assert not result.duplicate
+
+
+@pytest.mark.spec("K25")
+async def test_an_outcome_that_cannot_be_looked_up_is_never_called_a_failure(monkeypatch):
+    monkeypatch.setattr(committer_module, "LOOK_UP_PAUSES_S", (0.001,))
+    ledger, store = scripted_ledger()
+    store.faults.append("found")
+    store.views_fail = True
+    committer, answers = make_committer(ledger), {}
+
+    with pytest.raises(ExceptionGroup) as ended:
+        await run_to_its_end(committer, [[create("a")]], answers)
+
+    assert ended.group_contains(LedgerUnavailable)
+    assert type(answers[0]) is ActorFailed
+
+
+@pytest.mark.spec("K25")
+async def test_an_outcome_is_looked_up_again_while_the_store_is_away(monkeypatch):
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        store.faults.append("found")
+        store.views_fail = True
+
+        def comes_back(_):
+            store.views_fail = False
+
+        monkeypatch.setattr(
+            committer_module,
+            "time",
+            SimpleNamespace(perf_counter=time.perf_counter, sleep=comes_back),
+        )
+        (result,) = await committer.commit([create("a")])
+    assert result.ec_sequence_number == 1
+    with ledger.view() as view:
+        assert view.head().row_hash == result.row_hash
+
+
+# --- when the ledger cannot be trusted ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["disk", "corrupt"])
+async def test_a_fatal_error_ends_the_committer_and_nobody_waits_for_ever(fault):
+    ledger, store = scripted_ledger()
+    committer, answers = make_committer(ledger, batch_max_units=1), {}
+    if fault == "disk":
+        store.faults.append("broken")
+        callers, expected = [[create("a")], [create("b")], [Note()]], OSError
+    else:
+        corrupt = Breaking("a", LedgerCorrupt("a row fails its own rules"))
+        callers, expected = [[corrupt], [create("b")], [Note()]], LedgerCorrupt
+
+    with pytest.raises(ExceptionGroup) as ended:
+        await run_to_its_end(committer, callers, answers)
+    with pytest.raises(CommitFailed):
+        await committer.commit([Note()])
+
+    assert ended.group_contains(expected)
+    assert type(answers[0]) is ActorFailed
+    assert [type(answers[number]) for number in (1, 2)] == [CommitFailed] * 2
+    assert log_length(ledger) == 0
+
+
+async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_success(tmp_path):
+    store = SqliteStore(tmp_path / "ledger.db")
+    ledger = Ledger.create(store, FakeHost().host)
+    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
+    store._writer.execute(f"PRAGMA max_page_count = {pages + 30}")
+    committer, answers = make_committer(ledger), {}
+    units = [create(f"n-{number}", text="x" * 3000) for number in range(20)]
+
+    with pytest.raises(ExceptionGroup) as ended:
+        await run_to_its_end(committer, [units], answers)
+
+    assert ended.group_contains(LedgerFailed)
+
+    assert type(answers[0]) is ActorFailed
+    ledger.close()
+    reopened = Ledger(SqliteStore(tmp_path / "ledger.db", read_only=True), ledger.host)
+    with reopened.view() as view:
+        assert view.tables.count(schema.kernel_event_log) == view.head().ec_sequence_number == 0
+        assert view.tables.count(schema.nodes) == 0
+    reopened.close()
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_committer_healthy():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [create("a")])
+            await gate.reached()
+            tasks.start_soon(committer.commit, [create("b")])
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        gate.open()
+        (result,) = await committer.commit([create("c")])
+
+    assert result.ec_sequence_number == 3
+    with ledger.view() as view:
+        assert view.node("a")
+        assert view.node("b")
+
+
+async def test_a_batch_that_is_being_written_is_finished_when_the_committer_is_cancelled():
+    ledger, store = scripted_ledger()
+    committer, answers = make_committer(ledger), {}
+    gate = store.gate = Gate()
+    async with anyio.create_task_group() as callers, anyio.create_task_group() as tasks:
+        tasks.start_soon(committer.run)
+        callers.start_soon(submit_all, committer, [[create("a")]], answers)
+        await gate.reached()
+        callers.start_soon(_expect_stopped, committer)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+        gate.open()
+
+    assert isinstance(answers[0][0], SubmissionResult)
+    assert log_length(ledger) == 1
+
+
+async def _expect_stopped(committer):
+    with pytest.raises(CommitFailed):
+        await committer.commit([create("late")])
+
+
+async def test_who_measures_is_told_of_every_batch_and_only_what_is_durable():
+    ledger, store = scripted_ledger()
+    told = []
+    async with running_committer(ledger, measured=told.append) as committer:
+        await committer.commit([Note("one"), Note("two")])
+        store.faults.append("unavailable")
+        with pytest.raises(CommitFailed):
+            await committer.commit([create("n-1")])
+    assert [(one.units, one.durable, one.results) for one in told] == [
+        (2, True, ["one", "two"]),
+        (1, False, []),
+    ]
+    assert all(one.seconds > 0 for one in told)
+
+
+async def test_callers_that_wait_are_counted():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            for number in range(3):
+                tasks.start_soon(committer.commit, [create(f"n-{number}")])
+            await anyio.wait_all_tasks_blocked()
+            assert committer.waiting == 3
+            gate.open()
+        assert committer.waiting == 0
+
+
+# --- what is urgent -------------------------------------------------------------------------------
+
+
+@dataclass
+class Slow:
+    """A unit that takes a while."""
+
+    seconds: float
+
+    def run(self, bench):  # noqa: ARG002 - every unit is given it
+        time.sleep(self.seconds)
+
+
+async def test_urgent_units_wait_for_the_batch_in_hand_and_for_no_other():
+    ledger, store = scripted_ledger()
+    ended = []
+
+    async def submit(committer, name, units, **options):
+        await committer.commit(units, **options)
+        ended.append(name)
+
+    async with running_committer(ledger, batch_max_units=4) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(submit, committer, "first", [Note()])
+            await gate.reached()
+            for number in range(12):
+                tasks.start_soon(submit, committer, number, [Note(), Note()])
+                await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(partial(submit, committer, "urgent", [Note()], urgent=True))
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+    assert ended.index("urgent") <= ended.index(1)
+    assert [one for one in ended if isinstance(one, int)] == list(range(12))
+
+
+async def test_too_much_that_is_urgent_is_refused_and_not_taken(monkeypatch):
+    monkeypatch.setattr(committer_module, "URGENT_MAX", 1)
+    ledger, store = scripted_ledger()
+    note = Note()
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(committer.commit, [Note()])
+            await gate.reached()
+            tasks.start_soon(partial(committer.commit, [Note()], urgent=True))
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(MailboxFull):
+                await committer.commit([note], urgent=True)
+            gate.open()
+    assert not note.ran_on
+
+
+async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
+    monkeypatch.setattr(committer_module, "BATCH_UNITS_LEAST", 8)
+    monkeypatch.setattr(committer_module, "BATCH_S", 0.001)
+    ledger, _ = scripted_ledger()
+    sizes = []
+    async with running_committer(ledger, measured=lambda one: sizes.append(one.units)) as committer:
+        await committer.commit([Slow(0.01) for _ in range(8)])
+        answers: dict[int, object] = {}
+        await submit_all(committer, [[Slow(0.001)] for _ in range(64)], answers)
+    assert len(answers) == 64
+    assert max(sizes[1:]) == 8

@@ -1,0 +1,426 @@
+"""Gateways that share a ledger: who serves what, through which door it comes, and what is lost."""
+
+from contextlib import AsyncExitStack
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from actors.errors import (
+    MailboxFull,
+    ReplyLost,
+    RequestTooLarge,
+    ShardUnowned,
+    StaleEpoch,
+)
+from actors.forwarding.message_codec import Asking, encode_asking
+from actors.messages import Audit, Operate, Query, Recomputed, SubmitEnvelope
+from actors.sharding.assignment import NO_SESSION, shard_of
+from kernel.belief.errors import BeliefError
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.shards import NOBODY
+from kernel.model.result import SubmissionResult
+from kernel.verify import verify
+from tests.actors.commit.test_fencing import sessions_of
+from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
+from tests.actors.ports import Hub
+from tests.actors.shared import SHARDS, Clock, SharedGateway, owners
+from tests.actors.world import claim, recalculation, source, understanding
+
+pytestmark = pytest.mark.anyio
+
+
+class World:
+    """A ledger, a hub, and the gateways on them."""
+
+    def __init__(self, stack):
+        self.ledger, self.store = scripted_ledger()
+        self.clock = Clock()
+        self.hub = Hub(self.clock)
+        self._stack = stack
+
+    async def gateway(self, name, **options):
+        made = SharedGateway(self.ledger, self.hub, name, **options)
+        await self._stack.enter_async_context(made.running())
+        return made
+
+    async def pair(self):
+        """Two gateways with half of the shards each."""
+        a, b = await self.gateway("a"), await self.gateway("b")
+        await a.turn()
+        await b.turn()
+        await a.turn()
+        await b.turn()
+        await a.keeper.look()
+        return a, b
+
+    def sessions(self, gateway):
+        """Ids of sessions that a gateway owns, without end."""
+        return (sid for shard in gateway.held for sid in sessions_of(shard, 20))
+
+    def verify(self):
+        with self.ledger.view() as view:
+            assert verify(view).findings == ()
+
+
+@pytest.fixture
+async def world(anyio_backend):
+    async with AsyncExitStack() as stack:
+        yield World(stack)
+
+
+# --- who owns what --------------------------------------------------------------------------------
+
+
+async def test_a_gateway_alone_owns_everything_at_its_first_turn(world):
+    a = await world.gateway("a")
+    assert await a.turn() == list(range(SHARDS))
+    assert owners(world.ledger) == ["a"] * SHARDS
+
+
+async def test_one_that_joins_gets_its_share_by_hand_over(world):
+    a, b = await world.gateway("a"), await world.gateway("b")
+    await a.turn()
+    assert await b.turn() == []
+    assert await a.turn() == [0, 1]
+    assert await b.turn() == [2, 3]
+    assert await a.turn() == [0, 1]
+    assert owners(world.ledger) == ["a", "a", "b", "b"]
+
+
+async def test_what_a_dead_gateway_had_is_taken_when_its_lease_is_over(world):
+    a, b = await world.pair()
+    a.die()
+    assert await b.turn() == [2, 3]
+    world.clock.pass_a_lease()
+    assert await b.turn() == list(range(SHARDS))
+
+
+async def test_one_that_was_started_again_under_its_name_has_its_shards_at_once(world):
+    old, b = await world.pair()
+    new = await world.gateway("a")
+    assert await new.turn() == [0, 1]
+    # The old one, if it lives after all, finds that it is not itself any more.
+    assert await old.turn() == []
+    assert (old.ownership.name_taken, new.ownership.name_taken) == (True, False)
+    assert await b.turn() == [2, 3]
+
+
+async def test_leaving_hands_over_at_once_what_in_hand_is_finished(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(a))
+    await a.sessions.ask(session_id, declare("h1", "h2"))
+    gate = world.store.gate = Gate()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(a.sessions.ask, session_id, strike("o", "h1"))
+        await gate.reached()
+        tasks.start_soon(a.keeper.leave)
+        while a.held:
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(ShardUnowned):
+            a.runtime.put(session_id, Query())
+        gate.open()
+    assert owners(world.ledger) == [NOBODY, NOBODY, "b", "b"]
+    assert await b.turn() == list(range(SHARDS))
+    assert (await b.sessions.ask(session_id, Query()))["survivors"] == ["h2"]
+    assert await a.turn() == []
+
+
+async def test_a_flush_takes_nobodys_shards_away(world):
+    a, b = await world.pair()
+    world.clock.pass_a_lease()
+    world.hub.flush()
+    assert await a.turn() == [0, 1]
+    assert await b.turn() == [2, 3]
+    world.clock.now_ms += 500
+    assert await a.turn() == [0, 1]
+    assert await b.turn() == [2, 3]
+    assert owners(world.ledger) == ["a", "a", "b", "b"]
+
+
+async def test_without_leases_a_gateway_keeps_what_it_has_and_takes_only_what_is_free(world):
+    world.hub.reachable = False
+    a, b = await world.gateway("a"), await world.gateway("b")
+    assert await a.turn() == list(range(SHARDS))
+    assert await b.turn() == []
+    world.hub.reachable = True
+    assert await a.turn() == list(range(SHARDS))
+    assert await b.turn() == []
+    assert await a.turn() == [0, 1]
+    assert await b.turn() == [2, 3]
+
+
+async def test_a_ledger_that_does_not_answer_delays_the_taking(world):
+    a = await world.gateway("a")
+    await a.keeper.look()
+    world.store.faults.append("unavailable")
+    with pytest.raises(LedgerUnavailable):
+        await a.keeper.turn()
+    assert a.held == []
+    assert await a.turn() == list(range(SHARDS))
+
+
+@pytest.mark.parametrize("fault", ["lost", "found"])
+async def test_a_taking_of_unknown_outcome_is_done_again(world, fault):
+    a = await world.gateway("a")
+    await a.keeper.look()
+    world.store.faults.append(fault)
+    with pytest.raises(Exception, match="COMMIT"):
+        await a.keeper.turn()
+    assert a.held == []
+    assert await a.turn() == list(range(SHARDS))
+    session_id = sessions_of(0, 1)[0]
+    assert await a.sessions.ask(session_id, declare("h"))
+
+
+async def test_another_number_of_shards_is_refused(world):
+    a = await world.gateway("a")
+    a.ownership.shards = SHARDS + 1
+    with pytest.raises(LedgerUnavailable) as refused:
+        await a.keeper.found()
+    assert refused.value.code == "ledger_shards_differ"
+
+
+async def test_the_keeper_and_the_mail_run_by_themselves(world):
+    a, b = await world.gateway("a"), await world.gateway("b")
+    async with anyio.create_task_group() as tasks:
+        for one in (a, b):
+            tasks.start_soon(one.keeper.run)
+        await settle(lambda: [len(one.held) for one in (a, b)] == [2, 2])
+        session_id = next(world.sessions(b))
+        await settle(lambda: a.keeper.owner_of(shard_of(session_id, SHARDS)) == "b")
+        await a.sessions.ask(session_id, declare("h"))
+        tasks.cancel_scope.cancel()
+
+
+# --- requests at the wrong gateway ----------------------------------------------------------------
+
+
+async def test_every_session_is_served_at_every_gateway(world):
+    a, b = await world.pair()
+    for owner in (a, b):
+        session_id = next(world.sessions(owner))
+        for number, door in enumerate((a, b, a, b)):
+            await door.sessions.ask(session_id, declare("h0", "h1", "h2", "h3", "h4"))
+            answer = await door.sessions.ask(session_id, strike(f"o{number}", f"h{number}"))
+            assert answer["applied_eliminated"] == [f"h{number}"]
+        trails = [(await door.sessions.ask(session_id, Audit()))["events"] for door in (a, b)]
+        assert trails[0] == trails[1]
+        assert len(trails[0]) == 5
+    assert all(not mail for mail in world.hub.mail.values())
+    world.verify()
+
+
+async def test_operations_and_refusals_come_back_as_they_are(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    await a.sessions.ask(session_id, declare("h"))
+    intents = (source("s"), understanding("u", "s"), claim("c", "s", understanding_id="u"))
+    results = await a.sessions.ask(session_id, Operate(intents))
+    assert all(isinstance(one, SubmissionResult) for one in results)
+    assert await a.sessions.ask(session_id, Operate(intents)) == results
+    work = Recomputed((recalculation(world.ledger, "u"),))
+    [(outcome, _)] = await a.sessions.ask(session_id, work)
+    assert outcome == "completed"
+    rejected = await a.sessions.ask(session_id, SubmitEnvelope({"no": "envelope"}))
+    assert rejected.rejection.check == "V1"
+    with pytest.raises(BeliefError) as refused:
+        await a.sessions.ask(next(world.sessions(b)), strike("o", "unknown", expected_head="x"))
+    assert refused.value.code == "CONFLICT"
+
+
+async def test_work_without_a_session_has_a_shard_like_any_other(world):
+    a, b = await world.pair()
+    for door in (a, b):
+        assert await door.sessions.ask(NO_SESSION, Recomputed(())) == []
+
+
+async def test_requests_for_one_session_take_effect_in_the_order_of_their_mailbox(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    await b.sessions.ask(session_id, declare(*"abcdefg"))
+    async with anyio.create_task_group() as tasks:
+        for name in "abcdef":
+            tasks.start_soon(a.sessions.ask, session_id, strike(name, name))
+    trail = (await b.sessions.ask(session_id, Audit()))["events"]
+    assert [one["payload"]["observation_id"] for one in trail[1:]] == list("abcdef")
+
+
+async def test_a_session_that_nobody_owns_is_not_available_right_now(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    b.die()
+    world.clock.pass_a_lease()
+    await a.keeper.look()
+    with pytest.raises(ShardUnowned) as refused:
+        await a.sessions.ask(session_id, declare("h"))
+    assert refused.value.retryable
+    assert not world.hub.mail[shard_of(session_id, SHARDS)]
+
+
+async def test_a_full_mailbox_refuses_and_forgets_nobody(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+    b.die()
+    asked = []
+
+    async def ask(number):
+        with pytest.raises(ReplyLost):
+            await a.sessions.ask(session_id, strike(f"o{number}", "h"))
+        asked.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(ask, number)
+        await settle(lambda: len(world.hub.mail[shard]) == 8)
+        with pytest.raises(MailboxFull):
+            await a.sessions.ask(session_id, strike("one more", "h"))
+        a.sessions.give_up()
+    assert len(asked) == 8
+
+
+async def test_a_request_that_is_too_large_is_refused(world, monkeypatch):
+    a, b = await world.pair()
+    monkeypatch.setattr("actors.forwarding.routed_sessions.ENTRY_BYTES_MAX", 1000)
+    with pytest.raises(RequestTooLarge):
+        await a.sessions.ask(next(world.sessions(b)), declare("h" * 2000))
+
+
+async def test_so_many_requests_wait_for_others_and_no_more(world, monkeypatch):
+    a, b = await world.pair()
+    monkeypatch.setattr("actors.forwarding.routed_sessions.WAITING_MAX", 0)
+    with pytest.raises(MailboxFull):
+        await a.sessions.ask(next(world.sessions(b)), declare("h"))
+
+
+async def test_a_lost_redis_loses_what_waits_and_tells_who_waits(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    b.die()
+    async with anyio.create_task_group() as tasks:
+
+        async def ask():
+            with pytest.raises(ReplyLost) as lost:
+                await a.sessions.ask(session_id, declare("h"))
+            assert lost.value.retryable
+
+        tasks.start_soon(ask)
+        await settle(lambda: world.hub.mail[shard_of(session_id, SHARDS)])
+        world.hub.flush()
+        await a.keeper.look()
+
+
+async def test_an_answer_that_does_not_come_in_time_is_given_up(world):
+    a, b = await world.pair()
+    a.sessions._reply_s = 0.05
+    session_id = next(world.sessions(b))
+    b.die()
+    with pytest.raises(ReplyLost):
+        await a.sessions.ask(session_id, declare("h"))
+    assert a.sessions._waiting == {}
+
+
+# --- entries and owners that change ---------------------------------------------------------------
+
+
+async def test_what_waits_when_its_owner_dies_is_carried_out_by_the_next(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    b.die()
+    answers = []
+    async with anyio.create_task_group() as tasks:
+
+        async def ask():
+            answers.append(await a.sessions.ask(session_id, declare("h")))
+
+        tasks.start_soon(ask)
+        await settle(lambda: world.hub.mail[shard_of(session_id, SHARDS)])
+        world.clock.pass_a_lease()
+        assert await a.turn() == list(range(SHARDS))
+    assert answers[0]["survivors"] == ["h"]
+
+
+async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+    await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
+    message = Operate((source("s"),))
+    asking = Asking("ask-1", "a", session_id, message)
+    assert await a.mail.post(shard, encode_asking(asking), "b")
+    [entry] = world.hub.mail[shard]
+    await settle(lambda: not world.hub.mail[shard])
+    length = log_length(world.ledger)
+    # As if the owner had died between the commit and the deletion.
+    b.die()
+    world.hub.mail[shard].append(entry)
+    world.clock.pass_a_lease()
+    await a.turn()
+    await settle(lambda: not world.hub.mail[shard])
+    assert log_length(world.ledger) == length
+    # Its asker asks again, under the same key, and is told what it came to.
+    [again] = await a.sessions.ask(session_id, Operate((source("s"),)))
+    assert again.duplicate
+    assert log_length(world.ledger) == length
+
+
+async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
+    """A pause past the lease: its commit fails, and the entry is not lost with it."""
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    await b.sessions.ask(session_id, declare("h1", "h2"))
+    world.clock.pass_a_lease()
+    assert await a.turn() == list(range(SHARDS))
+    # The one that was replaced does not know it yet, and is told of the mail first.
+    shard, length = shard_of(session_id, SHARDS), log_length(world.ledger)
+    entry = encode_asking(Asking("ask-1", "c", session_id, strike("o", "h1")))
+    a.ownership.drop(shard)
+    await b.mail.post(shard, entry, "b")
+    await settle(lambda: shard not in b.held)
+    assert log_length(world.ledger) == length
+    assert len(world.hub.mail[shard]) == 1
+    assert await a.turn() == list(range(SHARDS))
+    await settle(lambda: not world.hub.mail[shard])
+    assert (await a.sessions.ask(session_id, Query()))["survivors"] == ["h2"]
+    assert world.hub.inboxes["c"].replies
+
+
+async def test_who_asks_a_replaced_owner_directly_may_ask_again(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    await b.sessions.ask(session_id, declare("h1", "h2"))
+    world.clock.pass_a_lease()
+    await a.turn()
+    with pytest.raises(StaleEpoch) as stale:
+        await b.sessions.ask(session_id, strike("o", "h1"))
+    assert stale.value.retryable
+    await b.keeper.look()
+    answer = await b.sessions.ask(session_id, strike("o", "h1"))
+    assert answer["snapshot"]["survivors"] == ["h2"]
+
+
+async def test_an_entry_that_cannot_be_read_holds_nobody_up(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+    await a.mail.post(shard, b"no entry", "b")
+    await a.sessions.ask(session_id, declare("h"))
+    await settle(lambda: not world.hub.mail[shard])
+
+
+async def test_a_reply_that_cannot_be_read_ends_nothing(world):
+    a, b = await world.pair()
+    await b.mail.reply({"a": [b"no reply"]})
+    assert await a.sessions.ask(next(world.sessions(b)), declare("h"))
+
+
+async def test_a_hub_that_is_away_for_a_while_costs_time_alone(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    world.hub.reachable = False
+    with pytest.raises(ConnectionError):
+        await a.sessions.ask(session_id, declare("h"))
+    await b.sessions.ask(session_id, declare("h"))
+    world.hub.reachable = True
+    assert await a.sessions.ask(session_id, Query())

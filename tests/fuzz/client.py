@@ -1,0 +1,392 @@
+"""Sends requests to the gateways of a fleet and judges every answer; a process of its own.
+
+Its input is one line, a `Plan`; its output is lines of JSON: a problem each, and at last a summary.
+Prepared bytes over plain sockets in a few threads, because an ordinary client is slower than what
+it should attack.
+"""
+
+import base64
+import json
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
+from tests.fuzz.judge import Answer, wrong_with
+from tests.fuzz.legal import legal_request, shared_records
+
+ANSWER_S: Final = 60.0
+RAW_S: Final = 0.2
+"""How long what need not be answered may wait for an answer."""
+
+LEGAL_EACH: Final = 5
+AGAIN_S: Final = 120.0
+"""How long a legal request is asked again while it is told to come later."""
+
+PAUSE_S_MAX: Final = 1.0
+PROBLEMS_MAX: Final = 50
+_END: Final = b"\r\n\r\n"
+
+
+class NoAnswerError(Exception):
+    """No answer came, or what came is none; says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send, and where."""
+
+    ports: Sequence[int]
+    seed: int
+    first: int
+    """Number of the first hostile request."""
+
+    hostile: int
+    lanes: int = 8
+    disturbed: bool = False
+    begin: bool = False
+    """Whether to ask first for what later requests go to; then nothing hostile is sent."""
+
+    legal: int = 0
+    """Legal requests beside; with `begin` they follow it."""
+
+
+@dataclass
+class Tally:
+    """What was answered."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    hostile: int = 0
+    legal: int = 0
+    asked_again: Counter[str] = field(default_factory=Counter)
+    unanswered: int = 0
+    """What need not be answered, and was not."""
+
+    sent_bytes: int = 0
+    problems: int = 0
+    seconds: float = 0.0
+    slowest: list[tuple[float, str]] = field(default_factory=list)
+
+
+class Connection:
+    """A connection on which one request is asked after another."""
+
+    def __init__(self, port: int, timeout_s: float = ANSWER_S) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = b""
+        self.open = True
+        self.used = False
+
+    def send(self, content: bytes) -> None:
+        """Send bytes; a server may refuse them before it has taken all."""
+        try:
+            self._socket.sendall(content)
+        except (BrokenPipeError, ConnectionResetError):
+            self.open = False
+
+    def close(self) -> None:
+        """Close at once."""
+        self.open = False
+        self._socket.close()
+
+    def patience(self, seconds: float) -> None:
+        """Say how long what comes next may take."""
+        self._socket.settimeout(seconds)
+
+    def answer(self, *, head_only: bool = False) -> Answer | None:
+        """Return the next answer; None where the connection ended without one.
+
+        Raises:
+            NoAnswerError: what came is no HTTP, or not all of it came.
+            TimeoutError: it did not come in time.
+        """
+        while True:
+            head = self._until(_END)
+            if head is None:
+                return None
+            first, *lines = head.decode("latin-1").split("\r\n")
+            parts = first.split(" ", 2)
+            if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
+                raise NoAnswerError(f"no HTTP: {first[:80]!a}")
+            headers = {}
+            for line in lines:
+                name, _, value = line.partition(":")
+                headers[name.lower()] = value.strip()
+            if not 100 <= int(parts[1]) < 200:
+                break
+        body = b"" if head_only else self._body(headers)
+        if headers.get("connection", "").lower() == "close":
+            self.open = False
+        self.used = True
+        return Answer(int(parts[1]), headers, body)
+
+    @property
+    def left_over(self) -> bytes:
+        """What came beyond the answers."""
+        return self._received
+
+    def _body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("content-type", "").startswith("text/event-stream"):
+            # It has no end; what it begins with is enough.
+            self.open = False
+            return b""
+        if "content-length" in headers:
+            size = int(headers["content-length"])
+            while len(self._received) < size:
+                if not self._more():
+                    raise NoAnswerError("an answer without its end")
+            body, self._received = self._received[:size], self._received[size:]
+            return body
+        if headers.get("transfer-encoding") == "chunked":
+            return b"".join(self._chunks())
+        while self._more():
+            pass
+        body, self._received = self._received, b""
+        return body
+
+    def _chunks(self) -> Iterator[bytes]:
+        while True:
+            line = self._until(b"\r\n")
+            if line is None:
+                raise NoAnswerError("an answer without its end")
+            size = int(line, 16) + 2
+            while len(self._received) < size:
+                if not self._more():
+                    raise NoAnswerError("an answer without its end")
+            chunk, self._received = self._received[: size - 2], self._received[size:]
+            if not chunk:
+                return
+            yield chunk
+
+    def _until(self, end: bytes) -> bytes | None:
+        while end not in self._received:
+            if not self._more():
+                if self._received:
+                    raise NoAnswerError(f"no HTTP: {self._received[:80]!a}")
+                return None
+        found, _, self._received = self._received.partition(end)
+        return found
+
+    def _more(self) -> bool:
+        try:
+            received = self._socket.recv(1 << 16)
+        except (ConnectionResetError, BrokenPipeError):
+            received = b""
+        if not received:
+            self.open = False
+        self._received += received
+        return bool(received)
+
+
+class Lane:
+    """One thread: a connection to each gateway, a request at a time."""
+
+    def __init__(self, sender: "Sender") -> None:
+        self._sender = sender
+        self._kept: dict[int, Connection] = {}
+
+    def run(self) -> None:
+        """Send until nothing is left."""
+        for number, shot in self._sender.shots():
+            port = self._sender.port_of(number)
+            try:
+                self._send(number, shot, port)
+            except NoAnswerError as error:
+                self._sender.problem(number, shot, port, str(error))
+            except TimeoutError:
+                self._sender.problem(number, shot, port, f"no answer within {ANSWER_S:g} s")
+            except OSError as error:
+                self._sender.problem(number, shot, port, f"no connection: {error}")
+                time.sleep(0.1)
+        for connection in self._kept.values():
+            connection.close()
+
+    def _send(self, number: int, shot: Shot, port: int) -> None:
+        tally = self._sender.tally
+        tally.sent_bytes += len(shot.content)
+        if shot.manner == "cut":
+            connection = Connection(port)
+            connection.send(shot.content)
+            connection.close()
+            tally.unanswered += 1
+        elif shot.manner == "ask":
+            self._ask(number, shot, port)
+        else:
+            self._raw(number, shot, port)
+
+    def _raw(self, number: int, shot: Shot, port: int) -> None:
+        connection = Connection(port)
+        connection.send(shot.content)
+        answers = 0
+        must = shot.answers if shot.manner == "pipeline" else 0
+        try:
+            while answers < shot.answers or not must:
+                connection.patience(ANSWER_S if answers < must else RAW_S)
+                answer = connection.answer(head_only=shot.head_only)
+                if answer is None:
+                    break
+                answers += 1
+                self._judge(number, shot, port, answer)
+                if not connection.open or answers > 8:
+                    break
+        except TimeoutError:
+            if answers < must:
+                raise
+        except NoAnswerError:
+            # A method that was taken for HEAD, or the reverse, has no end that can be known.
+            if not shot.how.startswith("method"):
+                raise
+        finally:
+            connection.close()
+        if not answers:
+            self._sender.tally.unanswered += 1
+
+    def _ask(self, number: int, shot: Shot, port: int) -> None:
+        until_s = time.monotonic() + AGAIN_S
+        while True:
+            began_s = time.monotonic()
+            answer = self._answered(shot, port)
+            self._sender.took(time.monotonic() - began_s, shot)
+            self._judge(number, shot, port, answer)
+            if not shot.legal or answer.status not in (429, 503):
+                return
+            self._sender.tally.asked_again[answer.code] += 1
+            if time.monotonic() > until_s:
+                raise NoAnswerError(
+                    f"legal, and told to come later for {AGAIN_S:g} s: {answer.code}"
+                )
+            time.sleep(min(PAUSE_S_MAX, float(answer.headers.get("retry-after", "1"))))
+
+    def _answered(self, shot: Shot, port: int) -> Answer:
+        while True:
+            connection = self._kept.get(port)
+            if connection is None or not connection.open:
+                connection = self._kept[port] = Connection(port)
+            used = connection.used
+            try:
+                connection.patience(ANSWER_S)
+                connection.send(shot.content)
+                answer = connection.answer(head_only=shot.head_only)
+            except (NoAnswerError, OSError):
+                connection.close()
+                raise
+            if answer is not None and not connection.left_over:
+                return answer
+            connection.close()
+            if connection.left_over:
+                raise NoAnswerError(f"more than an answer: {connection.left_over[:80]!a}")
+            if not used:
+                raise NoAnswerError("the connection was closed without an answer")
+            # It had been kept for too long; on a new one it is asked again.
+
+    def _judge(self, number: int, shot: Shot, port: int, answer: Answer) -> None:
+        self._sender.count(answer)
+        wrong = wrong_with(shot, answer, disturbed=self._sender.plan.disturbed)
+        if wrong is not None:
+            self._sender.problem(number, shot, port, wrong, answer)
+
+
+class Sender:
+    """All lanes of a plan, and what they met."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tally = Tally()
+        self._lock = threading.Lock()
+        self._all = self._numbered()
+
+    def run(self) -> Tally:
+        """Send everything and return what was answered."""
+        began_s = time.monotonic()
+        lanes = [
+            threading.Thread(target=Lane(self).run, daemon=True)
+            for _ in range(1 if self.plan.begin else self.plan.lanes)
+        ]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+        self.tally.seconds = round(time.monotonic() - began_s, 1)
+        return self.tally
+
+    def shots(self) -> Iterator[tuple[int, Shot]]:
+        """Return what is left, a lane's turn at a time."""
+        while True:
+            with self._lock:
+                number, shot = next(self._all, (0, None))
+            if shot is None:
+                return
+            yield number, shot
+
+    def port_of(self, number: int) -> int:
+        """Return the gateway of a request; any other is as likely."""
+        return self.plan.ports[(number * 2_654_435_761 >> 7) % len(self.plan.ports)]
+
+    def count(self, answer: Answer) -> None:
+        with self._lock:
+            self.tally.statuses[f"{answer.status} {answer.code}".strip()] += 1
+
+    def took(self, seconds: float, shot: Shot) -> None:
+        with self._lock:
+            slowest = [*self.tally.slowest, (round(seconds, 2), f"{shot.route}: {shot.how}")]
+            self.tally.slowest = sorted(slowest, reverse=True)[:5]
+
+    def problem(
+        self, number: int, shot: Shot, port: int, wrong: str, answer: Answer | None = None
+    ) -> None:
+        """Tell of a request whose answer is wrong, with its bytes."""
+        with self._lock:
+            self.tally.problems += 1
+            if self.tally.problems > PROBLEMS_MAX:
+                return
+            told: dict[str, Any] = {
+                "wrong": wrong,
+                "route": shot.route,
+                "how": shot.how,
+                "seed": self.plan.seed,
+                "number": number,
+                "gateway": list(self.plan.ports).index(port),
+                "manner": shot.manner,
+                "answers": shot.answers,
+                "content": base64.b64encode(shot.content).decode(),
+            }
+            if answer is not None:
+                told |= {"status": answer.status, "body": answer.body[:2000].decode("latin-1")}
+            _say({"problem": told})
+
+    def _numbered(self) -> Iterator[tuple[int, Shot]]:
+        plan = self.plan
+        if plan.begin:
+            for number, request in enumerate(shared_records()):
+                self.tally.legal += 1
+                yield number, legal_shot(request)
+        for number in range(plan.first, plan.first + plan.hostile):
+            self.tally.hostile += 1
+            yield number, hostile_shot(plan.seed, number)
+            if number % LEGAL_EACH == 0:
+                self.tally.legal += 1
+                yield number, legal_shot(legal_request(plan.seed, number))
+        for number in range(plan.legal):
+            self.tally.legal += 1
+            yield number, legal_shot(legal_request(plan.seed, -1 - number))
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read a plan, send what it says, tell of it."""
+    plan = Plan(**json.loads(sys.stdin.readline()))
+    _say({"tally": vars(Sender(plan).run())})
+
+
+if __name__ == "__main__":
+    main()

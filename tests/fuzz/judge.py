@@ -1,0 +1,149 @@
+"""Whether an answer is one that this project gives: a documented status, and an error with a code.
+
+Every function is pure and says what is wrong, or nothing.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tests.fuzz.hostile import Shot
+from workers.api.errors import RETRYABLE_STATUS, STATUS_BY_CODE
+
+DONE: Final = frozenset({200, 201, 202})
+
+OF_THE_DOOR: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
+    {
+        "method_not_allowed": frozenset({405}),
+        "host_unknown": frozenset({421, 400}),
+        "origin_refused": frozenset({403}),
+        "headers_too_large": frozenset({431}),
+        "request_header_invalid": frozenset({400}),
+        "INVALID_REQUEST": frozenset({400, 422}),
+    }
+)
+"""Codes that are said before a route, beside those of the table."""
+
+NEVER: Final = frozenset(
+    {"internal", "actor_failed", "commit_failed", "session_corrupt", "replay_differs"}
+)
+"""Codes with which nothing that a stranger sends may be answered, at any time."""
+
+WHEN_DISTURBED: Final = frozenset(
+    {
+        "queue_unavailable",
+        "ledger_unavailable",
+        "shard_unowned",
+        "stale_epoch",
+        "reply_lost",
+    }
+)
+"""Codes that say that something beside the gateway is wrong, and may be while it is."""
+
+UNREAD: Final = b"Invalid HTTP request received."
+"""What the server itself answers what is no HTTP, with 400."""
+
+_REFUSAL: Final = frozenset({422, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The code of an error; nothing where there is none."""
+        try:
+            return str(json.loads(self.body)["error"]["code"])
+        except (ValueError, KeyError, TypeError):
+            return ""
+
+
+def wrong_with(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None:
+    """Return what is wrong with an answer, None where nothing is.
+
+    `disturbed` says that something beside the gateway is being attacked at the moment.
+    """
+    if answer.status in DONE:
+        wrong = _wrong_result(answer, disturbed=disturbed)
+    elif shot.head_only:
+        wrong = None if answer.status < 500 else f"status {answer.status}"
+    else:
+        wrong = _wrong_refusal(shot, answer, disturbed=disturbed)
+    if wrong is None and shot.legal and answer.status not in shot.legal | RETRYABLE_STATUS:
+        return f"legal, and refused: {answer.status} {answer.code}"
+    if wrong is None and shot.legal and b'"validation_result":"rejected"' in answer.body:
+        return "legal, and refused inside of its answer"
+    return wrong
+
+
+def _wrong_result(answer: Answer, *, disturbed: bool) -> str | None:
+    """An answer that was given may hold the failure of a part."""
+    for code in NEVER if disturbed else NEVER | WHEN_DISTURBED:
+        for name in ("reason_code", "code"):
+            if f'"{name}":"{code}"'.encode() in answer.body:
+                return f"a part of the answer failed: {code}"
+    return None
+
+
+def _wrong_refusal(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None:
+    if shot.route == "/readyz" and _is_readiness(answer):
+        return None
+    if shot.manner != "ask" and answer.status == 400 and answer.body == UNREAD:
+        return None
+    code = answer.code
+    if not _typed(answer):
+        return f"untyped: {answer.status} {answer.headers.get('content-type', '')}"
+    if answer.status in RETRYABLE_STATUS and "retry-after" not in answer.headers:
+        return f"{answer.status} {code} without Retry-After"
+    if code in NEVER or (code in WHEN_DISTURBED and not disturbed):
+        return f"failed: {answer.status} {code}"
+    known = (
+        STATUS_BY_CODE.get(code) == answer.status
+        or answer.status in OF_THE_DOOR.get(code, ())
+        or (answer.status in _REFUSAL and code in codes_of_refusals())
+    )
+    return None if known else f"not in the table: {answer.status} {code}"
+
+
+def _typed(answer: Answer) -> bool:
+    """An error is JSON with a code and a message, perhaps with details, and nothing else."""
+    if answer.headers.get("content-type", "") != "application/json" or not answer.code:
+        return False
+    told = json.loads(answer.body)
+    error = told["error"]
+    texts = (error["code"], error.get("message"))
+    return (
+        all(isinstance(one, str) and one for one in texts)
+        and set(told) == {"error"}
+        and set(error) <= {"code", "message", "details"}
+    )
+
+
+def _is_readiness(answer: Answer) -> bool:
+    """A gateway that lacks something says so in a form of its own."""
+    try:
+        told = json.loads(answer.body)
+    except ValueError:
+        return False
+    return answer.status == 503 and isinstance(told, dict) and told.get("status") == "not ready"
+
+
+@cache
+def codes_of_refusals() -> frozenset[str]:
+    """Return what the sources write like a code: a refused operation is answered with one."""
+    root = Path(__file__).parents[2]
+    folders = ("kernel", "actors", "queues")
+    texts = (path.read_text() for name in folders for path in (root / name).rglob("*.py"))
+    return frozenset(
+        word for text in texts for word in re.findall(r'"([a-zA-Z][a-z_0-9A-Z]+)"', text)
+    )

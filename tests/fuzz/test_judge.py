@@ -1,0 +1,197 @@
+"""The judge of answers and of gateways finds what it is there for, and nothing else."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from tests.fuzz.fleet import GATEWAYS
+from tests.fuzz.health import LIMIT_S, machine_s
+from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
+from tests.fuzz.judge import UNREAD, Answer, wrong_with
+from tests.fuzz.legal import MUST_SUCCEED, legal_request
+from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_memory
+from tests.system.tree_run import wait_for
+
+ASK, RAW = (Shot("r", "h", manner, b"") for manner in ("ask", "raw"))
+LEGAL = Shot("r", "legal", "ask", b"", legal=frozenset({200}))
+JSON = {"content-type": "application/json"}
+LATER = JSON | {"retry-after": "1"}
+
+
+def refused(status, code, headers=JSON, **more):
+    body = {"error": {"code": code, "message": "why"} | more}
+    return Answer(status, headers, json.dumps(body).encode())
+
+
+RIGHT = [
+    (ASK, Answer(200, JSON, b"{}")),
+    (ASK, refused(422, "INVALID_REQUEST")),
+    (ASK, refused(422, "envelope_schema_invalid", details={"field": "x"})),
+    (ASK, refused(413, "request_too_large")),
+    (ASK, refused(405, "method_not_allowed")),
+    (ASK, refused(503, "gateway_full", LATER)),
+    (ASK, refused(429, "mailbox_full", LATER)),
+    (RAW, Answer(400, {"content-type": "text/plain"}, UNREAD)),
+    (LEGAL, Answer(200, JSON, b'{"results":[{"validation_result":"accepted"}]}')),
+    (LEGAL, refused(503, "gateway_full", LATER)),
+    (Shot("r", "h", "raw", b"", head_only=True), Answer(404, {}, b"")),
+    (Shot("/readyz", "h", "ask", b""), Answer(503, JSON, b'{"status":"not ready","problems":{}}')),
+]
+WRONG = [
+    (ASK, refused(500, "internal"), "failed"),
+    (ASK, refused(500, "anything_else"), "not in the table"),
+    (ASK, Answer(500, {"content-type": "text/plain"}, b"Internal Server Error"), "untyped"),
+    (ASK, Answer(307, {"location": "/x"}, b""), "untyped"),
+    (ASK, Answer(404, JSON, b'{"detail":"Not Found"}'), "untyped"),
+    (ASK, Answer(400, {"content-type": "text/plain"}, UNREAD), "untyped"),
+    (ASK, refused(422, "no_such_code_anywhere"), "not in the table"),
+    (ASK, refused(404, "gateway_full", LATER), "not in the table"),
+    (ASK, refused(422, "INVALID_REQUEST", {"content-type": "text/html"}), "untyped"),
+    (ASK, refused(503, "gateway_full"), "without Retry-After"),
+    (ASK, refused(503, "actor_failed", LATER), "failed"),
+    (ASK, refused(503, "commit_failed", LATER), "failed"),
+    (ASK, refused(503, "reply_lost", LATER), "failed"),
+    (ASK, refused(422, ""), "untyped"),
+    (ASK, refused(422, "INVALID_REQUEST", trace="…"), "untyped"),
+    (ASK, Answer(200, JSON, b'{"results":[{"reason_code":"internal"}]}'), "a part"),
+    (ASK, Answer(200, JSON, b'{"outcomes":[{"code":"commit_failed"}]}'), "a part"),
+    (LEGAL, refused(422, "INVALID_REQUEST"), "legal"),
+    (LEGAL, Answer(200, JSON, b'{"results":[{"validation_result":"rejected"}]}'), "legal"),
+    (Shot("r", "h", "raw", b"", head_only=True), Answer(500, {}, b""), "status"),
+]
+
+
+@pytest.mark.parametrize(("shot", "answer"), RIGHT)
+def test_an_answer_of_ours_is_right(shot, answer):
+    assert wrong_with(shot, answer, disturbed=False) is None
+
+
+@pytest.mark.parametrize(("shot", "answer", "wrong"), WRONG)
+def test_an_answer_that_is_not_ours_is_found(shot, answer, wrong):
+    assert wrong in (wrong_with(shot, answer, disturbed=False) or "")
+
+
+def test_what_redis_lacks_is_right_only_while_it_is_attacked():
+    answer = refused(503, "reply_lost", LATER)
+    assert wrong_with(ASK, answer, disturbed=True) is None
+    assert wrong_with(ASK, refused(500, "internal"), disturbed=True) is not None
+
+
+def test_a_request_is_a_function_of_its_seed_and_number():
+    for number in range(500):
+        assert hostile_shot(3, number) == hostile_shot(3, number)
+    assert hostile_shot(3, 1) != hostile_shot(4, 1)
+    legal = [legal_request(3, number) for number in range(500)]
+    assert len({one.route for one in legal}) > len(set(MUST_SUCCEED))
+    assert all(legal_shot(one).legal for one in legal)
+
+
+def test_hostile_requests_go_to_every_route_in_every_manner():
+    shots = [hostile_shot(1, number) for number in range(4000)]
+    assert {one.manner for one in shots} == {"ask", "raw", "cut", "pipeline"}
+    assert max(len(one.content) for one in shots) > 8 << 19
+    assert sum(len(one.content) for one in shots) / len(shots) < 64 * 1024
+    routes = {one.route for one in shots}
+    for part in ("declare", "eliminate", "envelopes", "operations", "simulations", "syntheses"):
+        assert part in routes
+    assert {"internal/work", "internal/recomputed", "rollbacks", "audit/replay"} <= routes
+
+
+def test_a_gateway_that_grew_is_found():
+    idle = dict.fromkeys(GATEWAYS, 100 * MEBIBYTE)
+    assert wrong_with_memory(idle, dict.fromkeys(GATEWAYS, 260 * MEBIBYTE)) == []
+    assert len(wrong_with_memory(idle, {"a": 300 * MEBIBYTE, "b": 0})) == 1
+
+
+def test_waiting_for_a_processor_is_the_machines():
+    before, after = {"7": 1.0, "8": 0.0, "9": 5.0}, {"7": 1.2, "8": 0.3, "9": 5.1, "10": 0.05}
+    assert machine_s(7, before, after) == pytest.approx(0.2 + 0.3)
+
+
+# A server like a gateway, whose loop is held as its command line says.
+
+_SERVER = """
+import asyncio, sys, threading, time
+
+def compute():
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+
+def hold():
+    {"sleeps": lambda: time.sleep(0.3), "computes": compute, "does nothing": lambda: None}[how]()
+
+async def serve(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok")
+    await writer.drain()
+    writer.close()
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    while True:
+        await asyncio.sleep(0.5)
+        hold()
+
+how = sys.argv[1]
+asyncio.run(main())
+"""
+_BURN = "while True: pass"
+
+
+@contextmanager
+def started(*arguments, **options):
+    process = subprocess.Popen([sys.executable, *arguments], **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def asked_after(how, seconds):
+    """Ask a server after its health for a while, and return what the judge says."""
+    with started("-c", _SERVER, how, stdout=subprocess.PIPE, text=True) as server:
+        port = int(server.stdout.readline())
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.health"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        asking.stdin.write(json.dumps({"a": (port, server.pid)}) + "\n")
+        asking.stdin.flush()
+        with pytest.raises(AssertionError):
+            wait_for("nothing", lambda: False, seconds)
+        told, _ = asking.communicate(timeout=60)
+    return json.loads(told)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="waiting is read in /proc")
+@pytest.mark.parametrize("how", ["sleeps", "computes"])
+def test_a_gateway_whose_loop_is_held_is_found(how):
+    health = asked_after(how, 4.0)
+    assert health["a"]["asked"] > 5
+    assert any("of its own" in wrong for wrong in wrong_with_health(health))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="waiting is read in /proc")
+def test_a_gateway_on_a_busy_machine_is_not():
+    with started("-c", _BURN), started("-c", _BURN), started("-c", _BURN), started("-c", _BURN):
+        health = asked_after("does nothing", 4.0)
+    assert wrong_with_health(health) == []
+    assert health["a"]["worst"][0]["own_s"] < LIMIT_S
+
+
+def test_a_gateway_that_nobody_reaches_is_found():
+    told = {"asked": 3, "unanswered": 1, "worst": []}
+    assert len(wrong_with_health({"a": told, "b": told | {"asked": 0, "unanswered": 0}})) == 2

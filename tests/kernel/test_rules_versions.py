@@ -1,0 +1,306 @@
+"""A row goes by the version of the rules that it seals; a ledger of each version holds for ever."""
+
+import lzma
+from contextlib import closing
+from dataclasses import replace
+from types import MappingProxyType
+
+import orjson
+import pytest
+from sqlalchemy import CheckConstraint
+
+from kernel import rules
+from kernel.audit.export import export_lines
+from kernel.canonical import canonicalize, sha256_hex
+from kernel.errors import EffectInapplicable, RulesVersionUnknown
+from kernel.kernel import Kernel
+from kernel.ledger import schema
+from kernel.ledger.ledger import LEDGER_ID, Ledger
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite_schema import migrate
+from kernel.model.rules_version import RULES_VERSION
+from kernel.replay.reproduce import reproduce, reproduce_range
+from kernel.rollback.confirmation import Confirmable, Confirmations
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.stores.nodes import apply_node_write
+from kernel.verify import verify
+from kernel.verify.export import verify_export
+from kernel.verify.recent import AuditMark, audit_since
+from tests.kernel.build import FakeHost, adapt, code_of, create, memory_ledger, submit
+from tests.kernel.lites import lite, migrated
+from tests.ledgers.make import file_of
+
+ARCHITECT = Confirmations({"architect": b"a" * 32})
+
+pytestmark = pytest.mark.spec("K30")
+
+
+# --- the ledger of each version -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=sorted(rules.RULES), ids=lambda number: f"version {number}")
+def kept_file(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept") / "ledger.db"
+    path.write_bytes(lzma.decompress(file_of(request.param).read_bytes()))
+    migrate(path)
+    return request.param, path
+
+
+@pytest.fixture
+def kept(kept_file, tmp_path):
+    version, path = kept_file
+    copy = tmp_path / "ledger.db"
+    copy.write_bytes(path.read_bytes())
+    with closing(Ledger.create(SqliteStore(copy), FakeHost().host)) as ledger:
+        yield version, ledger
+
+
+ANEW = "; `make ledger` writes it anew, which nobody may do once its version was released"
+
+
+def test_the_ledger_of_a_version_verifies(kept):
+    version, ledger = kept
+    with ledger.view() as view:
+        assert {row["rules_version"] for row in view.log_rows(limit=10_000)} == {version}
+        found = verify(view)
+        assert found.findings == (), ANEW
+        assert found.rows > 100
+
+
+def test_the_ledger_of_a_version_replays(kept):
+    with kept[1].view() as view:
+        last = view.head().ec_sequence_number
+        replayed = list(reproduce_range(view, 1, last))
+    assert [one.difference for one in replayed if one.difference is not None] == [], ANEW
+    assert sum(one.applied and not one.erased for one in replayed) > 100
+
+
+def test_the_ledger_of_a_version_is_built_again(kept):
+    _, ledger = kept
+    # History is held against the records of models' answers, so damage to them is damage to it.
+    damaged = [one for one in schema.STATE_TABLES if one is not schema.recorded_model_outputs]
+    with ledger.transaction() as transaction:
+        for table in damaged:
+            key = table.primary_key.columns[0].name
+            for row in transaction.tables.select(table, limit=1):
+                transaction.tables.update(table, (row[key],), {"record": b"{}"})
+    with ledger.view() as view:
+        plan = plan_rebuild(Kernel(), view, 0)
+    what = Confirmable(3, plan.scope, plan.digest)
+    token = ARCHITECT.issue("architect", what, confirmation_id="t", now_us=ledger.host.now_us())
+    with ledger.transaction() as transaction:
+        done = rebuild(
+            Kernel(),
+            transaction,
+            0,
+            confirmations=ARCHITECT,
+            architect_confirmation_token=token,
+            archive=[].append,
+        )
+    assert len(done.plan.differences) >= len(damaged), ANEW
+    with ledger.view() as view:
+        assert verify(view).ok
+
+
+def test_the_ledger_of_a_version_is_exported_and_verified(kept, tmp_path):
+    path = tmp_path / "export.jsonl"
+    with kept[1].view() as view, path.open("wb") as file:
+        file.writelines(export_lines(view))
+    with path.open("rb") as file:
+        assert verify_export(file).ok, ANEW
+
+
+# --- what a row goes by -------------------------------------------------------------------------
+
+
+def stricter(effect, operation):
+    """What a later version may do: refuse what the version before took."""
+    if "note" not in effect.payload and operation.semantic_intent == "annotate":
+        raise EffectInapplicable("no note", code="note_missing", field="payload.note")
+    return apply_node_write(effect, operation)
+
+
+@pytest.fixture
+def second_version(monkeypatch):
+    """A program with one more version of the rules, whose notes are written otherwise."""
+    first = rules.RULES[1]
+    appliers = MappingProxyType({**first.effects.appliers, "node_write": stricter})
+    second = replace(first, version=2, effects=replace_effects(first.effects, 2, appliers))
+    monkeypatch.setattr(rules, "RULES", MappingProxyType({1: first, 2: second}))
+    return lambda: monkeypatch.setattr("kernel.kernel.CURRENT_RULES", second)
+
+
+def replace_effects(effects, version, appliers):
+    return type(effects)(version, effects.kinds, appliers)
+
+
+def test_each_row_is_folded_replayed_and_built_again_by_its_own_version(second_version):
+    ledger = memory_ledger()
+    plain = adapt("n", title="x") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
+    submit(ledger, create("n", "Note"), plain)
+    second_version()
+    again = adapt("n", title="y") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
+    assert code_of(submit(ledger, again)) == "note_missing"
+    noted = adapt("n", note="z") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
+    assert code_of(submit(ledger, noted)) is None
+    with ledger.view() as view:
+        assert [row["rules_version"] for row in view.log_rows()] == [1, 1, 2]
+        found = verify(view)
+        assert found.findings == ()
+        assert [one.difference for one in reproduce_range(view, 1, 3)] == [None, None, None]
+        assert plan_rebuild(Kernel(), view, 0).differences == ()
+
+
+def test_the_rows_of_version_1_would_not_fold_by_another(second_version, monkeypatch):
+    ledger = memory_ledger()
+    plain = adapt("n", title="x") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
+    submit(ledger, create("n", "Note"), plain)
+    monkeypatch.setattr(rules, "RULES", MappingProxyType({1: rules.RULES[2]}))
+    with ledger.view() as view:
+        assert {one.rule for one in verify(view).findings} >= {"state_differs", "not_folded"}
+
+
+def test_lite_rows_and_those_that_take_their_place_seal_the_version():
+    ledger = memory_ledger()
+    migrated(ledger, lite(create("n", "Note")))
+    with ledger.view() as view:
+        rows = view.log_rows()
+        assert len(rows) == 2
+        for row in rows:
+            assert row["rules_version"] == RULES_VERSION
+            assert orjson.loads(row["row_bytes"])["rules_version"] == RULES_VERSION
+        assert verify(view).ok
+
+
+# --- what this program does not know -------------------------------------------------------------
+
+
+def reseal(ledger, **changes):
+    """Rewrite the newest row, and everything that names its hash."""
+    with ledger.transaction() as transaction:
+        tables, sequence = transaction.tables, transaction.head_now.ec_sequence_number
+        row = tables.get(schema.kernel_event_log, sequence)
+        content = canonicalize(orjson.loads(row["row_bytes"]) | changes)
+        columns = {name: value for name, value in changes.items() if name in row}
+        row_hash = sha256_hex(content)
+        tables.put(
+            schema.kernel_event_log, row | columns | {"row_bytes": content, "row_hash": row_hash}
+        )
+        record = tables.get(schema.idempotency_records, sequence)
+        answer = orjson.loads(record["result_bytes"]) | {"row_hash": row_hash}
+        result = {"result_bytes": canonicalize(answer)}
+        tables.update(schema.idempotency_records, (sequence,), result)
+        transaction.head_now.row_hash = row_hash
+    return ledger
+
+
+def later_rules():
+    ledger = memory_ledger()
+    submit(ledger, create("n", "Note"), adapt("n", title="x"))
+    return reseal(ledger, rules_version=RULES_VERSION + 1)
+
+
+def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
+    with later_rules().view() as view:
+        findings = verify(view).findings
+        recent = audit_since(view, AuditMark()).found.findings
+    unknown = [one for one in findings if one.rule == "rules_unknown"]
+    assert [(one.table, one.key) for one in unknown] == [("kernel_event_log", "2")]
+    assert unknown[0].message == (
+        "row 2 states version 2 of the rules, this program knows 1: use a newer program"
+    )
+    assert "not_folded" in {one.rule for one in findings}
+    assert [one.rule for one in recent] == ["rules_unknown"]
+
+
+def test_a_row_of_rules_that_are_not_known_is_not_replayed_and_not_built_on():
+    ledger = later_rules()
+    with ledger.view() as view:
+        operation_id = view.log_tail(1)[0]["operation_id"]
+        with pytest.raises(RulesVersionUnknown, match="row 2"):
+            reproduce(view, operation_id)
+        with pytest.raises(RollbackRefused) as refused:
+            plan_rebuild(Kernel(), view, 0)
+    assert refused.value.code == "rules_version_unknown"
+
+
+def test_an_export_with_rules_that_are_not_known_is_a_finding(tmp_path):
+    path = tmp_path / "export.jsonl"
+    with later_rules().view() as view, path.open("wb") as file:
+        file.writelines(export_lines(view))
+    with path.open("rb") as file:
+        assert verify_export(file).finding.rule == "rules_unknown"
+
+
+def test_a_ledger_that_a_newer_program_wrote_to_is_not_written_to():
+    ledger = later_rules()
+    with pytest.raises(RulesVersionUnknown, match="version 2"):
+        Ledger.create(ledger.store, ledger.host)
+
+
+@pytest.mark.parametrize("stated", ["1", 1.5, True, None, 0, -1, [1], 2**70])
+def test_a_version_is_a_whole_number_of_the_table(stated):
+    assert rules.rules_of(stated) is None
+
+
+# --- names are data -----------------------------------------------------------------------------
+
+
+def test_no_database_checks_names():
+    for table in schema.metadata.sorted_tables:
+        for check in table.constraints:
+            if isinstance(check, CheckConstraint):
+                assert "'" not in str(check.sqltext), (table.name, check.sqltext)
+
+
+@pytest.mark.parametrize("name", ["semantic_intent", "operation_kind"])
+@pytest.mark.parametrize("value", ["guess", "", "Create", "create "])
+def test_a_verb_or_a_kind_that_nobody_knows_is_a_finding(name, value):
+    ledger = memory_ledger()
+    submit(ledger, create("n", "Note"))
+    with reseal(ledger, **{name: value}).view() as view:
+        findings = verify(view).findings
+    assert (findings[0].table, findings[0].key) == ("kernel_event_log", "1")
+    assert findings[0].rule == "unknown_name"
+    assert name in findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("effect_kind", "guess"), ("store", "elsewhere"), ("canonical_kind", "edge_write")],
+)
+def test_an_effect_that_nobody_knows_is_a_finding(name, value):
+    ledger = memory_ledger()
+    submit(ledger, create("n", "Note"))
+    with ledger.transaction() as transaction:
+        row = transaction.tables.select(schema.applied_effects, {"ordinal": 0})[0]
+        content = canonicalize(orjson.loads(row["effect_bytes"]) | {name: value})
+        columns = {name: value} if name == "store" else {}
+        transaction.tables.put(schema.applied_effects, row | columns | {"effect_bytes": content})
+        rows = transaction.tables.select(schema.applied_effects, order_by="ordinal")
+        effects_hash = sha256_hex(b"[" + b",".join(one["effect_bytes"] for one in rows) + b"]")
+    with reseal(ledger, applied_effects_hash=effects_hash).view() as view:
+        first = verify(view).findings[0]
+    assert (first.table, first.key, first.rule) == ("applied_effects", "1/0", "unknown_name")
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [({"receipt_kind": "guess"}, "unknown_name"), ({"rules_version": 2}, "rules_unknown")],
+)
+def test_a_receipt_that_nobody_knows_is_a_finding(changes, rule):
+    ledger = Ledger.create(MemoryStore(), FakeHost().host)
+    assert code_of(submit(ledger, {"operation_id": "nonsense"})) == "envelope_schema_invalid"
+    with ledger.transaction() as transaction:
+        [row] = transaction.tables.select(schema.receipts)
+        content = canonicalize(orjson.loads(row["receipt_bytes"]) | changes)
+        receipt_hash = sha256_hex(content)
+        columns = {name: value for name, value in changes.items() if name in row}
+        sealed = {"receipt_bytes": content, "receipt_hash": receipt_hash}
+        transaction.tables.put(schema.receipts, row | columns | sealed)
+        transaction.head_now.receipt_hash = receipt_hash
+    with ledger.view() as view:
+        assert view.tables.get(schema.chain_head, LEDGER_ID)["receipt_hash"] == receipt_hash
+        assert [one.rule for one in verify(view).findings] == [rule]

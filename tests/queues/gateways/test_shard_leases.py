@@ -1,0 +1,156 @@
+"""Who lives and who leases what, in memory and on Redis."""
+
+import pytest
+
+from queues.gateways.inbox import Inbox
+from queues.gateways.shard_leases import ShardLeases
+from tests.actors.ports import Hub, MemoryLeases, MemoryMail
+
+pytestmark = pytest.mark.anyio
+
+TTL_MS = 1000
+
+
+class OnRedis:
+    """Gateways whose leases are on a Redis."""
+
+    def __init__(self, redis, clock) -> None:
+        self._redis, self._clock = redis, clock
+
+    def leases(self, gateway):
+        return ShardLeases(self._redis, gateway, Inbox(self._redis, gateway), TTL_MS, self._clock)
+
+    async def heard(self, gateway):
+        return (await Inbox(self._redis, gateway).listen(0.05)).leases_changed
+
+    async def flush(self):
+        await self._redis.flushdb()
+
+
+class InMemory:
+    """Gateways whose leases are in memory."""
+
+    def __init__(self, clock) -> None:
+        self._hub = Hub(clock)
+
+    def leases(self, gateway):
+        return MemoryLeases(self._hub, gateway, TTL_MS)
+
+    async def heard(self, gateway):
+        return (await MemoryMail(self._hub, gateway).listen(0.01)).leases_changed
+
+    async def flush(self):
+        self._hub.flush()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def place(request, redis, clock):
+    return OnRedis(redis, clock) if request.param == "redis" else InMemory(clock)
+
+
+async def test_the_living_are_in_the_table_until_they_are_silent_for_a_lease(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    assert (await a.beat(())).gateways == {"a"}
+    clock.advance(600)
+    assert (await b.beat(())).gateways == {"a", "b"}
+    clock.advance(400)
+    assert (await b.beat(())).gateways == {"b"}
+
+
+async def test_a_shard_is_leased_by_one_as_long_as_it_lives(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await b.beat(())
+    assert set(await a.claim([0, 1])) == {0, 1}
+    assert set(await b.claim([1, 2])) == {2}
+    assert set(await a.claim([0, 1])) == {0, 1}
+    assert (await b.beat(())).owners == {0: "a", 1: "a", 2: "b"}
+    clock.advance(999)
+    await b.beat(())
+    assert set(await b.claim([1])) == set()
+    clock.advance(1)
+    assert set(await b.claim([1])) == {1}
+
+
+async def test_one_that_does_not_live_leases_nothing(place, clock):
+    a = place.leases("a")
+    assert set(await a.claim([0])) == set()
+    await a.beat(())
+    clock.advance(TTL_MS)
+    assert set(await a.claim([0])) == set()
+
+
+async def test_what_is_released_is_free_and_the_others_are_told(place):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await a.claim([0, 1])
+    await b.beat(())
+    assert await place.heard("a")  # somebody has joined
+    await a.release([0])
+    assert await place.heard("b")
+    assert (await b.beat(())).owners == {1: "a"}
+    await b.release([1])
+    assert (await b.beat(())).owners == {1: "a"}
+
+
+async def test_one_that_leaves_is_gone_at_once_with_all_that_it_had(place):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await b.beat(())
+    await a.claim([0, 1])
+    await b.claim([2])
+    await a.leave()
+    assert await place.heard("b")
+    table = await b.beat(())
+    assert (table.gateways, table.owners) == ({"b"}, {2: "b"})
+
+
+async def test_a_process_that_starts_under_a_name_has_what_was_leased_under_it(place):
+    old = place.leases("a")
+    await old.beat(())
+    await old.claim([0, 1])
+    new = place.leases("a")
+    assert (await new.beat(())).owners == {0: "a", 1: "a"}
+    assert set(await new.claim([0, 1])) == {0, 1}
+    # The old one is not itself any more: it may neither take nor give.
+    assert (await old.beat([0])).gateways == frozenset()
+    assert set(await old.claim([2])) == set()
+    await old.release([0])
+    await old.leave()
+    table = await new.beat(())
+    assert (table.gateways, table.owners) == ({"a"}, {0: "a", 1: "a"})
+
+
+async def test_a_flushed_table_is_filled_again_and_not_settled_for_a_lease(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    before = await a.beat(())
+    clock.advance(TTL_MS)
+    assert (await a.beat(())).settled
+    assert set(await a.claim([0])) == {0}
+    await place.flush()
+    assert (await b.beat([1])).owners == {1: "b"}
+    table = await a.beat([0, 1])
+    assert table.owners == {0: "a", 1: "b"}
+    assert table.table_id != before.table_id
+    assert not table.settled
+    clock.advance(TTL_MS)
+    assert (await a.beat(())).settled
+
+
+async def test_a_beat_claims_what_is_held_and_a_dead_gateway_leases(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await a.claim([0])
+    clock.advance(TTL_MS)
+    assert (await b.beat([0])).owners == {0: "b"}
+
+
+async def test_a_redis_that_does_not_answer_is_no_table_and_no_lease():
+    from redis.asyncio import Redis  # noqa: PLC0415 - this test's alone
+
+    redis = Redis.from_url("redis://127.0.0.1:1")
+    leases = ShardLeases(redis, "a", Inbox(redis, "a"), TTL_MS)
+    assert await leases.beat(()) is None
+    assert set(await leases.claim([0])) == set()
+    await leases.release([0])
+    await leases.leave()

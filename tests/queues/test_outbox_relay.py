@@ -1,0 +1,571 @@
+"""The relay: what is open in the ledger becomes items, whatever Redis has lost."""
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue
+from queues import outbox_relay as relay_module
+from queues.errors import QueueError
+from queues.items import BATCH_ITEMS_MAX
+from queues.outbox_relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay
+from queues.work_queue import WorkQueue
+from tests.kernel.build import (
+    adapt,
+    create,
+    drain,
+    ledger_on,
+    link,
+    memory_ledger,
+    recompute,
+    submit,
+    work,
+)
+
+pytestmark = pytest.mark.anyio
+
+LONG = "ü" * 400
+
+
+class World:
+    """A ledger, a queue in a Redis that can be flushed or taken away, and a relay between them."""
+
+    def __init__(self) -> None:
+        self.ledger = memory_ledger()
+        self.server = FakeServer()
+        self.redis = FakeAsyncRedis(server=self.server)
+        self.now_s = 1000.0
+        self.now_ms = 1_700_000_000_000
+        self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
+        self.relay = self.new_relay()
+
+    def new_relay(self) -> OutboxRelay:
+        return OutboxRelay(self.ledger, self.queue, lambda: self.now_s)
+
+    def ask(self, node_id: str, **changes: Any) -> None:
+        """An understanding, and with it a request to compute its authority."""
+        document = create(node_id, "ConsolidatedUnderstanding", envelope=changes)
+        assert submit(self.ledger, document).document()["validation_result"] == "accepted"
+
+    def serve(self, node_id: str) -> None:
+        with self.ledger.view() as view:
+            document = recompute(view, node_id)
+        assert work(self.ledger, document).document()["validation_result"] == "accepted"
+
+    async def waiting(self) -> list[str]:
+        return [item.key for item in await self.queue.peek(1000)]
+
+    async def until_waiting(self, count: int) -> None:
+        with anyio.fail_after(10):
+            while True:
+                if len(await self.waiting()) == count:
+                    return
+                self.now_s += SWEEP_EVERY_S
+                await anyio.sleep(0.005)
+
+    async def claim(self) -> list[str]:
+        claims = await self.queue.claim(100, 60_000)
+        await self.queue.acknowledge(claims)
+        return [claim.key for claim in claims]
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[World]:
+    world = World()
+    await world.queue.mark()
+    yield world
+    await world.redis.aclose()
+
+
+async def test_what_is_recorded_is_sent_once(world: World):
+    world.ask("u-1")
+    world.ask("u-2")
+    assert await world.relay.sweep() == 2
+    assert await world.waiting() == ["u-1", "u-2"]
+    assert await world.relay.send_new() == 0
+    assert await world.relay.sweep() == 0
+    world.ask("u-3")
+    assert await world.relay.send_new() == 1
+
+
+async def test_an_item_carries_its_request_priority_and_target(world: World):
+    world.ask("u-1", recompute_priority="user_initiated_critical")
+    await world.relay.send_new()
+    [item] = await world.queue.peek(10)
+    assert item.priority == "user_initiated_critical"
+    assert item.payload == b'{"target_cu_id":"u-1"}'
+    with world.ledger.view() as view:
+        [request] = view.open_requests()
+    assert item.causes == (f"{request.request_id}!user_initiated_critical",)
+    [lineage] = item.lineage
+    assert lineage.operation_id == request.document["trigger_source_id"]
+
+
+async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: World):
+    world.ask("u-1")
+    submit(world.ledger, adapt("u-1", title="another"))
+    assert await world.relay.send_new() == 2
+    [item] = await world.queue.peek(10)
+    assert item.causes_count == 2
+
+
+async def test_what_was_flushed_is_sent_again_at_the_next_sweep(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    await world.redis.flushall()
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+    assert await world.relay.sweep() == 0
+
+
+async def test_what_a_server_lost_without_its_mark_is_sent_again_after_a_while(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    assert await world.claim() == ["u-1"]
+    world.now_s += RESEND_AFTER_S - 0.1
+    assert await world.relay.sweep() == 0
+    world.now_s += 0.1
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_what_is_sent_again_and_was_not_lost_stays_one_item(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    world.now_s += RESEND_AFTER_S
+    await world.relay.sweep()
+    [item] = await world.queue.peek(10)
+    assert item.causes_count == 1
+
+
+async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: World):
+    world.ask("u-1")
+    await world.redis.flushall()
+    await world.relay.send_new()
+    await world.relay.sweep()
+    assert await world.queue.marked()
+    assert await world.relay.sweep() == 0
+
+
+async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    assert await world.new_relay().sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_relays_of_several_gateways_make_one_item_of_a_request(world: World):
+    """Each sends all that is open; the one that finds the mark after a flush sends as well."""
+    other = world.new_relay()
+    for number in range(3):
+        world.ask(f"u{number}")
+    for relay in (world.relay, other):
+        assert await relay.send_new() == 3
+    assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
+    assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
+    await world.redis.flushdb()
+    assert await other.sweep() == 3
+    world.now_s += SWEEP_EVERY_S
+    await world.relay.sweep()
+    assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
+
+
+async def test_what_has_its_outcome_is_never_sent(world: World):
+    world.ask("u-1")
+    world.ask("u-2")
+    world.serve("u-1")
+    await world.relay.send_new()
+    assert await world.waiting() == ["u-2"]
+    await world.redis.flushall()
+    world.serve("u-2")
+    await world.relay.sweep()
+    assert await world.waiting() == []
+
+
+async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(world: World):
+    world.ask("u-1")
+    await world.relay.sweep()
+    claims = await world.queue.claim(1, 1000)
+    await world.queue.bury(claims, ["broken"])
+    with world.ledger.transaction() as transaction:
+        head = transaction.head_now
+        close_requests(
+            transaction,
+            "u-1",
+            head.ec_sequence_number,
+            outcome="dead_letter",
+            operation_id=None,
+            closed_sequence=head.ec_sequence_number,
+            closed_at_us=head.committed_at_us,
+        )
+    world.now_s += RESEND_AFTER_S
+    assert await world.relay.sweep() == 0
+    submit(world.ledger, adapt("u-1", title="another"))
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("anew", [False, True])
+async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: World, anew):
+    world.ask("u-parent", recompute_priority="background_low_priority")
+    world.ask("u-other", recompute_priority="background_normal")
+    world.ask("u-child", recompute_priority="background_low_priority")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    assert await world.waiting() == ["u-other", "u-parent"]
+    urgent = {"recompute_priority": "user_initiated_critical"}
+    submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
+    relay = world.new_relay() if anew else world.relay
+    await relay.sweep()
+    assert [(one.key, one.priority) for one in await world.queue.peek(1)] == [
+        ("u-parent", "user_initiated_critical")
+    ]
+    assert await relay.sweep() == 0
+
+
+@pytest.mark.spec("K12")
+async def test_what_is_fed_by_one_that_waits_is_held_until_that_one_is_done(world: World):
+    world.ask("u-parent")
+    world.ask("u-child")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.send_new()
+    assert await world.waiting() == ["u-parent"]
+    await world.claim()
+    # It was delivered, but it is open until the record says otherwise.
+    await world.relay.send_new()
+    assert "u-child" not in await world.waiting()
+    world.serve("u-parent")
+    await world.relay.send_new()
+    assert await world.claim() == ["u-child"]
+
+
+async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: World):
+    names = [f"u-{number}" for number in range(5)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    order = []
+    for _ in names:
+        await world.relay.send_new()
+        [name] = await world.claim()
+        world.serve(name)
+        order.append(name)
+    assert order == names
+    assert await world.relay.sweep() == 0
+
+
+async def test_what_an_outcome_sets_free_is_sent_without_looking_at_everything(
+    world: World, monkeypatch
+):
+    """Of a wide cascade a hundred thousand requests may be open at once."""
+    names = [f"u-{number}" for number in range(6)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    await world.relay.send_new()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    for name in names:
+        assert await world.claim() == [name]
+        world.serve(name)
+        await world.relay.send_new()
+    assert await world.waiting() == []
+
+
+async def test_a_sweep_looks_at_each_waiting_item_once(world: World, monkeypatch):
+    """Of a deep cascade each page of requests waits for all the pages before it."""
+    monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 3)
+    names = [f"u-{number:02d}" for number in range(30)]
+    for name in names:
+        world.ask(name)
+    for parent, child in pairwise(names):
+        submit(world.ledger, link(f"{parent}->{child}", parent, child))
+    looked_at: list[str] = []
+    inner = LedgerView.input_sources
+
+    def noted(view: LedgerView, node_id: str, source_kind: str) -> list[str]:
+        looked_at.append(node_id)
+        return inner(view, node_id, source_kind)
+
+    monkeypatch.setattr(LedgerView, "input_sources", noted)
+    await world.relay.sweep()
+    assert len(looked_at) == len(set(looked_at)) == len(names)
+    assert await world.waiting() == names[:1]
+
+
+async def test_what_a_given_up_item_held_back_is_sent(world: World, monkeypatch):
+    """A dead letter is no operation: it bears the sequence of one that was looked at before."""
+    world.ask("u-parent")
+    world.ask("u-child")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    await world.relay.send_new()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    with world.ledger.transaction() as transaction:
+        head = transaction.head_now
+        at = {"closed_sequence": head.ec_sequence_number, "closed_at_us": head.committed_at_us}
+        outcome = {"outcome": "dead_letter", "operation_id": None}
+        close_requests(transaction, "u-parent", head.ec_sequence_number, **outcome, **at)
+    assert await world.relay.send_new() == 2
+    assert {"u-child"} <= set(await world.waiting())
+
+
+async def test_after_a_long_sweep_there_is_none_for_a_while_but_a_flush_is_noticed(world: World):
+    world.ask("u-1")
+    inner = world.relay._read_all
+
+    def slow() -> Any:
+        world.now_s += 2.0
+        return inner()
+
+    world.relay._read_all = slow
+    assert await world.relay.look() == 1
+    began_s = world.now_s
+    for _ in range(20):
+        world.now_s += SWEEP_EVERY_S
+        await world.relay.look()
+    assert world.now_s == began_s + 20 * SWEEP_EVERY_S
+    await world.redis.flushall()
+    assert await world.relay.look() == 1
+    assert world.now_s == began_s + 20 * SWEEP_EVERY_S + 2.0
+
+
+@pytest.mark.spec("K12")
+async def test_what_became_more_urgent_by_another_is_sent_with_it(world: World, monkeypatch):
+    world.ask("u-parent", recompute_priority="background_low_priority")
+    world.ask("u-other", recompute_priority="background_normal")
+    world.ask("u-child", recompute_priority="background_low_priority")
+    submit(world.ledger, link("e", "u-parent", "u-child"))
+    await world.relay.sweep()
+    monkeypatch.setattr(world.relay, "sweep", None)
+    urgent = {"recompute_priority": "user_initiated_critical"}
+    submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
+    await world.relay.send_new()
+    [first] = await world.queue.peek(1)
+    assert (first.key, first.priority) == ("u-parent", "user_initiated_critical")
+
+
+async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_back(world: World):
+    world.ask("u-1")
+    world.server.connected = False
+    with pytest.raises(QueueError) as caught:
+        await world.relay.sweep()
+    assert caught.value.code == "queue_unavailable"
+    with pytest.raises(QueueError):
+        await world.relay.send_new()
+    world.server.connected = True
+    assert await world.relay.sweep() == 1
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_more_requests_than_one_call_may_carry_are_sent_in_several(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 7)
+    monkeypatch.setattr(relay_module, "BATCH_ITEMS_MAX", 3)
+    for number in range(20):
+        world.ask(f"u-{number}")
+    assert await world.relay.send_new() == 20
+    assert sorted(await world.waiting()) == sorted(f"u-{number}" for number in range(20))
+    assert BATCH_ITEMS_MAX == 1000
+
+
+@pytest.mark.parametrize("changes", [{}, {"operation_id": "o" * 500}])
+@pytest.mark.parametrize("node_id", [LONG, "u-short"])
+async def test_a_name_too_long_for_the_queue_holds_nothing_up(world: World, node_id, changes):
+    """Everything that the kernel takes can be sent, or one request would block all the others."""
+    world.ask("u-before")
+    world.ask(node_id, **changes)
+    world.ask("u-after")
+    assert await world.relay.send_new() == 3
+    claims = await world.queue.claim(10, 1000)
+    assert len(claims) == 3
+    assert {"u-before", "u-after"} < {claim.key for claim in claims}
+    assert any(node_id in claim.payload.decode() for claim in claims)
+    world.now_s += RESEND_AFTER_S
+    await world.queue.acknowledge(claims)
+    assert await world.relay.sweep() == 3
+
+
+async def test_it_runs_and_wakes_for_what_is_committed(world: World):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        for number in range(3):
+            world.ask(f"u-{number}")
+            world.relay.notify()
+            await world.until_waiting(number + 1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_it_outlives_a_ledger_that_goes_away_and_comes_back(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.01)
+    view, failed = world.ledger.view, anyio.Event()
+
+    def away() -> Any:
+        anyio.from_thread.run_sync(failed.set)
+        raise LedgerUnavailable("the server starts again")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        monkeypatch.setattr(world.ledger, "view", away)
+        world.relay.notify()
+        with anyio.fail_after(10):
+            await failed.wait()
+        monkeypatch.setattr(world.ledger, "view", view)
+        world.ask("a")
+        await world.until_waiting(1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_it_outlives_a_queue_that_goes_away_and_comes_back(world: World, monkeypatch):
+    monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.02)
+    world.server.connected = False
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.relay.run)
+        world.ask("u-1")
+        world.relay.notify()
+        await anyio.sleep(0.05)
+        world.server.connected = True
+        await world.until_waiting(1)
+        tasks.cancel_scope.cancel()
+
+
+def _ledger_of(edges: list[tuple[int, int]]) -> Ledger:
+    ledger = memory_ledger()
+    for number in range(5):
+        submit(ledger, create(f"u-{number}", "ConsolidatedUnderstanding"))
+    for one, other in edges:
+        submit(ledger, link(f"{one}->{other}", f"u-{one}", f"u-{other}"))
+    return ledger
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8, unique=True),
+    st.lists(st.booleans(), max_size=20),
+)
+def test_whatever_the_graph_and_whatever_redis_loses_everything_is_served(edges, losses):
+    """Cycles included: what is held is released in the end, and nothing closed is ever sent."""
+
+    async def run() -> None:
+        world = World()
+        world.ledger = _ledger_of(edges)
+        world.relay = world.new_relay()
+        lost = iter(losses)
+        for _ in range(40):
+            if next(lost, False):
+                await world.redis.flushall()
+            await world.relay.sweep()
+            keys = await world.claim()
+            with world.ledger.view() as view:
+                still = {request.item_key for request in view.open_requests()}
+            assert set(keys) <= still
+            if not still:
+                break
+            for key in keys[:1]:
+                world.serve(key)
+            world.now_s += RESEND_AFTER_S
+        assert drain(world.ledger) == []
+        await world.redis.aclose()
+
+    anyio.run(run)
+
+
+class Asked(World):
+    """The same with a queue of asked-for work."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.queue = WorkQueue(self.redis, name, lambda: self.now_ms)
+        self.relay = self.new_relay()
+
+    def ask_for(self, *requests: WorkRequest) -> list[str]:
+        with self.ledger.transaction() as transaction:
+            return [one.request_id for one in enqueue(transaction, requests)]
+
+    def end(self, request_id: str) -> None:
+        with self.ledger.transaction() as transaction:
+            close(transaction, request_id, "completed")
+
+
+def step(run: str, number: int) -> WorkRequest:
+    content = {
+        "extraction_run_id": run,
+        "attempt_number": number,
+        "prior_state": "pending",
+        "current_state": "running",
+        "state_change_reason": "because",
+    }
+    return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content)
+
+
+def binding(number: int, **content: Any) -> WorkRequest:
+    stated = {"binding_id": f"b-{number}", "source_event_id": "e", **content}
+    return WorkRequest(BINDING_QUEUE, f"k-{number}", stated)
+
+
+@pytest.mark.spec("§16.4")
+async def test_the_steps_of_a_run_are_sent_one_after_another_and_runs_do_not_wait():
+    world = Asked(EXTRACTION_QUEUE)
+    ids = world.ask_for(step("r", 2), step("s", 1), step("r", 1), step("r", 3))
+    order = []
+    for _ in range(4):
+        await world.relay.send_new()
+        for key in await world.claim():
+            world.end(key)
+            order.append(key)
+    assert order == [ids[1], ids[2], ids[0], ids[3]]
+    assert await world.relay.sweep() == 0
+
+
+async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
+    world = Asked(BINDING_QUEUE)
+    [request_id] = world.ask_for(binding(1, capacity_priority="critical"))
+    assert await world.relay.send_new() == 1
+    [claim] = await world.queue.claim(1, 60_000)
+    signal = {"ec_capacity_lease_state": "none", "queue_depth": 0, "inflight_operations": 0}
+    with world.ledger.transaction() as transaction:
+        report = CapacityRejected(request_id=request_id, capacity_signal_at_rejection=signal)
+        assert reject_for_capacity(transaction, report)
+    assert await world.relay.sweep() == 1
+    await world.queue.acknowledge([claim])
+    [item] = await world.queue.peek(10)
+    assert (item.key, item.priority) == (request_id, "background")
+
+
+async def test_what_is_delayed_is_sent_after_its_time_and_holds_nothing_else_up():
+    world = Asked(BINDING_QUEUE)
+    delayed = WorkRequest(BINDING_QUEUE, "later", binding(1).content, delay_s=60)
+    later, now = world.ask_for(delayed, binding(2))
+    assert await world.relay.send_new() == 1
+    assert await world.claim() == [now]
+    world.end(now)
+    assert await world.relay.sweep() == 0
+    with world.ledger.view() as view:
+        [request] = [one for one in view.open_requests() if one.request_id == later]
+    store = world.ledger.store
+    world.ledger, fake = ledger_on(store)
+    fake.time_us = request.enqueued_at_us + 60_000_000
+    world.relay = world.new_relay()
+    assert await world.relay.sweep() == 1
+    assert await world.claim() == [later]
+
+
+async def test_each_queue_is_sent_its_own_requests_alone():
+    world = Asked(BINDING_QUEUE)
+    world.ask("u-1")
+    ids = world.ask_for(step("r", 1), binding(1), binding(2))
+    assert await world.relay.sweep() == 2
+    assert await world.claim() == ids[1:]

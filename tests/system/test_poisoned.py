@@ -1,0 +1,112 @@
+"""Nothing that anybody sends ends a gateway: two of them are fed what fails whoever takes it."""
+
+import anyio
+import httpx
+import orjson
+import pytest
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from queues.embedded.server import EmbeddedRedis, find_server
+from tests.system import poisoned_gateway as poison
+from tests.system.gateways import Client, running_gateways, session_id
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio]
+
+SESSIONS = 8
+EACH = 10
+
+POISONS = [
+    b'{"write_set_refs": ["\\ud800"]}',
+    b'{"read_set_refs": ["\\ud800"], "source_refs": ["\\u0000", "a\\u0000\\ud800"]}',
+    b'{"write_set_refs": ["a\\u0000b"], "idempotency_key": "\\ud800"}',
+    b'{"operation_id": "\\ud800", "actor": 1e999, "n": ' + b"9" * 4000 + b"}",
+    b'{"primitive_effects": ' + b"[" * 400 + b"]" * 400 + b"}",
+    *(
+        orjson.dumps({"marker": marker})
+        for marker in (poison.RAISES, poison.SPOILS, poison.CONFUSES)
+    ),
+]
+"""Known kinds, and three of which nothing knows."""
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls():
+    """The gateways have loops of their own; this one may wait for a look at the record."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def gateways(request, tmp_path):
+    database = None
+    if request.param == "postgres":
+        database = request.getfixturevalue("postgres").new_database()
+    server = EmbeddedRedis(tmp_path, find_server())
+    server.start()
+    try:
+        with running_gateways(tmp_path, server.url, database) as gateways:
+            gateways.program = "tests.system.poisoned_gateway"
+            yield gateways
+    finally:
+        server.stop()
+
+
+def refusals(place):
+    ledger = Ledger(open_store(place, read_only=True), system_host())
+    try:
+        with ledger.view() as view:
+            where = {"receipt_kind": "request_unprocessable"}
+            rows = view.tables.select(schema.receipts, where)
+            return [orjson.loads(one["receipt_bytes"]) for one in rows]
+    finally:
+        ledger.close()
+
+
+async def post(gateway, session, body):
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=30, trust_env=False) as http:
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/sessions/{session}/envelopes"
+        return await http.post(path, content=body, headers=headers)
+
+
+async def feed(gateway, sessions, answers):
+    """Send everything, the same through both, for sessions that the one owns and the other."""
+    for number, body in enumerate(POISONS):
+        for session in sessions[number % 2 :: 3]:
+            answer = await post(gateway, session, body)
+            answers.append((body, answer))
+
+
+async def strike_each(client, session):
+    for number in range(EACH):
+        answer = await client.eliminate(session, number)
+        assert answer["applied_eliminated"] == [f"h{number:03d}"]
+
+
+async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gateways):
+    pair = gateways.pair()
+    sessions = [session_id(number) for number in range(SESSIONS)]
+    answers = []
+    async with Client(*pair) as client:
+        for session in sessions:
+            await client.declare(session)
+        async with anyio.create_task_group() as tasks:
+            for gateway in pair:
+                tasks.start_soon(feed, gateway, sessions, answers)
+            for session in sessions:
+                tasks.start_soon(strike_each, client, session)
+        for session in sessions:
+            assert await client.trail(session) == [f"o-{number}" for number in range(EACH)]
+
+    assert [one.process.poll() for one in pair] == [None, None]
+    for body, answer in answers:
+        assert answer.status_code == 422, (body[:60], answer.text)
+        document = answer.json()
+        code = document["error"]["code"]
+        assert code not in ("", "internal")
+        if b"marker" in body:
+            assert code == "request_unprocessable", document
+    causes = {one["cause"] for one in refusals(gateways.place)}
+    assert causes >= {"LookupError", "ArithmeticError", "ZeroDivisionError"}
+    gateways.verify()

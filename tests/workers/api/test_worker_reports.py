@@ -1,0 +1,343 @@
+"""Where workers hand in: only with the token, and each result has its own outcome."""
+
+import hmac
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from actors.commit.work_units import EnqueueUnit
+from actors.errors import MailboxFull
+from actors.sessions.runtime import SessionRuntime
+from kernel.authority.graph import authority_of
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.ledger import schema
+from kernel.verify import verify
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.requests import WorkRequest
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import (
+    SESSION,
+    TOKEN,
+    Door,
+    claim,
+    error_of,
+    log_length,
+    rows,
+    running_door,
+    source,
+    understanding,
+)
+from workers.api.routes import worker_reports as intake
+from workers.api.routes.worker_reports import RESULTS_MAX
+
+pytestmark = pytest.mark.anyio
+
+BINDING = {"binding_id": "b-1", "source_event_id": "event-1"}
+
+PATHS = [
+    ("recomputed", {"results": []}),
+    ("dead-letters", {"item_key": "u-1", "error_signature": "broken"}),
+    ("work", {"queue": "binding-evaluation", "reports": []}),
+    ("crons/retention-sweep", {}),
+    (
+        "crons/chain-audit",
+        {
+            "ec_sequence_number": 0,
+            "row_hash": "0" * 64,
+            "receipt_sequence": 0,
+            "receipt_hash": "0" * 64,
+        },
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+async def _declared(door: Door) -> None:
+    await door.declare(SESSION, "a", "b")
+    await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
+
+
+def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]:
+    """What a worker that reads the ledger now would hand in."""
+    with door.ledger.view() as view:
+        node = view.node(node_id)
+        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        sequence = view.head().ec_sequence_number
+    intent = {
+        "intent_kind": "recalculate_authority",
+        "intent_key": f"{node_id}@{sequence}",
+        "target_cu_id": node_id,
+        "as_of_sequence": sequence,
+        "cu_authority": value,
+        "input_versions": [one.document() for one in inputs],
+        **changes,
+    }
+    return {"session_id": SESSION, "intent": intent}
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "tökén"])
+async def test_without_the_token_nothing_is_taken(door: Door, path, body, token):
+    requests = rows(door.ledger, schema.outbox)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}".encode("latin-1")}
+    response = await door.http.post(f"/internal/{path}", json=body, headers=headers)
+    error_of(response, 401, "unauthorized")
+    assert rows(door.ledger, schema.outbox) == requests
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+async def test_a_gateway_without_a_token_takes_nothing_from_anybody(path, body):
+    async with running_door(host=FakeHost().host, token=None) as door:
+        for token in (None, "", "None"):
+            error_of(await door.hand_in(path, body, token), 401, "unauthorized")
+
+
+async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(given: bytes, expected: bytes) -> bool:
+        compared.append((given, expected))
+        return hmac.compare_digest(given, expected)
+
+    monkeypatch.setattr(intake, "hmac", SimpleNamespace(compare_digest=compare))
+    await door.hand_in("recomputed", {"results": []}, "wrong")
+    assert compared == [(b"wrong", TOKEN.encode())]
+
+
+async def test_a_result_that_is_due_is_recorded_and_closes_its_requests(door: Door):
+    response = await door.hand_in("recomputed", {"results": [computed(door)]})
+    assert response.json() == {"outcomes": [{"outcome": "completed"}]}
+    node = (await door.http.get("/v1/nodes/u-1")).json()
+    # Beta(1, 1) and one supporting claim of 0.75 with weight 2.
+    assert node["payload"]["cu_authority"] == 2.5 / 4
+    assert [row["open"] for row in rows(door.ledger, schema.outbox)] == [0, 0]
+    outcomes = rows(door.ledger, schema.outbox_outcomes)
+    assert [row["outcome"] for row in outcomes] == ["completed", "completed"]
+    [*_, row] = rows(door.ledger, schema.kernel_event_log)
+    assert (row["semantic_intent"], row["session_id"]) == ("recalculate_authority", SESSION)
+
+
+async def test_a_result_that_nobody_asks_for_any_more_leaves_no_trace(door: Door):
+    late = computed(door)
+    await door.hand_in("recomputed", {"results": [computed(door)]})
+    length = log_length(door.ledger)
+    response = await door.hand_in("recomputed", {"results": [late]})
+    assert response.json() == {"outcomes": [{"outcome": "closed"}]}
+    assert log_length(door.ledger) == length
+
+
+@pytest.mark.spec("K12")
+async def test_a_result_whose_input_still_waits_is_told_so(door: Door):
+    link = {
+        "intent_kind": "link_input",
+        "intent_key": "link",
+        "source_node_id": "u-1",
+        "target_node_id": "u-2",
+        "essentiality": "core",
+    }
+    await door.operate(understanding("u-2", "s-1"), link)
+    response = await door.hand_in("recomputed", {"results": [computed(door, "u-2")]})
+    assert response.json() == {"outcomes": [{"outcome": "input_pending"}]}
+
+
+async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Door):
+    await door.operate(understanding("u-2", "s-1"))
+    results = [
+        computed(door, "nowhere"),
+        computed(door, "u-1", cu_authority=0.123),
+        computed(door, "u-2"),
+        computed(door, "u-2") | {"session_id": "system"},
+    ]
+    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    assert outcomes[0] == {"outcome": "closed"}
+    assert outcomes[1] == {"outcome": "rejected", "code": "cu_authority_mismatch"}
+    # Two sessions hand in the same: whoever comes first completes it, and only once.
+    assert sorted(one["outcome"] for one in outcomes[2:]) == ["closed", "completed"]
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_a_session_that_is_corrupt_fails_its_own_results_alone(door: Door):
+    door.services.sessions._corrupt["broken"] = "its record does not verify"
+    results = [computed(door) | {"session_id": "broken"}, computed(door)]
+    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    assert outcomes == [{"outcome": "failed", "code": "session_corrupt"}, {"outcome": "completed"}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"results": [{}]},
+        {"results": [{"intent": source("s-9")}]},
+        {"results": [{"intent": {"target_cu_id": "u-1"}, "extra": 1}]},
+    ],
+)
+async def test_a_body_that_is_no_result_is_refused_whole(door: Door, body):
+    length = log_length(door.ledger)
+    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+    assert log_length(door.ledger) == length
+
+
+async def test_more_results_than_one_request_may_hold_are_refused(door: Door):
+    body = {"results": [computed(door)] * (RESULTS_MAX + 1)}
+    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+
+
+async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door):
+    body = {"item_key": "u-1", "error_signature": "broken"}
+    closed = (await door.hand_in("dead-letters", body)).json()["closed"]
+    assert closed == [row["request_id"] for row in rows(door.ledger, schema.outbox)]
+    outcomes = rows(door.ledger, schema.outbox_outcomes)
+    assert [row["outcome"] for row in outcomes] == ["dead_letter"] * 2
+    kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
+    assert kinds.count("authority_recompute_dead_lettered") == 2
+    again = await door.hand_in("dead-letters", body)
+    assert again.json() == {"closed": []}
+
+
+async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(door: Door):
+    body = {"item_key": "nowhere", "error_signature": "broken"}
+    assert (await door.hand_in("dead-letters", body)).json() == {"closed": []}
+    assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}
+
+
+# --- asked-for work -------------------------------------------------------------------------------
+
+STEP = {
+    "extraction_run_id": "run-1",
+    "attempt_number": 1,
+    "prior_state": "pending",
+    "current_state": "running",
+    "state_change_reason": "because",
+}
+
+
+async def ask(door: Door, queue: str, key: str, content: dict[str, Any]) -> str:
+    [asked] = await door.services.write(EnqueueUnit((WorkRequest(queue, key, content),)))
+    return str(asked.request_id)
+
+
+def due(request_id: str) -> dict[str, Any]:
+    return {"report_kind": "transition_due", "request_id": request_id}
+
+
+async def report(door: Door, queue: str, *reports: dict[str, Any]) -> list[dict[str, Any]]:
+    response = await door.hand_in("work", {"queue": queue, "reports": list(reports)})
+    assert response.status_code == 200, response.text
+    outcomes: list[dict[str, Any]] = response.json()["outcomes"]
+    return outcomes
+
+
+@pytest.mark.spec("§16.5")
+async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
+    first = await ask(door, EXTRACTION_QUEUE, "1", STEP)
+    wrong = await ask(door, EXTRACTION_QUEUE, "wrong", STEP | {"current_state": "succeeded"})
+    given_up = {"report_kind": "given_up", "request_id": wrong, "error_signature": "broken"}
+    third = await ask(door, EXTRACTION_QUEUE, "3", STEP | {"attempt_number": 3})
+    outcomes = await report(
+        door, EXTRACTION_QUEUE, due(wrong), due(third), due(first), due(first), given_up, due("no")
+    )
+    assert [(one["outcome"], one.get("code")) for one in outcomes] == [
+        ("rejected", "extraction_state_transition_invalid"),
+        ("early", None),
+        ("completed", None),
+        ("closed", None),
+        ("completed", None),
+        ("unknown", None),
+    ]
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_nobody_reports_of_other_queues(door: Door):
+    body = {"queue": "authority-recompute", "reports": []}
+    error_of(await door.hand_in("work", body), 404, "work_queue_unknown")
+
+
+async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
+    async with running_door(host=FakeHost().host, mailbox_max=1) as door:
+        request_id = await ask(door, EXTRACTION_QUEUE, "1", STEP)
+        body = {"queue": EXTRACTION_QUEUE, "reports": [due(request_id)]}
+        answers: list[Any] = []
+
+        async def hand_in() -> None:
+            answers.append(await door.hand_in("work", body))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(40):
+                tasks.start_soon(hand_in)
+        refused = [one for one in answers if one.status_code == 429]
+        assert refused
+        assert {one.headers["Retry-After"] for one in refused} == {"1"}
+        told = [one.json()["outcomes"][0]["outcome"] for one in answers if one.is_success]
+        assert sorted(set(told)) == sorted({"completed", *(told if len(told) > 1 else [])})
+        assert told.count("completed") == 1
+
+
+async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
+    response = await door.hand_in("crons/retention-sweep", {})
+    assert response.json() == {"result": {"ephemeral_receipts": 0, "model_outputs": 0}}
+    error_of(await door.hand_in("crons/nothing", {}), 404, "not_found")
+
+
+@pytest.mark.spec("§17.5", "L3")
+async def test_what_an_audit_finds_is_recorded_once_and_health_is_red(door: Door):
+    mark = {
+        "ec_sequence_number": 1,
+        "row_hash": "f" * 64,
+        "receipt_sequence": 0,
+        "receipt_hash": "0" * 64,
+    }
+    sound = mark | {"ec_sequence_number": 0, "row_hash": "0" * 64}
+    assert (await door.hand_in("crons/chain-audit", sound)).json()["findings"] == 0
+    assert (await door.http.get("/readyz")).status_code == 200
+    first = (await door.hand_in("crons/chain-audit", mark)).json()
+    assert first["findings"] > 0
+    again = (await door.hand_in("crons/chain-audit", mark)).json()
+    assert (first["receipt_id"] is None, again["receipt_id"]) == (False, None)
+    kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
+    assert kinds.count("kernel_event_log_integrity_violation") == 1
+    assert "chain" in (await door.http.get("/readyz")).json()["problems"]
+
+
+async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: Door):
+    """Nothing but the record decides what they may do, so no order is lost."""
+
+    async def full(*_: Any) -> Any:
+        raise MailboxFull("full")
+
+    [asked] = await door.services.write(EnqueueUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),)))
+    outcome = {
+        "outcome_id": "outcome:1",
+        "source_event_id": "event-1",
+        "binding_id": "b-1",
+        "target_kind": "corpus_document_membership",
+        "outcome_state": "succeeded",
+        "outcome_reason_code": "made",
+    }
+    report = {
+        "report_kind": "binding_evaluated",
+        "request_id": asked.request_id,
+        "outcome": outcome,
+    }
+    work = {"queue": BINDING_QUEUE, "reports": [report]}
+    results = {"results": [computed(door)]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionRuntime, "ask", full)
+        assert (await door.hand_in("work", work)).status_code == 429
+        for path, body in (("work", work), ("recomputed", results)):
+            first = await door.hand_in(path, body | {"urgent": True})
+            again = await door.hand_in(path, body | {"urgent": True})
+            assert first.json()["outcomes"][0]["outcome"] == "completed", first.text
+            assert again.json()["outcomes"][0]["outcome"] == "closed"
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+@pytest.mark.parametrize("path", ["work", "recomputed"])
+async def test_traceparents_are_as_many_as_the_parts_or_none(door: Door, path: str):
+    body = dict(PATHS)[path] | {"traceparents": [["x"]]}
+    error_of(await door.hand_in(path, body), 422, "INVALID_REQUEST")

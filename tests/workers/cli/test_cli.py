@@ -1,0 +1,663 @@
+"""The command line: help for everything, JSON for programs, and errors on one line."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost, adapt, code_of, submit
+from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
+from workers.cli import ingest as ingest_module
+from workers.cli import play as play_module
+from workers.cli import simulate as simulate_module
+from workers.cli.main import COMMANDS, main
+from workers.clients.gateway import GatewayClient
+from workers.dockets.sample import sample_path
+from workers.environment.data_folder import DataFolder
+from workers.environment.settings import load_settings, settings_table
+from workers.gateway.process import serve_gateway
+
+AUDITS = (
+    *("operations", "ancestors", "preview", "authority", "adjudications", "costs"),
+    *("replay", "migration-reviews"),
+)
+COMMAND_PATHS = [
+    *([name] for name in COMMANDS),
+    *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
+    *(["audit", name] for name in AUDITS),
+    ["dockets", "report"],
+    *(["queues", name] for name in ("pause", "resume", "dead", "requeue", "cancel", "request")),
+    *(["rollback", name] for name in ("operation", "epoch", "rebuild", "confirm")),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    """A data folder with a small record, and nothing that runs on it."""
+    folder = DataFolder(tmp_path / "data")
+    folder.path.mkdir()
+
+    async def fill() -> None:
+        store = SqliteStore(folder.ledger_path)
+        async with running_door(store, host=FakeHost().host) as door:
+            await door.declare(SESSION, "a", "b", "c", metadata={"case_name": "A v. B"})
+            strike = {"source_id": "s", "observation_id": "o-1", "eliminated": ["a"]}
+            await door.post("eliminate", strike)
+            await door.operate(source("s-1"), understanding("u-1", "s-1"))
+        store.close()
+
+    anyio.run(fill)
+    return folder
+
+
+def rotulus(*arguments: str, **environment: str) -> Result:
+    """Run the command; what escapes it as an exception is a defect, whatever the test expects."""
+    result = CliRunner().invoke(main, arguments, env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def printed(*arguments: str) -> Any:
+    result = rotulus(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def one_line_error(result: Result, code: str) -> str:
+    """The error is for its reader: one line, with its code, and no traceback."""
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert re.match(rf"Error: {code}\b", line), line
+    assert "Traceback" not in result.output
+    return line
+
+
+@pytest.mark.parametrize("path", COMMAND_PATHS, ids=" ".join)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_says_what_it_does(path, option):
+    result = rotulus(*path, option)
+    assert result.exit_code == 0
+    text = result.output.split("\n\n")[1].strip()
+    assert re.match(r"[A-Z].+\.$", text, re.DOTALL), text
+
+
+@pytest.mark.parametrize("path", COMMAND_PATHS, ids=" ".join)
+def test_every_option_is_explained(path):
+    command: Any = main
+    for name in path:
+        command = command.get_command(click.Context(command), name)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_help_lists_every_command_and_imports_none_of_them():
+    result = rotulus("--help")
+    for name, text in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(text)}", result.output, re.MULTILINE), name
+    script = (
+        "import sys; from click.testing import CliRunner; from workers.cli.main import main;"
+        "CliRunner().invoke(main, ['--help']);"
+        "print(sorted({'fastapi', 'sqlalchemy', 'arq', 'redis'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, check=True, capture_output=True).stdout.strip() == b"[]"
+
+
+def test_without_a_command_help_is_shown():
+    result = CliRunner().invoke(main, [])
+    assert "Commands" in result.output
+    assert result.exit_code == 2
+
+
+def test_the_version_is_told():
+    assert re.search(r"\d+\.\d+\.\d+", rotulus("--version").output)
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["verify", "--nothing"], ["show", "nothing"]])
+def test_what_there_is_not_is_a_usage_error(arguments):
+    result = rotulus(*arguments)
+    assert result.exit_code == 2
+    assert "No such" in result.output
+
+
+def test_settings_lists_each_with_its_default_and_meaning():
+    table = settings_table()
+    text = rotulus("settings").output
+    for name, default, meaning in table:
+        assert f"{name}  [{default}]\n    {meaning}\n" in text
+    assert printed("settings", "--json") == [
+        {"name": name, "default": default, "meaning": meaning} for name, default, meaning in table
+    ]
+
+
+def test_play_tells_each_turn_and_what_is_left():
+    text = rotulus("play", "20q_4", "--secret", "eagle").stdout
+    assert "Is it a mammal? no: removes cat, dog; 2 left" in text
+    assert "1 left: eagle" in text
+    game = printed("play", "itb_min_4", "--json", *_scenario("high", "ok", "expected", "high"))
+    assert game["survivors"] == ["replication_lag"]
+    assert [turn["outcome"] for turn in game["turns"]] == ["high", "ok"]
+    assert game["audit_entries"] == 3
+
+
+def _scenario(*outcomes: str) -> list[str]:
+    probes = ("replication_lag", "disk_usage", "deploy_version", "db_connections")
+    pairs = zip(probes, outcomes, strict=True)
+    return [word for probe, found in pairs for word in ("--outcome", f"check_{probe}={found}")]
+
+
+def test_play_asks_a_person_when_nobody_else_knows():
+    result = CliRunner().invoke(main, ["play", "20q_4"], input="maybe\nno\nyes\n")
+    assert result.exit_code == 0, result.output
+    assert "1 left: shark" in result.stdout
+    assert "'maybe' is not one of 'yes', 'no'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["chess"], "kit_unknown"),
+        (["none.toml"], "kit_invalid"),
+        (["20q_4", "--secret", "unicorn"], "secret_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage=melted"], "response_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage"], "response_unknown"),
+        (["itb_min_4", "--outcome", "check_all=ok"], "probe_unknown"),
+        (["itb_min_4", "--outcome", "check_disk_usage=ok"], "scenario_invalid"),
+    ],
+)
+def test_play_names_what_it_cannot_play(arguments, code):
+    one_line_error(rotulus("play", *arguments), code)
+
+
+@pytest.mark.parametrize("kit", ["itb_min_4", "20q_4"])
+def test_a_secret_goes_with_twenty_questions_alone(kit):
+    result = rotulus("play", kit, "--secret", "dog", "--outcome", "is_mammal=yes")
+    assert result.exit_code == 2
+    assert "--secret" in result.stderr
+
+
+def test_the_docket_report_counts_the_sample():
+    with sample_path().open("rb") as file:
+        content = file.read()
+    found = CliRunner().invoke(main, ["dockets", "report", "-", "--json"], input=content)
+    counts = json.loads(found.stdout)
+    assert (counts["one"], counts["several"], counts["unnarrowed"]) == (2, 2, 0)
+    text = CliRunner().invoke(main, ["dockets", "report", "-"], input=content).stdout
+    assert re.search(r"^all +2 +2 +0 +0$", text, re.MULTILINE)
+    assert re.search(r"^mandate_issued +1 +1 +\d+$", text, re.MULTILINE)
+
+
+def test_verify_says_that_a_sound_record_verifies(folder: DataFolder):
+    found = printed("verify", "--json")
+    assert found["verifies"] is True
+    assert found["findings"] == []
+    assert (found["rows"], found["belief_sessions"], found["belief_events"]) == (4, 1, 2)
+    assert found["requests_open"] == 1
+    text = rotulus("verify").stdout
+    assert "verifies: true" in text
+    assert f"head_hash: {found['head_hash']}" in text
+
+
+def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    result = rotulus("verify", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["verifies"] is False
+    assert found["findings"][0]["table"] == "belief_sessions"
+    text = rotulus("verify")
+    assert text.exit_code == 1
+    assert "belief_sessions" in text.stdout
+
+
+@pytest.mark.spec("§17.5")
+def test_verify_records_what_it_found_where_it_is_told_to(folder: DataFolder):
+    assert "recorded_receipt_id" not in printed("verify", "--record", "--json")
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    before = json.loads(rotulus("verify", "--json").stdout)
+    result = rotulus("verify", "--record", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["receipts"] == before["receipts"]
+    store = SqliteStore(folder.ledger_path, read_only=True)
+    with store.view() as tables:
+        [*_, row] = tables.select(schema.receipts, order_by="receipt_sequence")
+    store.close()
+    receipt = json.loads(row["receipt_bytes"])
+    assert receipt["receipt_id"] == found["recorded_receipt_id"]
+    assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
+    assert receipt["findings"] == found["findings"] == before["findings"]
+    assert receipt["head_hash"] == before["head_hash"]
+    # The receipt is itself sound: what is found afterwards is what was found before.
+    after = json.loads(rotulus("verify", "--json").stdout)
+    assert after["findings"] == before["findings"]
+    assert after["receipts"] == before["receipts"] + 1
+
+
+@pytest.mark.spec("§17.5")
+def test_a_finding_is_not_recorded_beside_a_running_tree(folder: DataFolder):
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
+    store.close()
+    with folder.locked():
+        one_line_error(rotulus("verify", "--record"), "data_folder_busy")
+
+
+def test_a_file_has_no_ledger_to_record_on(tmp_path):
+    export = tmp_path / "export"
+    export.write_bytes(b"")
+    result = rotulus("verify", "--export", str(export), "--record")
+    assert result.exit_code == 2
+
+
+def test_verify_takes_the_folder_it_is_told(folder: DataFolder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    folder.path.rename(elsewhere)
+    one_line_error(rotulus("verify"), "ledger_unavailable")
+    assert printed("verify", "--json", "--data-dir", str(elsewhere))["verifies"] is True
+
+
+def test_show_log_shows_the_newest_rows_first(folder: DataFolder):
+    documents = printed("show", "log", "--json")
+    sequences = [int(one["ec_sequence_number"]) for one in documents]
+    assert sequences == [4, 3, 2, 1]
+    assert all(len(one["row_hash"]) == 64 for one in documents)
+    assert len(printed("show", "log", "--json", "--limit", "2")) == 2
+    text = rotulus("show", "log").stdout.splitlines()
+    assert [line.split()[0] for line in text] == ["4", "3", "2", "1"]
+    assert documents[0]["operation_id"] in text[0]
+
+
+def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
+    [session] = printed("show", "session", "--json")
+    assert session == {
+        "session_id": SESSION,
+        "title": "A v. B",
+        "n_universe": 3,
+        "n_survivors": 2,
+        "survivors_shown": ["b", "c"],
+    }
+    assert f"{SESSION}  2/3  A v. B" in rotulus("show", "session").stdout
+    trail = printed("show", "session", SESSION, "--json")
+    assert [one["verb"] for one in trail] == ["DECLARE_SESSION", "ELIMINATE"]
+    lines = rotulus("show", "session", SESSION).stdout.splitlines()
+    assert lines[1].endswith("ELIMINATE  o-1  -a")
+    one_line_error(rotulus("show", "session", "nobody"), "SESSION_NOT_FOUND")
+
+
+def test_show_operation_and_node_print_json(folder: DataFolder):
+    [newest, *_] = printed("show", "log", "--json")
+    found = printed("show", "operation", newest["operation_id"])
+    assert found["row"] == newest
+    assert found["envelope"]["operation_id"] == newest["operation_id"]
+    assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
+    one_line_error(rotulus("show", "operation", "nothing"), "not_found")
+    one_line_error(rotulus("show", "node", "nothing"), "not_found")
+
+
+def test_show_requests_counts_them(folder: DataFolder):
+    counts = printed("show", "requests", "--json")
+    assert (counts["recorded"], counts["open"]) == (1, 1)
+    assert set(counts["outcomes"]) == {"completed", "dead_letter", "cancelled"}
+    text = rotulus("show", "requests").stdout
+    assert re.search(r"^open +1$", text, re.MULTILINE)
+    assert re.search(r"^completed +0$", text, re.MULTILINE)
+
+
+def test_audit_operations_filters_and_pages(folder: DataFolder):
+    whole = printed("audit", "operations", "--json")
+    assert [one["ec_sequence_number"] for one in whole["operations"]] == ["1", "2", "3", "4"]
+    assert whole["next_after"] is None
+    creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
+    assert {one["semantic_intent"] for one in creates["operations"]} == {"create"}
+    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    assert one["ec_sequence_number"] == "4"
+    text = rotulus("audit", "operations", "--limit", "2").stdout.splitlines()
+    assert text[0].split() == ["sequence", "committed", "intent", "actor", "effects", "operation"]
+    assert [line.split()[0] for line in text[1:3]] == ["1", "2"]
+    assert text[3] == "more: --after 2"
+    rest = rotulus("audit", "operations", "--after", "2").stdout.splitlines()
+    assert [line.split()[0] for line in rest[1:]] == ["3", "4"]
+
+
+@pytest.mark.spec("INV-A-REPLAY-LLM-1")
+def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
+    before = folder.ledger_path.read_bytes()
+    document = printed("audit", "replay", "--from", "1", "--json")
+    assert document == {"reproduced": 4, "blocked": 0, "not_reproduced": []}
+    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    strategy = ("--strategy", "blocked_on_fingerprint_mismatch")
+    alone = rotulus("audit", "replay", one["operation_id"], *strategy)
+    assert (alone.exit_code, alone.stdout) == (0, "reproduced: 1  not reproduced: 0\n")
+    assert printed("audit", "replay", "--to", "2", "--json")["reproduced"] == 2
+    missing = rotulus("audit", "replay", "nowhere")
+    assert missing.exit_code == 1
+    assert missing.stdout.splitlines()[0] == "-  nowhere  operation_not_replayable"
+    assert rotulus("audit", "replay").exit_code == 2
+    assert rotulus("audit", "replay", "x", "--to", "3").exit_code == 2
+    assert folder.ledger_path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "count"),
+    [
+        ("--since", "2000-01-01T00:00:00Z", 4),
+        ("--until", "2000-01-01T00:00:00Z", 0),
+        ("--until", "1m", 4),
+        ("--since", "1m", 0),
+        ("--from", "3", 2),
+        ("--to", "3", 3),
+        ("--session", SESSION, 2),
+        ("--effect", "membership_write", 2),
+        ("--reversibility", "irreversible_external_effect", 0),
+    ],
+)
+def test_audit_operations_takes_each_condition(folder: DataFolder, option, value, count):
+    found = printed("audit", "operations", option, value, "--json")
+    assert len(found["operations"]) == count
+
+
+def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
+    result = rotulus("audit", "operations", "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "24h" in result.output
+
+
+def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
+    [*_, newest] = printed("audit", "operations", "--json")["operations"]
+    name = newest["operation_id"]
+    found = printed("audit", "ancestors", name, "--json")
+    assert found["operations"][-1] == newest
+    assert found["complete"] is True
+    assert "roots: " in rotulus("audit", "ancestors", name).stdout
+    preview = printed("audit", "preview", name, "--json")
+    assert (preview["executable"], preview["lowest_tier"]) == (True, 1)
+    assert preview["effects"][-1]["undone_by"] == "node_retract"
+    assert "lowest tier: 1" in rotulus("audit", "preview", name).stdout
+    grounds = printed("audit", "authority", "u-1", "--json")
+    assert (grounds["node_id"], grounds["inputs"]) == ("u-1", [])
+    assert rotulus("audit", "authority", "u-1").stdout.startswith("authority: ")
+    for command in ("ancestors", "preview", "authority"):
+        one_line_error(rotulus("audit", command, "nothing"), "not_found")
+
+
+def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder, tmp_path):
+    head = printed("verify", "--json")["head_hash"]
+    target = tmp_path / "log.jsonl"
+    result = rotulus("export", "--output", str(target))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "4 of 4 rows" in result.stderr
+    assert rotulus("export").stdout_bytes == target.read_bytes()
+    assert [one.name for one in tmp_path.glob("*.part")] == []
+    folder.ledger_path.unlink()
+    found = printed("verify", "--export", str(target), "--json")
+    assert (found["verifies"], found["rows"], found["head_hash"]) == (True, 4, head)
+    assert found["findings"] == []
+
+
+def test_audit_adjudications_tells_what_waits_and_who_settled_it(folder: DataFolder):
+    document, settled = rivals(folder)
+    [item] = printed("audit", "adjudications", "--json")["items"]
+    assert item["receipt"]["envelope"] == document
+    [line] = rotulus("audit", "adjudications").stdout.splitlines()[1:]
+    assert "cardinality_conflict" in line
+    assert document["operation_id"] in line
+    settled(item["receipt"]["receipt_id"])
+    assert printed("audit", "adjudications", "--json")["items"] == []
+    [done] = printed("audit", "adjudications", "--state", "resolved", "--json")["items"]
+    assert done["state"] == "resolved"
+    assert done["receipt"] == item["receipt"]
+    first = rotulus("audit", "adjudications", "--state", "resolved", "--limit", "1").stdout
+    assert done["resolved_by_operation_id"] in first
+    assert "more: --after" in first
+
+
+def rivals(folder: DataFolder):
+    """Queue a conflict; return what was held back, and how to settle it."""
+    store = SqliteStore(folder.ledger_path)
+    ledger = Ledger(store, FakeHost().host)
+    made = adapt("u-1", cites_refs=["a"])
+    document = adapt("u-1", cites_refs=["a", "b"])
+    results = submit(ledger, made, document, unseen=True)
+    assert code_of(results[1]) == "envelope_conflict_user_review_required"
+    store.close()
+
+    def settle(receipt_id):
+        store = SqliteStore(folder.ledger_path)
+        changes = {"adjudicates_receipt_ids": [receipt_id]}
+        settled = adapt("u-1", cites_refs=["a", "b"], envelope_changes=changes)
+        assert code_of(submit(Ledger(store, FakeHost().host), settled)) is None
+        store.close()
+
+    return document, settle
+
+
+def test_audit_costs_tells_estimates(folder: DataFolder):
+    entries = printed("audit", "costs", "--json")["entries"]
+    assert len(entries) == 4
+    assert all(one["estimated_cost"] > 0 for one in entries)
+    assert printed("audit", "costs", "--until", "2000-01-01T00:00:00Z", "--json")["entries"] == []
+    text = rotulus("audit", "costs", "--limit", "2").stdout.splitlines()
+    assert text[0].split()[:3] == ["recorded", "intent", "actor"]
+    assert text[3] == "more: --after 2"
+
+
+def test_audit_costs_are_summed_up_by_intent_and_actor(folder: DataFolder):
+    entries = printed("audit", "costs", "--json")["entries"]
+    totals = printed("audit", "costs", "--totals", "--json")["totals"]
+    assert sum(one["operations"] for one in totals) == len(entries)
+    assert sum(one["estimated_cost"] for one in totals) == pytest.approx(
+        sum(one["estimated_cost"] for one in entries)
+    )
+    assert {(one["semantic_intent"], one["actor"]) for one in totals} == {
+        (one["semantic_intent"], one["actor"]) for one in entries
+    }
+    text = rotulus("audit", "costs", "--totals").stdout.splitlines()
+    assert text[0].split() == ["intent", "actor", "operations", "estimated", "actual"]
+    assert len(text) == 1 + len(totals)
+
+
+def test_the_verification_of_an_export_names_the_first_bad_line(folder: DataFolder, tmp_path):
+    lines = rotulus("export").stdout_bytes.splitlines(keepends=True)
+    target = tmp_path / "log.jsonl"
+    target.write_bytes(b"".join(lines[:2] + lines[3:]))
+    result = rotulus("verify", "--export", str(target), "--json")
+    assert result.exit_code == 1
+    [finding] = json.loads(result.stdout)["findings"]
+    assert (finding["line"], finding["rule"]) == (3, "gap")
+
+
+def test_an_export_that_cannot_be_written_says_so_and_leaves_nothing(folder: DataFolder, tmp_path):
+    target = tmp_path / "nowhere" / "log.jsonl"
+    one_line_error(rotulus("export", "--output", str(target)), "output_unusable")
+    assert not target.parent.exists()
+
+
+LEDGER_READERS = [
+    ["verify"],
+    ["show", "log"],
+    ["show", "session"],
+    ["show", "operation", "x"],
+    ["show", "node", "x"],
+    ["show", "requests"],
+    ["audit", "operations"],
+    ["audit", "ancestors", "x"],
+    ["audit", "preview", "x"],
+    ["audit", "authority", "x"],
+    ["audit", "adjudications"],
+    ["audit", "migration-reviews"],
+    ["audit", "costs"],
+    ["export"],
+]
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_without_a_ledger_there_is_one_line_to_read(arguments, tmp_path):
+    line = one_line_error(rotulus(*arguments), "ledger_unavailable")
+    assert str(tmp_path / "data" / "ledger.db") in line
+    assert not (tmp_path / "data").exists(), "looking creates nothing"
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_a_file_that_is_no_ledger_is_said_not_to_be_one(arguments, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "ledger.db").write_bytes(b"something else entirely" * 100)
+    one_line_error(rotulus(*arguments), "ledger_unavailable")
+
+
+@pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
+def test_reading_leaves_the_ledger_as_it_is(arguments, folder: DataFolder):
+    before = folder.ledger_path.read_bytes()
+    rotulus(*arguments)
+    assert folder.ledger_path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*LEDGER_READERS, ["up"], ["demo"], ["gateway"], ["worker"], ["ingest", "-"]],
+    ids=" ".join,
+)
+def test_a_setting_that_cannot_be_used_is_named_without_its_value(arguments):
+    result = rotulus(*arguments, ROTULUS_PORT="sesame")
+    assert result.exit_code == 1
+    assert "ROTULUS_PORT" in result.stderr
+    assert "settings_invalid" in result.stderr
+    assert "sesame" not in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", ["gateway", "worker"])
+def test_a_process_that_needs_a_redis_says_so(command):
+    one_line_error(rotulus(command), "redis_unavailable")
+
+
+def test_ingest_waits_for_a_gateway_and_then_says_that_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        ingest_module, "GatewayClient", partial(GatewayClient, give_up_after_s=0.05)
+    )
+    docket = tmp_path / "one.jsonl"
+    docket.write_bytes(sample_path().read_bytes())
+    result = rotulus("ingest", str(docket), ROTULUS_GATEWAY_URL="http://127.0.0.1:1")
+    one_line_error(result, "gateway_unreachable")
+
+
+class InProcess:
+    """A gateway client whose gateway runs for as long as it is open."""
+
+    def __init__(self, _: str) -> None:
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> GatewayClient:
+        door = await self._stack.enter_async_context(running_door(host=FakeHost().host))
+        await door.declare(SESSION, "a", "b")
+        return door.client()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+
+def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
+    told = rotulus("simulate", SESSION, str(asked))
+    assert told.exit_code == 0, told.output
+    assert "preview_kind: node_write_preview" in told.stdout
+    assert "visibility: sealed" in told.stdout
+    assert "rendered_visibility_warning: " in told.stdout
+    assert "  nodes s-1" in told.stdout
+    answer = printed("simulate", SESSION, str(asked), "--json")
+    assert answer["preview"]["preview_state"]["affected_node_refs"] == ["s-1", "corpus:test"]
+
+
+def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
+    monkeypatch.setattr(play_module, "GatewayClient", InProcess)
+    there = printed("play", "20q_8", "--secret", "snake", "--gateway", "--json")
+    here = printed("play", "20q_8", "--secret", "snake", "--json")
+    assert there.pop("session_id") != here.pop("session_id")
+    assert there == here
+    assert there["survivors"] == ["snake"]
+
+
+@pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])
+def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    asked = tmp_path / "asked.json"
+    asked.write_text(content)
+    one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")
+
+
+def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        environment = {"ROTULUS_PORT": port, "ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+        line = one_line_error(rotulus("gateway", **environment), "address_unusable")
+    assert port in line
+
+
+def test_a_gateway_makes_its_folder_and_founds_its_ledger(tmp_path):
+    """And it does so before there is a Redis."""
+    settings = load_settings(port=0)
+
+    async def until_founded() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+            await eventually((tmp_path / "data" / "ledger.db-wal").exists)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(until_founded)
+    assert printed("verify", "--json")["rows"] == 0
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0
+
+
+def test_a_gateway_whose_folder_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "data").write_text("a file stands here")
+    environment = {"ROTULUS_PORT": "0", "ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+    one_line_error(rotulus("gateway", **environment), "data_folder_unusable")
+
+
+def test_ingest_of_a_file_that_is_not_there_is_a_usage_error():
+    result = rotulus("ingest", "/nowhere/at/all.jsonl")
+    assert result.exit_code == 2
+    assert "No such file" in result.output
+
+
+def test_up_on_a_folder_that_is_in_use_says_by_whom(folder: DataFolder):
+    with folder.locked():
+        line = one_line_error(rotulus("up"), "data_folder_busy")
+    assert str(os.getpid()) in line

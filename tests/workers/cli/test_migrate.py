@@ -1,0 +1,114 @@
+"""`rotulus migrate`, and what the other commands do with a ledger that needs it."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from kernel.errors import LedgerSchemaDiffers
+from kernel.ledger import migrations, schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost, create, submit
+from tests.later_revision import LATER, write_later_revision
+from workers.cli.main import main
+from workers.environment.data_folder import DataFolder
+from workers.process_tree.tree import _bring_forward
+
+BEFORE = schema.SCHEMA_VERSION
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A data folder with a ledger, and a program whose schema is later."""
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    folder = DataFolder(tmp_path / "data")
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(folder.path))
+    folder.path.mkdir()
+    ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
+    submit(ledger, create("n", "Note"))
+    ledger.close()
+    monkeypatch.setattr(migrations, "VERSIONS", write_later_revision(tmp_path / "later"))
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    yield folder
+    structlog.reset_defaults()
+
+
+def rotulus(*arguments, exit_code=0):
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def version(folder):
+    with closing(sqlite3.connect(folder.ledger_path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_an_older_ledger_is_refused_with_the_command_that_helps_and_then_served(folder):
+    refused = rotulus("verify", exit_code=1)
+    assert refused.startswith("Error: ledger_schema_older: ")
+    assert "`rotulus migrate`" in refused
+
+    done = json.loads(rotulus("migrate", "--json"))
+    assert done == {
+        "ledger": str(folder.ledger_path),
+        "found_version": BEFORE,
+        "version": LATER,
+        "newest_version": LATER,
+        "dry_run": False,
+        "revisions": [{"version": LATER, "message": "Reviews."}],
+    }
+    assert "rows: 1" in rotulus("verify")
+    again = json.loads(rotulus("migrate", "--json"))
+    assert (again["found_version"], again["revisions"]) == (LATER, [])
+    assert f"version: {LATER}" in rotulus("migrate")
+
+
+def test_a_dry_run_prints_sql_that_does_the_same_by_hand(folder):
+    shown = rotulus("migrate", "--dry-run")
+    document = json.loads(rotulus("migrate", "--dry-run", "--json"))
+    assert (document["version"], document["newest_version"]) == (BEFORE, LATER)
+    assert version(folder) == BEFORE
+    [revision] = document["revisions"]
+    for statement in revision["statements"]:
+        assert f"{statement};\n" in shown
+    with closing(sqlite3.connect(folder.ledger_path, isolation_level=None)) as connection:
+        connection.executescript(f"BEGIN; {shown} PRAGMA user_version = {LATER}; COMMIT")
+    assert "rows: 1" in rotulus("verify")
+
+
+def test_nothing_is_migrated_beneath_a_tree_that_runs(folder):
+    with folder.locked():
+        assert "data_folder_busy" in rotulus("migrate", exit_code=1)
+        rotulus("migrate", "--dry-run")
+    assert version(folder) == BEFORE
+
+
+def test_where_there_is_no_ledger_none_is_made(folder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    for arguments in (("migrate",), ("migrate", "--dry-run")):
+        refused = rotulus(*arguments, "--data-dir", str(elsewhere), exit_code=1)
+        assert "ledger_unavailable: no ledger at" in refused
+    assert not elsewhere.exists()
+
+
+def test_a_tree_brings_its_own_file_forward_and_leaves_a_later_one_alone(folder, monkeypatch):
+    _bring_forward(folder.ledger_path)
+    assert version(folder) == LATER
+    _bring_forward(folder.ledger_path)
+    assert "rows: 1" in rotulus("verify")
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", BEFORE)
+    with pytest.raises(LedgerSchemaDiffers) as refused:
+        _bring_forward(folder.ledger_path)
+    assert refused.value.code == "ledger_schema_newer"
+
+
+def test_a_tree_leaves_what_is_not_there_to_its_gateway(folder, tmp_path):
+    _bring_forward(tmp_path / "nothing.db")
+    assert not (tmp_path / "nothing.db").exists()

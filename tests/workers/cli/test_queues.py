@@ -1,0 +1,194 @@
+"""`rotulus enqueue` and `rotulus queues`, against a gateway in the test's process."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from kernel.ledger.memory import MemoryStore
+from kernel.work.contents import BINDING_QUEUE
+from queues import Producer
+from tests.kernel.build import FakeHost
+from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
+from tests.workers.api.door import Door, http_client, running_door
+from workers.cli import enqueue as enqueue_module
+from workers.cli import queues as queues_module
+from workers.cli.main import main
+from workers.environment.terminal_progress import bar
+
+
+class OneRecord:
+    """A gateway for each call, all of them on one record."""
+
+    def __init__(self) -> None:
+        self.store, self.host = MemoryStore(), FakeHost().host
+        self._stack = AsyncExitStack()
+
+    def door(self) -> Any:
+        return running_door(self.store, host=self.host)
+
+    def client(self, _url: str) -> Any:
+        record = self
+
+        class Client:
+            async def __aenter__(self) -> Any:
+                return (await record._stack.enter_async_context(record.door())).client()
+
+            async def __aexit__(self, *_: object) -> None:
+                await record._stack.aclose()
+
+        return Client()
+
+    def producer(self, queue: str, url: str) -> Any:
+        record = self
+
+        class Asking(Producer):
+            async def __aenter__(self) -> Any:
+                door = await record._stack.enter_async_context(record.door())
+                self._http._transport = http_client(door.app)._transport
+                return self
+
+            async def __aexit__(self, *_: object) -> None:
+                await record._stack.aclose()
+
+        return Asking(queue, url, give_up_after_s=0)
+
+
+@pytest.fixture
+def record(monkeypatch, tmp_path) -> Iterator[OneRecord]:
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+    record = OneRecord()
+    monkeypatch.setattr(enqueue_module, "Producer", record.producer)
+    monkeypatch.setattr(queues_module, "GatewayClient", record.client)
+    yield record
+    structlog.reset_defaults()
+
+
+def rotulus(*arguments: str, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, arguments, input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def printed(*arguments: str, stdin: str | None = None) -> Any:
+    result = rotulus(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def lines(*requests: dict[str, Any]) -> str:
+    return "\n".join(json.dumps(one) for one in requests) + "\n\n"
+
+
+def in_door(record: OneRecord, do: Any) -> Any:
+    async def run() -> Any:
+        async with record.door() as door:
+            return await do(door)
+
+    return anyio.run(run)
+
+
+@pytest.mark.spec("K6")
+def test_lines_are_asked_for_once_from_a_file_or_standard_input(record, tmp_path: Path):
+    content = lines(binding("a"), binding("b"), {"content": binding("c")["content"]})
+    file = tmp_path / "asked.jsonl"
+    file.write_text(content)
+    first = printed("enqueue", BINDING_QUEUE, str(file), "--json")
+    assert (first["requests"], first["duplicates"]) == (3, 0)
+    second = printed("enqueue", BINDING_QUEUE, "--json", stdin=content)
+    assert second["duplicates"] == 2, "the line without a key is another request"
+    assert second["asked"][0]["request_id"] == first["asked"][0]["request_id"]
+    told = rotulus("enqueue", BINDING_QUEUE, str(file))
+    assert told.stdout.splitlines() == ["requests: 3", "duplicates: 2"]
+    assert "3/3" in told.stderr
+
+
+def test_who_waits_is_told_what_did_not_end_in_time(record):
+    told = rotulus(
+        "enqueue", BINDING_QUEUE, "--wait", "--timeout", "0", "--json", stdin=lines(binding("a"))
+    )
+    assert told.exit_code == 1
+    document = json.loads(told.stdout)
+    assert document["outcomes"] == {"open": 1}
+    assert document["ended"][0]["request_id"] == document["asked"][0]["request_id"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("not JSON", "line 2: not JSON"),
+        ("[]", "line 2: not an object"),
+        ('{"content": 1}', "line 2: not an object"),
+        ('{"content": {}, "kind": 1}', "line 2: unknown field 'kind'"),
+        (json.dumps({"content": {"x": "y" * 70_000}}), "line 2: longer than"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_and_nothing_is_sent(record, line, problem):
+    result = rotulus("enqueue", BINDING_QUEUE, stdin=lines(binding("a")).strip() + "\n" + line)
+    assert result.exit_code == 1
+    assert f"INVALID_REQUEST: {problem}" in result.stderr
+    shown = printed("queues", "--json")
+    assert shown["requests"]["recorded"] == 0
+
+
+def test_what_the_record_refuses_is_named_by_its_place(record):
+    result = rotulus(
+        "enqueue", BINDING_QUEUE, stdin=lines(binding("a"), binding("b", binding_id=7))
+    )
+    assert result.exit_code == 1
+    assert "Error: work_request_invalid: request 2: " in result.stderr
+    assert (
+        "Error: work_queue_unknown: " in rotulus("enqueue", "no", stdin=lines(binding("a"))).stderr
+    )
+
+
+def test_an_operator_sees_pauses_and_takes_back(record):
+    asked = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
+    told = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE}  open 1" in told
+    for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
+        assert state in told
+    for verb in ("pause", "resume"):
+        assert rotulus("queues", verb, BINDING_QUEUE).stdout.startswith("changed: ")
+    [request_id] = [one["request_id"] for one in asked]
+    arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why")
+    assert rotulus(*arguments).stdout == "cancelled: 1\n"
+    assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
+    assert printed("queues", "request", BINDING_QUEUE, request_id)["state"] == "cancelled"
+
+
+def test_an_operator_lists_dead_letters_and_requeues_them(record):
+    async def bury(door: Door) -> list[str]:
+        asked = await enqueued(door, BINDINGS, *(binding(str(number)) for number in range(5)))
+        for index, one in enumerate(asked):
+            signature = "odd" if index == 0 else "broken"
+            await given_up(door, BINDING_QUEUE, one["request_id"], signature)
+        return [one["request_id"] for one in asked]
+
+    ids = in_door(record, bury)
+    told = rotulus("queues", "dead", BINDING_QUEUE).stdout
+    assert "4  broken" in told
+    assert all(request_id in told for request_id in ids)
+    odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
+    assert [one["request_id"] for one in odd["dead_letters"]] == ids[:1]
+    assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"
+    arguments = ("queues", "requeue", BINDING_QUEUE, "--signature", "broken")
+    assert rotulus(*arguments).stdout == "requeued: 3\n"
+    assert rotulus("queues", "requeue", BINDING_QUEUE, "--all").stdout == "requeued: 1\n"
+    assert rotulus("queues", "dead", BINDING_QUEUE).stdout == ""
+    assert rotulus("queues", "requeue", BINDING_QUEUE).exit_code == 2
+
+
+def test_a_bar_says_how_much_is_done():
+    assert bar(0, 0) == f"[{'.' * 24}] 0/0"
+    assert bar(1, 2) == f"[{'#' * 12}{'.' * 12}] 1/2"
+    assert bar(2, 2) == f"[{'#' * 24}] 2/2"

@@ -1,0 +1,170 @@
+"""`rotulus rollback`: seen first, confirmed where it must be, done on the file or by a gateway."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost, adapt, code_of, create, submit
+from tests.kernel.every import HASH, own
+from workers.cli.main import main
+from workers.environment.data_folder import DataFolder
+
+LINK = {
+    "recipient_email_hash": HASH,
+    "shared_corpus_view_id": "view",
+    "share_token_policy_id": "policy",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("ROTULUS_USER_CONFIRMATION_KEY", "u" * 32)
+    monkeypatch.setenv("ROTULUS_ARCHITECT_CONFIRMATION_KEY", "a" * 32)
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    """A data folder with a small ledger, and nothing that runs on it."""
+    folder = DataFolder(tmp_path / "data")
+    folder.path.mkdir()
+    with_ledger(
+        folder,
+        create("n", "Note", title="old") | {"operation_id": "made"},
+        adapt("n", title="new") | {"operation_id": "changed"},
+        own("share_link_grant", "link", **LINK) | {"operation_id": "shared"},
+    )
+    return folder
+
+
+def with_ledger(folder: DataFolder, *documents: dict[str, Any]) -> dict[str, Any] | None:
+    ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
+    for document in documents:
+        assert code_of(submit(ledger, document)) is None
+    with ledger.view() as view:
+        node = view.node("n")
+    ledger.close()
+    return node
+
+
+def rotulus(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["rollback", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def printed(*arguments: str) -> Any:
+    result = rotulus(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(code: str, *arguments: str) -> None:
+    result = rotulus(*arguments)
+    assert result.exit_code == 1
+    assert f"Error: {code}" in result.stderr
+
+
+def confirmed(role: str, plan: dict[str, Any]) -> str:
+    bound = ["--tier", str(plan["tier"]), "--scope", plan["scope"], "--digest", plan["digest"]]
+    result = rotulus("confirm", role, *bound)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+@pytest.mark.spec("K21")
+def test_a_dry_run_changes_nothing_and_the_rollback_does_what_it_said(folder):
+    before = folder.ledger_path.read_bytes()
+    plan = printed("operation", "changed", "--dry-run")
+    assert [one["operation_id"] for one in plan["operations"]] == ["changed"]
+    assert folder.ledger_path.read_bytes() == before
+    assert printed("operation", "changed")["original_operation_id"] == "changed"
+    assert with_ledger(folder)["payload"] == {"title": "old"}
+    refused("rollback_already_applied", "operation", "changed")
+    refused("operation_not_found", "operation", "nothing")
+
+
+@pytest.mark.spec("K17")
+def test_what_persists_outside_is_confirmed_by_the_user(folder):
+    refused("confirmation_required", "epoch", "shared")
+    plan = printed("epoch", "shared", "--dry-run")
+    refused("confirmation_invalid", "epoch", "shared", "--token", confirmed("architect", plan))
+    done = printed("epoch", "shared", "--token", confirmed("user", plan))
+    assert [one["effect_kind"] for one in done["persistent_external_effects"]] == [
+        "share_link_grant"
+    ]
+
+
+@pytest.mark.spec("K17")
+def test_nobody_gives_a_word_without_a_key(folder, monkeypatch):
+    monkeypatch.delenv("ROTULUS_ARCHITECT_CONFIRMATION_KEY")
+    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    bound = ["--tier", "3", "--scope", plan["scope"], "--digest", plan["digest"]]
+    refused("confirmation_not_configured", "confirm", "architect", *bound)
+
+
+@pytest.mark.spec("§5.4")
+def test_a_damaged_state_is_archived_and_built_again(folder):
+    store = SqliteStore(folder.ledger_path)
+    with store.transaction() as tables:
+        row = tables.get(schema.nodes, "n")
+        tables.put(schema.nodes, row | {"record": b"{}"})
+    store.close()
+    plan = printed("rebuild", "--checkpoint", "1", "--dry-run")
+    assert plan["differences"] == [{"store": "nodes", "record_key": "n"}]
+    done = printed("rebuild", "--checkpoint", "1", "--token", confirmed("architect", plan))
+    assert done["records_replaced"] == 1
+    assert with_ledger(folder)["payload"] == {"title": "new"}
+    [archive] = (folder.path / "rebuild-archives").iterdir()
+    assert archive.stat().st_mode & 0o077 == 0
+    [kept] = json.loads(archive.read_bytes())
+    assert bytes.fromhex(kept["stored"]["record"]) == b"{}"
+
+
+@pytest.mark.spec("D6")
+def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
+    """One on another machine may hold shards of the ledger, and does not know of this."""
+    ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
+    with ledger.transaction() as transaction:
+        found_shards(transaction, 2)
+        fences = take_shards(transaction, "elsewhere", shards_of(transaction))
+    ledger.close()
+    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    refused("tier_3_requires_architect", "rebuild", "--checkpoint", "0")
+    assert are_held(folder, fences)
+    printed("rebuild", "--checkpoint", "0", "--token", confirmed("architect", plan))
+    assert not are_held(folder, fences)
+
+
+def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
+    ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
+    with ledger.view() as view:
+        found = {holds(view, one) for one in fences}
+    ledger.close()
+    [held] = found
+    return held
+
+
+def test_building_again_waits_for_nobody_who_holds_the_folder(folder):
+    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    token = confirmed("architect", plan)
+    with folder.locked():
+        refused("data_folder_busy", "rebuild", "--checkpoint", "0", "--token", token)
+
+
+def test_without_a_ledger_there_is_nothing_to_roll_back(tmp_path):
+    refused("ledger_unavailable", "operation", "o", "--dry-run")
+    refused("ledger_unavailable", "operation", "o")

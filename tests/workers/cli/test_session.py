@@ -1,0 +1,173 @@
+"""`rotulus session` against a gateway, and `replay` against trails that lie."""
+
+import json
+import os
+
+import httpx
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from tests.workers.api.door import SESSION, URL
+from tests.workers.api.kept import kept_door
+from workers.cli import session_options as session_place
+from workers.cli.main import main
+from workers.clients.gateway import GatewayClient
+
+NEW = "00000000-0000-4000-8000-000000000009"
+
+
+class Bridge(httpx.AsyncBaseTransport):
+    """Carries the requests of a command's own loop to the gateway's."""
+
+    def __init__(self, kept):
+        self._kept = kept
+
+    async def handle_async_request(self, request):
+        response = self._kept.send(
+            request.method,
+            str(request.url),
+            content=await request.aread(),
+            headers=dict(request.headers),
+        )
+        return httpx.Response(response.status_code, json=response.json())
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+    with kept_door() as kept:
+
+        def client(url):
+            client = GatewayClient(url)
+            client._http = httpx.AsyncClient(transport=Bridge(kept), base_url=URL)
+            return client
+
+        monkeypatch.setattr(session_place, "GatewayClient", client)
+        yield kept
+    structlog.reset_defaults()
+
+
+def session(*arguments, code=0, **options):
+    result = CliRunner().invoke(main, ["session", *arguments], **options)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def told(*arguments, **options):
+    return json.loads(session(*arguments, "--json", **options))
+
+
+def test_a_session_goes_through_every_command(kept):
+    declared = session("declare", "b", "a", "c", "--session-id", NEW)
+    assert "survivors             a b c\nn_survivors           3\n" in declared
+    assert told("declare", "b", "a", "c", "--session-id", NEW)["n_survivors"] == 3
+    session("obligation", NEW, "ob", "2")
+    assert "approved              no" in session("exit", NEW, "ob", code=1)
+    assert "active obligation" in session("conclude", NEW, "it is c", code=1)
+    strike = ("eliminate", NEW, "a", "z", "--source", "me", "--observation", "o-1", "--why", "x")
+    assert "ignored_eliminated    z" in session(*strike)
+    assert told(*strike)["duplicate"]
+    told("eliminate", NEW, "b", "--source", "me", "--observation", "o-2")
+    assert told("exit", NEW, "ob")["approved"]
+    assert told("conclude", NEW, "it is c")["accepted"]
+    assert told("terminate", NEW)["snapshot"]["terminated"]
+    assert "terminated            yes" in session("show", NEW)
+    trail = session("audit", NEW).splitlines()
+    assert len(trail) == 9
+    assert "ELIMINATE            o-1  -a" in trail[4]
+    assert [json.loads(line) for line in session("watch", NEW, "--json").splitlines()] == told(
+        "audit", NEW
+    )["events"]
+
+
+def test_if_match_and_force_are_passed_on(kept):
+    stale = session("conclude", SESSION, "c", "--if-match", "somewhere", code=1)
+    assert stale == "Error: CONFLICT: the session has moved on\n"
+    declared = told("declare", "a", "b", "--session-id", NEW, "--allow-force", "--survivors", "1")
+    assert declared["survivors"] == ["a"]
+    assert not told("terminate", NEW, code=1)["approved"]
+    assert told("terminate", NEW, "--force")["approved"]
+
+
+def test_hypotheses_may_come_from_a_file(kept, tmp_path):
+    (tmp_path / "names").write_text("x y\nz\n")
+    found = told("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
+    assert found["survivors"] == ["a", "x y", "z"]
+
+
+def test_a_session_that_nobody_declared_is_a_clean_error(kept):
+    assert session("show", NEW, code=1) == "Error: SESSION_NOT_FOUND: no such session\n"
+
+
+@pytest.mark.spec("seed001-acceptance")
+def test_replay_goes_the_whole_way_and_agrees(kept):
+    assert "3 audit entries: the trail replays" in session("replay")
+    document = told("replay")
+    assert document["replays"]
+    assert document["snapshot"]["survivors"] == ["dun"]
+    assert told("replay", "--session", SESSION)["events"] == 1
+
+
+LIES = {
+    "a payload": lambda events: events[1]["payload"].update(source_id="somebody else"),
+    "a delta": lambda events: events[2]["delta"].update(eliminated=["blue"]),
+    "a time": lambda events: events[2].update(ts="2026-01-01T00:00:00.000000Z"),
+    "one missing": lambda events: events.pop(1),
+    "another order": lambda events: events.reverse(),
+    "none": lambda events: events.clear(),
+    "no event": lambda events: events.append("x"),
+}
+
+
+@pytest.mark.spec("seed001-acceptance")
+@pytest.mark.parametrize("lie", LIES)
+def test_replay_of_a_trail_that_lies_ends_with_one(kept, tmp_path, lie):
+    played = told("replay")["snapshot"]["session_id"]
+    trail = told("audit", played)
+    file = tmp_path / "audit.json"
+    file.write_text(json.dumps(trail))
+    assert "the trail replays" in session("replay", str(file))
+    LIES[lie](trail["events"])
+    file.write_text(json.dumps(trail))
+    document = told("replay", str(file), code=1)
+    assert not document["replays"]
+    assert document["differences"]
+    assert "does NOT replay" in session("replay", str(file), code=1)
+
+
+def test_replay_of_another_session_than_is_shown_ends_with_one(kept, monkeypatch):
+    send = type(kept).send
+
+    def lying(self, method, path, **options):
+        response = send(self, method, path, **options)
+        body = response.json()
+        if "survivors" in body:
+            response = httpx.Response(200, json={**body, "survivors": ["amber"]})
+        return response
+
+    monkeypatch.setattr(type(kept), "send", lying)
+    assert "DIFFERS  survivors" in session("replay", "--session", SESSION, code=1)
+
+
+def test_replay_of_a_session_that_moves_on_is_of_the_moment_that_was_shown(kept, monkeypatch):
+    send = type(kept).send
+
+    def moving(self, method, path, **options):
+        response = send(self, method, path, **options)
+        if path.endswith(SESSION):
+            send(self, "POST", f"{path}/conclusions", json={"conclusion_id": "meanwhile"})
+        return response
+
+    monkeypatch.setattr(type(kept), "send", moving)
+    assert told("replay", "--session", SESSION)["events"] == 1
+    assert told("replay", "--session", SESSION)["events"] == 2
+
+
+@pytest.mark.parametrize("content", ["", "[", "7", "{}", '"x"'])
+def test_a_file_that_holds_no_trail_is_a_clean_error(kept, tmp_path, content):
+    (tmp_path / "audit.json").write_text(content)
+    output = session("replay", str(tmp_path / "audit.json"), code=1)
+    assert output.startswith("Error: INVALID_REQUEST")

@@ -1,0 +1,167 @@
+"""The main job without its processes: ingest, wait for the authorities, verify, report."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.ledger import schema
+from kernel.ledger.sqlite import SqliteStore
+from kernel.verify import Verification
+from kernel.verify.reading import Finding
+from queues.outbox_relay import OutboxRelay
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import Door, client_of, running_door
+from workers.demo import run as demo
+from workers.demo.ingest import Summary
+from workers.demo.run import Report, run_demo
+from workers.dockets.sample import sample_path
+from workers.environment.data_folder import DataFolder
+from workers.worker.batches import Drainer
+from workers.worker.gateway_reports import HandIn
+from workers.worker.handlers.authority import AuthorityHandler
+
+pytestmark = pytest.mark.anyio
+
+GOOD = Verification(
+    rows=3,
+    receipts=2,
+    blobs=3,
+    belief_sessions=1,
+    belief_events=2,
+    requests_open=0,
+    requests_closed=1,
+    head_hash="ab" * 32,
+    authorities_equal=1,
+    authorities_pending=0,
+)
+NONE_OPEN = {
+    "recorded": 1,
+    "open": 0,
+    "outcomes": {"completed": 1, "dead_letter": 0, "cancelled": 0},
+}
+
+
+def report(**changes: Any) -> Report:
+    fields: dict[str, Any] = {
+        "summary": Summary(dockets=1),
+        "requests": NONE_OPEN,
+        "verification": GOOD,
+        **changes,
+    }
+    return Report(**fields)
+
+
+def test_a_run_in_which_nothing_went_wrong_reports_no_failure():
+    assert report().failures == []
+    document = report(seconds={"ingest": 1.23456}).document()
+    assert document["failures"] == []
+    assert document["record"]["verifies"] is True
+    assert document["record"]["head_hash"] == "ab" * 32
+    assert document["seconds"] == {"ingest": 1.23}
+
+
+def test_bad_input_is_no_failure_of_ours():
+    summary = Summary(dockets=1)
+    summary.problems["docket_line_not_json"] = 3
+    found = report(summary=summary)
+    assert found.failures == []
+    assert found.document()["ingest"]["input_problems"] == {"docket_line_not_json": 3}
+
+
+FINDING = Finding("kernel_event_log", "7", "row_hash", "differs from its bytes")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"summary": Summary(failed_dockets=["d-1"])}, "docket d-1 was not ingested"),
+        ({"requests": {**NONE_OPEN, "open": 2}}, "2 requests have no outcome"),
+        (
+            {"requests": {**NONE_OPEN, "outcomes": {"dead_letter": 1}}},
+            "1 requests were given up",
+        ),
+        ({"verification": replace(GOOD, authorities_pending=4)}, "4 authorities are pending"),
+        (
+            {"verification": replace(GOOD, findings=(FINDING,))},
+            "kernel_event_log 7: differs from its bytes",
+        ),
+    ],
+)
+def test_whatever_went_wrong_on_our_side_is_a_failure(changes, text):
+    assert report(**changes).failures == [text]
+
+
+def test_refused_operations_are_a_failure_by_code():
+    summary = Summary()
+    summary.refused["envelope_schema_invalid"] = 2
+    assert report(summary=summary).failures == ["2 operations refused: envelope_schema_invalid"]
+
+
+def test_a_record_that_does_not_verify_is_said_not_to():
+    document = report(verification=replace(GOOD, findings=(FINDING,))).document()
+    assert document["record"]["verifies"] is False
+
+
+async def work(door: Door) -> None:
+    """A relay and a slot, as the tree's workers would be."""
+    queue = door.services.queue
+    relay = OutboxRelay(door.ledger, queue, anyio.current_time)
+    hand_in = HandIn(client_of(door.app))
+    handler = AuthorityHandler(door.ledger, hand_in, BetaPosteriorMean())
+    drainer = Drainer(queue, handler, hand_in, lambda: 0)
+    while True:
+        await relay.sweep()
+        claims = await queue.claim(64, 30_000)
+        await drainer.drain(claims)
+        await anyio.sleep(0.005)
+
+
+async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "POLL_S", 0.01)
+    folder = DataFolder(tmp_path)
+    store = SqliteStore(folder.ledger_path)
+    tree: Any = SimpleNamespace(
+        gateway_url="http://unused", folder=folder, ledger_place=folder.ledger_path
+    )
+    async with (
+        running_door(store, host=FakeHost().host) as door,
+        anyio.create_task_group() as tasks,
+    ):
+        monkeypatch.setattr(demo, "GatewayClient", lambda _: client_of(door.app))
+        tasks.start_soon(work, door)
+        with sample_path().open("rb") as lines:
+            first = await run_demo(tree, lines)
+        with sample_path().open("rb") as lines:
+            again = await run_demo(tree, lines)
+        tasks.cancel_scope.cancel()
+    store.close()
+    assert first.failures == again.failures == []
+    assert first.summary.dockets == again.summary.dockets == 4
+    assert again.summary.accepted == 0
+    assert again.requests == first.requests
+    assert again.verification.head_hash == first.verification.head_hash
+    assert first.requests["recorded"] == first.requests["outcomes"]["completed"] > 0
+    assert set(first.seconds) == {"ingest", "drain", "verify"}
+    shown = capsys.readouterr().err
+    for step in ("ingest", "authorities", "verify"):
+        assert f"  {step}: " in shown
+
+
+async def test_a_record_that_was_tampered_with_is_reported(tmp_path, monkeypatch):
+    folder = DataFolder(tmp_path)
+    store = SqliteStore(folder.ledger_path)
+    tree: Any = SimpleNamespace(
+        gateway_url="http://unused", folder=folder, ledger_place=folder.ledger_path
+    )
+    async with running_door(store, host=FakeHost().host) as door:
+        monkeypatch.setattr(demo, "GatewayClient", lambda _: client_of(door.app))
+        with store.transaction() as tables:
+            tables.update(schema.chain_head, ("main",), {"row_hash": "f" * 64})
+        found = await run_demo(tree, [])
+    store.close()
+    assert found.failures
+    assert found.document()["record"]["verifies"] is False

@@ -1,0 +1,271 @@
+"""Ingest: what is good goes onto the record, what is bad is counted, and it may be run again."""
+
+import json
+from typing import Any
+
+import anyio.lowlevel
+import httpx
+import pytest
+
+from kernel.ledger import schema
+from kernel.verify import verify
+from tests.kernel.build import everything
+from tests.workers.api.door import URL, Door, client_of, log_length, rows
+from workers.clients.gateway import GatewayClient, GatewayError
+from workers.demo.ingest import INTENTS_PER_POST, Ingest, Summary
+from workers.dockets.plan import plan_docket
+from workers.dockets.reader import Docket, read_dockets
+from workers.dockets.sample import sample_path
+
+pytestmark = pytest.mark.anyio
+
+
+def sample() -> list[bytes]:
+    return sample_path().read_bytes().splitlines()
+
+
+def docket(source_id: str = "d-1", *descriptions: Any, **changes: Any) -> bytes:
+    entries = [
+        {"date_filed": "2024-01-02", "description": one, "document_number": index + 1}
+        for index, one in enumerate(descriptions)
+    ]
+    document = {
+        "source_id": source_id,
+        "court_id": "test",
+        "court_kind": "district",
+        "case_name": "A v. B",
+        "docket_number": "1:24-cv-1",
+        "date_filed": "2024-01-01",
+        "docket_entries": entries,
+        **changes,
+    }
+    return json.dumps(document).encode()
+
+
+def state_of(door: Door) -> dict[str, Any]:
+    """Everything on the record but the clock, which every commit moves."""
+    found = everything(door.ledger)
+    for head in found["chain_head"]:
+        del head["committed_at_us"]
+    return found
+
+
+def plans() -> list[Any]:
+    return [plan_docket(one) for one in read_dockets(sample()) if isinstance(one, Docket)]
+
+
+async def test_the_sample_goes_onto_the_record_as_it_was_planned(door_on_file: Door):
+    door = door_on_file
+    summary = await Ingest(door.client()).run(sample())
+    planned = plans()
+    assert summary.dockets == len(planned)
+    assert summary.entries == sum(len(plan.entries) for plan in planned)
+    assert summary.accepted == sum(
+        1 for plan in planned for step in plan.steps() if type(step).__name__ != "Strike"
+    )
+    assert summary.eliminated > 0
+    assert not summary.refused
+    assert not summary.problems
+    assert summary.failed_dockets == []
+    sessions = {row["session_id"] for row in rows(door.ledger, schema.belief_sessions)}
+    assert sessions == {str(plan.session_id) for plan in planned}
+    for plan in planned:
+        for entry in plan.entries:
+            assert (
+                await door.http.get(f"/v1/nodes/{entry.node_id.replace('#', '%23')}")
+            ).is_success
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_a_second_run_finds_everything_on_the_record_and_writes_nothing(door: Door):
+    first = await Ingest(door.client()).run(sample())
+    before = state_of(door)
+    second = await Ingest(door.client()).run(sample())
+    assert second.accepted == 0
+    assert second.already_on_record == first.accepted
+    assert state_of(door) == before
+
+
+async def test_a_run_that_was_cut_off_is_taken_up_where_it_stopped(door: Door):
+    whole = plans()
+    expected = sum(1 for plan in whole for step in plan.steps() if type(step).__name__ != "Strike")
+    posts = 0
+
+    class CutOff(GatewayClient):
+        async def post(self, path: str, body: Any) -> Any:
+            nonlocal posts
+            posts += 1
+            if posts > 12:
+                raise GatewayError("gateway_unreachable", "gone")
+            return await door.client().post(path, body)
+
+    with pytest.raises(GatewayError):
+        await Ingest(CutOff(URL)).run(sample())
+    assert 0 < log_length(door.ledger) < expected
+    summary = await Ingest(door.client()).run(sample())
+    assert summary.accepted > 0
+    assert summary.accepted + summary.already_on_record == expected
+    assert summary.failed_dockets == []
+    with door.ledger.view() as view:
+        assert verify(view).ok
+
+
+async def test_bad_lines_and_bad_entries_are_counted_by_code_and_the_rest_goes_on(door: Door):
+    lines = [
+        b"not json",
+        b"",
+        b"[1]",
+        docket("d-1", "COMPLAINT filed.", None, "   "),
+        docket("d-2", "COMPLAINT filed.", docket_entries="none"),
+        docket(
+            "d-3",
+            docket_entries=[
+                {"date_filed": "2024-01-02", "description": "COMPLAINT filed."},
+                {"date_filed": "some day", "description": "ORDER."},
+                "no entry",
+            ],
+        ),
+        docket("d-4"),
+    ]
+    summary = await Ingest(door.client()).run(lines)
+    assert summary.document() == {
+        "dockets": 3,
+        "entries": 2,
+        "operations_accepted": 6,
+        "operations_already_on_record": 0,
+        "operations_refused": {},
+        "hypotheses_eliminated": summary.eliminated,
+        "eliminations_already_applied": summary.already_struck,
+        "input_problems": {
+            "docket_line_not_json": 1,
+            "docket_line_not_object": 1,
+            "docket_entry_without_description": 2,
+            "docket_field_missing": 1,
+            "docket_entry_bad_date": 1,
+            "docket_entry_not_object": 1,
+        },
+        "dockets_failed": [],
+    }
+
+
+async def test_one_docket_that_the_gateway_refuses_does_not_stop_the_others(door: Door):
+    too_long = "x" * 500
+    lines = [docket(too_long, "COMPLAINT filed."), docket("d-2", "COMPLAINT filed.")]
+    summary = await Ingest(door.client()).run(lines)
+    assert summary.failed_dockets == [too_long]
+    assert (summary.dockets, summary.accepted) == (1, 3)
+
+
+async def test_a_docket_that_was_changed_since_is_refused_by_code_and_counted(door: Door):
+    await Ingest(door.client()).run([docket("d-1", "COMPLAINT filed.")])
+    changed = docket("d-1", "COMPLAINT filed, with a summons.")
+    summary = await Ingest(door.client()).run([changed])
+    # The entry's ids are taken; that is how an archived key looks too, so nothing is lost.
+    assert summary.accepted == 0
+    assert summary.already_on_record + sum(summary.refused.values()) == 3
+
+
+async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
+    class Refusing(GatewayClient):
+        async def post(self, path: str, body: Any) -> Any:
+            answer = await door.client().post(path, body)
+            if path.endswith("/operations"):
+                refused = {"validation_result": "rejected", "reason_code": "some_reason"}
+                invalid = {"validation_result": "invalid", "reason_code": "intent_invalid"}
+                known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
+                return {"results": [refused, invalid, known]}
+            return answer
+
+    summary = await Ingest(Refusing(URL)).run([docket("d-1", "COMPLAINT filed.")])
+    assert summary.refused == {"some_reason": 1, "intent_invalid": 1}
+    assert summary.already_on_record == 1
+
+
+async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
+    sizes: list[int] = []
+
+    class Counting(GatewayClient):
+        async def post(self, path: str, body: Any) -> Any:
+            if path.endswith("/operations"):
+                sizes.append(len(body["intents"]))
+            return await door.client().post(path, body)
+
+    lines = [docket("d-1", *(f"NOTICE of something, number {one}" for one in range(100)))]
+    summary = await Ingest(Counting(URL)).run(lines)
+    assert summary.accepted == sum(sizes) == 201
+    assert max(sizes) == INTENTS_PER_POST
+    assert not summary.refused
+
+
+async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
+    posted: dict[str, set[str]] = {}
+    strikes = 0
+
+    class Ordered(GatewayClient):
+        async def post(self, path: str, body: Any) -> Any:
+            nonlocal strikes
+            nodes = posted.setdefault(path.rpartition("/")[0], set())
+            if path.endswith("/operations"):
+                nodes.update(one["node_id"] for one in body["intents"])
+            if path.endswith("/eliminate"):
+                strikes += 1
+                assert body["justification"]["source_node_id"] in nodes
+            return await door.client().post(path, body)
+
+    await Ingest(Ordered(URL)).run(sample())
+    assert strikes
+
+
+async def test_the_same_docket_twice_in_one_file_is_recorded_once(door: Door):
+    lines = [docket("d-1", "COMPLAINT filed.", "ORDER granting motion.")] * 2
+    summary = await Ingest(door.client()).run(lines)
+    assert summary.accepted == summary.already_on_record == 5
+    assert summary.failed_dockets == []
+
+
+async def test_a_gateway_that_is_away_is_waited_for_and_then_the_ingest_says_so():
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    client = GatewayClient("http://127.0.0.1:1", give_up_after_s=5, sleep=sleep)
+    async with client:
+        with pytest.raises(GatewayError) as caught:
+            await Ingest(client).run(sample())
+    assert caught.value.code == "gateway_unreachable"
+    assert sum(pauses) >= 5
+
+
+async def test_a_gateway_that_comes_back_in_time_misses_nothing(door: Door):
+    failures = iter([True, False, True, True] + [False] * 1000)
+
+    async def flaky(scope: Any, receive: Any, send: Any) -> None:
+        if next(failures):
+            raise httpx.ConnectError("refused")
+        await door.app(scope, receive, send)
+
+    async def sleep(_: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    client = client_of(door.app, sleep=sleep)
+    transport = httpx.ASGITransport(app=flaky)
+    client._http = httpx.AsyncClient(transport=transport, base_url=URL)
+    summary = await Ingest(client).run(sample())
+    assert summary.dockets == len(plans())
+    assert not summary.refused
+    assert summary.already_on_record == 0
+
+
+async def test_progress_is_told_as_it_goes(door: Door):
+    seen: list[int] = []
+    await Ingest(door.client(), lambda now: seen.append(now.accepted)).run(sample())
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_an_empty_summary_counts_nothing():
+    document = Summary().document()
+    assert not any(document.values())

@@ -1,0 +1,313 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from workers.environment.settings import (
+    GATEWAY_PORT,
+    Settings,
+    SettingsError,
+    child_environment,
+    load_settings,
+    settings_table,
+    take_parent_pid,
+)
+
+TOKEN = "x" * 24
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch):
+    for name in list(os.environ):
+        if name.upper().startswith("ROTULUS_"):
+            monkeypatch.delenv(name)
+
+
+def test_a_fresh_machine_needs_no_setting():
+    settings = load_settings()
+    assert settings.redis_url is None
+    assert settings.host == "127.0.0.1"
+    assert (settings.batch_max, settings.mailbox_max, settings.worker_slots) == (256, 256, 2)
+    assert settings.kernel_idempotency_window_hours == 24
+    assert settings.kernel_causal_window_minutes == 1440
+
+
+def test_the_environment_is_read_and_an_override_wins(monkeypatch):
+    monkeypatch.setenv("ROTULUS_BATCH_MAX", "7")
+    monkeypatch.setenv("ROTULUS_LEASE_SLOTS", "9")
+    settings = load_settings(lease_slots=3)
+    assert (settings.batch_max, settings.lease_slots) == (7, 3)
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:50051", "localhost:1", "[::1]:65535"])
+def test_a_tee_is_an_address_on_this_machine(target):
+    assert load_settings(tee_target=target).tee_target == target
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("127.0.0.1", "target_invalid"),
+        ("127.0.0.1:0", "target_invalid"),
+        (":50051", "target_invalid"),
+        ("dns:///tee:50051", "host_not_loopback"),
+        ("192.0.2.1:50051", "host_not_loopback"),
+        ("unix:/tmp/socket", "target_invalid"),
+    ],
+)
+def test_a_tee_elsewhere_has_to_be_allowed(target, code):
+    with pytest.raises(SettingsError) as refused:
+        load_settings(tee_target=target)
+    assert [(name, found) for name, found, _ in refused.value.problems] == [
+        ("ROTULUS_TEE_TARGET", code)
+    ]
+    if code == "host_not_loopback":
+        assert load_settings(tee_target=target, allow_remote=True).tee_target == target
+
+
+def test_models_in_use_are_versions_and_what_took_over_from_them(monkeypatch):
+    assert load_settings().current_model_versions == {"rotulus-local-1": "rotulus-local-1"}
+    monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", "a-2, a-1 = a-2,b")
+    found = load_settings().current_model_versions
+    assert found == {"a-2": "a-2", "a-1": "a-2", "b": "b"}
+
+
+@pytest.mark.spec("§18.2")
+def test_capacity_is_without_limit_unless_an_operator_sets_one(monkeypatch):
+    assert load_settings().kernel_capacities == {}
+    monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY", "any=1000, create = 50")
+    monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY_RESERVES", "critical=0.1,user_initiated=0.2")
+    found = load_settings().kernel_capacities
+    assert list(found) == ["any", "create"]
+    assert [one.cost for one in found["create"].ceilings()] == pytest.approx([35, 45, 50])
+    assert [one.slots for one in found["any"].ceilings()] == [float("inf")] * 3
+
+
+def test_reserves_that_add_up_to_everything_are_no_more_than_everything():
+    reserves = "critical=0.1,user_initiated=0.9"
+    found = load_settings(kernel_capacity="any=0.7", kernel_capacity_reserves=reserves)
+    assert found.kernel_capacities["any"].ceiling("background").cost == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("kernel_capacity", "any", "capacity_invalid"),
+        ("kernel_capacity", "any=much", "capacity_invalid"),
+        ("kernel_capacity", "any=-1", "capacity_invalid"),
+        ("kernel_capacity", "any=nan", "capacity_invalid"),
+        ("kernel_capacity", "any=1,any=2", "capacity_invalid"),
+        ("kernel_capacity", "craete=1", "capacity_invalid"),
+        ("kernel_capacity_reserves", "critical=1.1", "capacity_reserves_invalid"),
+        ("kernel_capacity_reserves", "background=0.1", "capacity_reserves_invalid"),
+        ("kernel_capacity_period_s", "0.5", "greater_than_equal"),
+    ],
+)
+def test_a_capacity_that_is_none_is_refused(name, value, code):
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**{name: value})
+    assert caught.value.problems[0][:2] == (f"ROTULUS_{name.upper()}", code)
+
+
+@pytest.mark.parametrize("value", ["a,", "=a", "a=", " "])
+def test_a_model_without_a_version_is_refused(monkeypatch, value):
+    monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert caught.value.problems[0][:2] == ("ROTULUS_ACTIVE_MODELS", "model_versions_invalid")
+
+
+def test_settings_do_not_change_after_they_were_read():
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings().batch_max = 1
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch):
+    monkeypatch.setenv("ROTULUS_WORKER_TOKEN", "")
+    monkeypatch.setenv("ROTULUS_REDIS_URL", "")
+    settings = load_settings()
+    assert settings.worker_token is None
+    assert settings.redis_url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("ROTULUS_PORT", "65536", "less_than_equal"),
+        ("ROTULUS_PORT", "many", "int_parsing"),
+        ("ROTULUS_BATCH_MAX", "0", "greater_than_equal"),
+        ("ROTULUS_REDIS_URL", "http://x", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "mysql://h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://[h/d", "url_invalid"),
+        ("ROTULUS_GATEWAY_URL", "gateway:80", "url_invalid"),
+        ("ROTULUS_LOG_LEVEL", "loud", "literal_error"),
+        ("ROTULUS_WORKER_TOKEN", "short", "too_short"),
+        ("ROTULUS_PASSIVATE_AFTER_S", "nan", "less_than_equal"),
+        ("ROTULUS_MODEL_URL", "models.example", "url_invalid"),
+        ("ROTULUS_MODEL_TIMEOUT_S", "0", "greater_than"),
+    ],
+)
+def test_a_bad_value_is_named_by_variable_and_code(monkeypatch, name, value, code):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert [(found[0], found[1]) for found in caught.value.problems] == [(name, code)]
+    assert f"{name}: {code}: " in str(caught.value)
+    assert caught.value.code == "settings_invalid"
+
+
+def test_a_model_elsewhere_needs_a_name(monkeypatch):
+    monkeypatch.setenv("ROTULUS_MODEL_URL", "https://models.example/v1/")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert [found[:2] for found in caught.value.problems] == [
+        ("ROTULUS_MODEL_NAME", "model_name_missing")
+    ]
+    assert load_settings(model_name="model-1").model_key is None
+
+
+def test_the_key_of_a_model_is_not_shown(monkeypatch):
+    monkeypatch.setenv("ROTULUS_MODEL_KEY", "hunter2")
+    settings = load_settings()
+    assert "hunter2" not in f"{settings!r} {settings}"
+    assert child_environment(settings)["ROTULUS_MODEL_KEY"] == "hunter2"
+
+
+def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):
+    monkeypatch.setenv("ROTULUS_WORKER_TOKEN", "hunter2")
+    monkeypatch.setenv("ROTULUS_REDIS_URL", "amqp://me:hunter2@host")
+    monkeypatch.setenv("ROTULUS_DATABASE_URL", "postgres+x://me:hunter2@host")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert len(caught.value.problems) == 3
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__context__ is None
+    with pytest.raises(ValidationError) as plain:
+        Settings()
+    assert "hunter2" not in str(plain.value)
+
+
+def test_secrets_do_not_show_in_the_text_of_the_settings():
+    settings = load_settings(
+        worker_token=SecretStr(TOKEN),
+        redis_url="redis://:hunter2@localhost",
+        database_url="postgresql://me:hunter2@localhost/roll",
+    )
+    assert TOKEN not in repr(settings)
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_a_loopback_host_needs_no_permission(host):
+    assert load_settings(host=host).host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "127.0.0.1.x"])  # noqa: S104 - refused here
+def test_a_host_that_others_can_reach_needs_permission(host):
+    with pytest.raises(SettingsError, match="ROTULUS_HOST: host_not_loopback: "):
+        load_settings(host=host)
+    with pytest.raises(SettingsError, match="ROTULUS_ALLOWED_HOSTS: allowed_hosts_missing: "):
+        load_settings(host=host, allow_remote=True)
+    allowed = load_settings(host=host, allow_remote=True, allowed_hosts="rotulus.example")
+    assert (allowed.host, allowed.host_names) == (host, {"rotulus.example"})
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("Rotulus.example, 192.0.2.1", {"rotulus.example", "192.0.2.1"}),
+        ("2001:DB8::0:1,[::2]", {"2001:db8::1", "::2"}),
+    ],
+)
+def test_names_of_a_gateway_are_names_and_addresses(value, names):
+    assert load_settings(allowed_hosts=value).host_names == names
+    assert load_settings().host_names == frozenset()
+
+
+@pytest.mark.parametrize("value", ["*", "a:80", "[::1]:80", "a,,b", "http://a", "a b", "é", "."])
+def test_a_name_that_is_none_is_refused(value):
+    if value == ".":
+        value = ",".join(f"h{number}" for number in range(65))
+    with pytest.raises(SettingsError, match="ROTULUS_ALLOWED_HOSTS: allowed_hosts_invalid: "):
+        load_settings(allowed_hosts=value)
+
+
+def test_permission_can_not_be_lost_by_a_later_change():
+    remote = load_settings(host="10.0.0.1", allow_remote=True, allowed_hosts="10.0.0.1")
+    with pytest.raises(SettingsError, match="host_not_loopback"):
+        remote.replaced(allow_remote=False)
+    assert remote.replaced(port=1).host == "10.0.0.1"
+
+
+def test_a_gateway_on_its_own_has_a_fixed_port_unless_one_is_asked_for(monkeypatch):
+    assert (load_settings().port, load_settings().gateway_port) == (0, GATEWAY_PORT)
+    monkeypatch.setenv("ROTULUS_PORT", "0")
+    assert load_settings().gateway_port == 0
+
+
+def test_the_table_has_every_setting_with_its_meaning():
+    table = settings_table()
+    assert len(table) == len(Settings.model_fields)
+    assert all(name.startswith("ROTULUS_") and name.isupper() for name, _, _ in table)
+    assert all(meaning.endswith(".") for _, _, meaning in table)
+    defaults = {name: default for name, default, _ in table}
+    assert defaults["ROTULUS_DATA_DIR"] == "./rotulus-data"
+    assert defaults["ROTULUS_REDIS_URL"] == "unset"
+    assert defaults["ROTULUS_PASSIVATE_AFTER_S"] == "60"
+    assert defaults["ROTULUS_KERNEL_IDEMPOTENCY_WINDOW_HOURS"] == "24"
+
+
+@given(
+    port=st.integers(0, 65_535),
+    slots=st.integers(1, 64),
+    idle_s=st.floats(0.001, 86_400),
+    redis_url=st.sampled_from([None, "redis://:pw@localhost:1/2"]),
+    remote=st.booleans(),
+)
+def test_a_child_process_loads_equal_settings(port, slots, idle_s, redis_url, remote):
+    given_settings = load_settings(
+        port=port,
+        worker_slots=slots,
+        passivate_after_s=idle_s,
+        redis_url=redis_url,
+        allow_remote=remote,
+        worker_token=SecretStr(TOKEN),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("rotulus_port", "1")
+        patch.setenv("ROTULUS_REDIS_URL", "redis://stale")
+        env = child_environment(given_settings)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        assert load_settings() == given_settings
+        assert take_parent_pid() == os.getpid()
+        assert take_parent_pid() is None
+
+
+def test_a_child_of_default_settings_keeps_the_default_port():
+    env = child_environment(load_settings())
+    assert "ROTULUS_PORT" not in env
+    assert env["PATH"] == os.environ["PATH"]
+
+
+def test_a_worker_drains_every_queue_unless_it_is_told_which(monkeypatch):
+    assert load_settings().queue_names == (
+        "authority-recompute",
+        "binding-evaluation",
+        "extraction-transition",
+    )
+    monkeypatch.setenv("ROTULUS_WORKER_QUEUES", "extraction-transition,extraction-transition")
+    assert load_settings().queue_names == ("extraction-transition",)
+
+
+@pytest.mark.parametrize("value", ["nowhere", "authority-recompute,", ",", "a b"])
+def test_a_queue_that_is_not_there_is_refused(monkeypatch, value):
+    monkeypatch.setenv("ROTULUS_WORKER_QUEUES", value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert caught.value.problems[0][:2] == ("ROTULUS_WORKER_QUEUES", "queue_unknown")

@@ -1,0 +1,296 @@
+"""What the record asks for happens outside, once, and the record says so."""
+
+import errno
+import os
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+
+from actors.errors import CommitFailed
+from kernel.ledger import schema
+from kernel.stores.share_tokens import token_is_valid
+from kernel.verify import verify
+from tests.actors.harness import settle
+from tests.kernel.build import adapt, create
+from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
+from tests.workers.external_effects.world import World
+from workers.external_effects import performer as performer_module
+from workers.external_effects import write_once_folder as folder_module
+from workers.external_effects.performer import ATTEMPTS_MAX, DELAY_MAX_S, DELAY_MIN_S
+
+pytestmark = pytest.mark.anyio
+
+ARTIFACT_FILE = f"artifacts/pdf/{TEXT_HASH}"
+EVENT_FILE = "events/materializations.jsonl"
+
+
+def token_in(world: World, name: str = "link") -> str:
+    return str(orjson.loads((world.root / "share-links" / f"{name}.json").read_bytes())["token"])
+
+
+def valid(world: World, token: str) -> bool:
+    with world.ledger.view() as view:
+        return token_is_valid(view, token)
+
+
+@pytest.mark.spec("§4.3.4", "K19")
+async def test_an_artifact_is_a_file_named_by_its_hash(world: World):
+    assert await world.perform(artifact("art")) == 1
+    assert world.files() == [ARTIFACT_FILE]
+    assert (world.root / ARTIFACT_FILE).read_text() == TEXT
+    [receipt] = world.receipts()
+    assert receipt["written"] == [
+        {"path": ARTIFACT_FILE, "sha256": TEXT_HASH, "size_bytes": len(TEXT)}
+    ]
+    assert receipt["attempts"] == 1
+    assert world.outcomes() == ["completed"]
+    world.check()
+
+
+@pytest.mark.spec("§4.3.11", "K19")
+async def test_a_materialization_is_a_file_and_an_event(world: World):
+    await world.perform(emission("mat", "case/order.txt"))
+    assert world.files() == [EVENT_FILE, "materialized/case/order.txt"]
+    [event] = world.events()
+    assert (event["path"], event["content_hash"]) == ("materialized/case/order.txt", TEXT_HASH)
+    [receipt] = world.receipts()
+    assert [one["path"] for one in receipt["written"]] == [
+        "materialized/case/order.txt",
+        EVENT_FILE,
+    ]
+    assert event["operation_id"] == receipt["original_operation_id"]
+    world.check()
+
+
+@pytest.mark.spec("§4.3.9", "§4.3.10")
+async def test_a_token_is_left_for_delivery_and_its_hash_recorded(world: World, captured_log):
+    await world.perform(grant("link"))
+    path = world.root / "share-links" / "link.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    token = token_in(world)
+    assert valid(world, token)
+    with world.ledger.view() as view:
+        everything = {one.name: view.tables.select(one) for one in schema.metadata.sorted_tables}
+    assert token not in repr(everything)
+    assert token not in repr(captured_log)
+    world.submit(revoke("link"))
+    assert not valid(world, token)
+    assert await world.effects.perform_due() == 0
+    world.check()
+
+
+@pytest.mark.spec("§4.3.10")
+async def test_a_link_that_was_revoked_before_gets_no_token(world: World):
+    await world.perform(grant("link"), revoke("link"))
+    assert world.failures() == ["share_link_revoked"]
+    assert world.files() == []
+    world.check()
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", ".hidden", "n" * 400, "ü"])
+async def test_the_name_of_a_link_never_becomes_a_path(world: World, name: str):
+    await world.perform(grant(name))
+    [file] = world.files()
+    assert file.startswith("share-links/sha256-")
+    assert world.outcomes() == ["completed"]
+
+
+async def test_the_file_of_another_link_is_not_taken_for_ones_own(world: World):
+    (world.root / "share-links").mkdir()
+    (world.root / "share-links" / "link.json").write_text('{"token":"planted"}')
+    await world.perform(grant("link"))
+    assert world.failures() == ["external_path_occupied"]
+    assert not valid(world, "planted")
+
+
+@pytest.mark.spec("K19")
+async def test_an_effect_is_performed_once_however_often_one_looks(world: World):
+    await world.perform(artifact("art"), emission("mat", "a"), grant("link"))
+    token = token_in(world)
+    for _ in range(3):
+        assert await world.effects.perform_due() == 0
+    assert await world.new_effects().perform_due() == 0
+    assert len(world.receipts()) == len(world.outcomes()) == 3
+    assert (len(world.events()), token_in(world)) == (1, token)
+
+
+@pytest.mark.spec("K19", "§2.5")
+async def test_what_was_performed_and_not_recorded_is_recorded_and_not_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    async def fails(*_: object) -> list[object]:
+        raise CommitFailed("as the test says")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.committer, "commit", fails)
+        assert await world.perform(artifact("art"), emission("mat", "a"), grant("link")) == 0
+    token, files = token_in(world), world.files()
+    assert (world.open(), world.outcomes()) == (3, [])
+
+    assert await world.new_effects().perform_due() == 3
+
+    assert (token_in(world), world.files(), len(world.events())) == (token, files, 1)
+    assert world.outcomes() == ["completed"] * 3
+    world.check()
+
+
+async def test_a_record_that_cannot_be_written_for_long_does_not_bury_what_was_performed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    async def fails(*_: object) -> list[object]:
+        raise CommitFailed("as the test says")
+
+    world.submit(artifact("art"))
+    with monkeypatch.context() as patched:
+        patched.setattr(world.committer, "commit", fails)
+        for _ in range(2 * ATTEMPTS_MAX):
+            assert await world.effects.perform_due() == 0
+            world.now_s += DELAY_MAX_S
+    assert await world.effects.perform_due() == 1
+    assert world.outcomes() == ["completed"]
+
+
+@pytest.mark.spec("K19")
+async def test_what_the_record_does_not_hold_is_not_written(world: World):
+    await world.perform(artifact("art", content=None))
+    assert world.failures() == ["external_content_not_on_record"]
+    assert (world.files(), world.outcomes()) == ([], ["dead_letter"])
+    world.check()
+
+
+async def test_content_that_was_erased_meanwhile_is_not_written(world: World):
+    world.submit(artifact("art"))
+    with world.ledger.transaction() as transaction:
+        [row] = transaction.log_rows()
+        transaction.tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
+    assert await world.effects.perform_due() == 1
+    assert world.failures() == ["external_content_not_on_record"]
+
+
+async def test_a_nodes_content_is_written_as_it_was_then(world: World):
+    await world.perform(
+        create("n", "Note", content=TEXT),
+        artifact("art", content=None, content_node_ref="n"),
+        adapt("n", content="changed"),
+    )
+    assert (world.root / ARTIFACT_FILE).read_text() == TEXT
+    world.check()
+
+
+async def test_a_path_that_is_taken_keeps_its_content(world: World):
+    await world.perform(emission("one", "a"), emission("two", "a", "other"))
+    assert (world.root / "materialized" / "a").read_text() == TEXT
+    assert world.failures() == ["external_path_occupied"]
+    assert [event["target_ref"] for event in world.events()] == ["one"]
+    world.check()
+
+
+async def test_a_link_planted_in_the_folder_leads_nowhere(world: World, tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (world.root / "materialized").symlink_to(elsewhere)
+    await world.perform(emission("mat", "a"))
+    assert world.failures() == ["external_path_unsafe"]
+    assert list(elsewhere.iterdir()) == []
+
+
+def full_disk(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_a_full_disk_is_tried_again_ever_later(world: World, monkeypatch: pytest.MonkeyPatch):
+    world.submit(artifact("art"))
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module.os, "fsync", full_disk)
+        for attempt in range(3):
+            assert await world.effects.perform_due() == 0
+            world.now_s += DELAY_MIN_S * 2**attempt - 0.01
+            assert await world.effects.perform_due() == 0
+            world.now_s += 0.01
+    assert await world.effects.perform_due() == 1
+    [receipt] = world.receipts()
+    assert receipt["attempts"] == 4
+
+
+@pytest.mark.spec("K19")
+async def test_a_disk_that_stays_full_ends_as_a_dead_letter(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(folder_module.os, "fsync", full_disk)
+    world.submit(artifact("art"))
+    for attempt in range(ATTEMPTS_MAX):
+        assert await world.effects.perform_due() == (attempt == ATTEMPTS_MAX - 1)
+        world.now_s += DELAY_MAX_S
+    assert (world.failures(), world.outcomes()) == (["external_storage_full"], ["dead_letter"])
+    assert world.receipts("external_effect_failed")[0]["attempts"] == ATTEMPTS_MAX
+    assert await world.effects.perform_due() == 0
+    world.check()
+
+
+async def test_effects_on_one_record_keep_their_order_and_hold_nobody_else_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    world.submit(emission("mat", "a"), emission("mat", "b", "second"), artifact("art"))
+    real, calls = os.fsync, []
+
+    def fails_first(fd: int) -> None:
+        calls.append(fd)
+        if len(calls) == 1:
+            full_disk(fd)
+        real(fd)
+
+    monkeypatch.setattr(folder_module.os, "fsync", fails_first)
+    assert await world.effects.perform_due() == 1
+    assert world.files() == [ARTIFACT_FILE]
+    # What waits for the first is no reason to look again before it is due.
+    assert world.effects._idle_s() == DELAY_MIN_S
+    world.now_s += DELAY_MIN_S
+    assert await world.effects.perform_due() == 2
+    assert [event["path"] for event in world.events()] == ["materialized/a", "materialized/b"]
+
+
+async def test_a_defect_of_one_effect_is_not_everybodys_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    def defect(*_: object) -> None:
+        raise KeyError("secret")
+
+    handlers = performer_module.HANDLERS | {"share_link_grant": defect}
+    monkeypatch.setattr(performer_module, "HANDLERS", handlers)
+    assert await world.perform(grant("link"), artifact("art")) == 1
+    assert world.files() == [ARTIFACT_FILE]
+
+
+async def test_a_running_performer_is_woken_by_a_commit(world: World):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.effects.run)
+        await anyio.sleep(0.05)
+        world.submit(artifact("art"), emission("mat", "a"))
+        world.effects.notify()
+        await settle(lambda: world.open() == 0)
+        tasks.cancel_scope.cancel()
+    assert world.outcomes() == ["completed", "completed"]
+
+
+async def test_requests_of_another_queue_are_left_alone(world: World):
+    world.submit(create("cu", "ConsolidatedUnderstanding"), artifact("art"))
+    assert await world.effects.perform_due() == 1
+    assert world.open() == 1
+
+
+@pytest.mark.spec("§5.1", "§4.3.4")
+async def test_verifying_performs_nothing(world: World):
+    await world.perform(artifact("art"), emission("mat", "a"), grant("link"))
+    world.submit(artifact("open", "never performed"))
+    for path in [world.root / name for name in world.files()]:
+        path.unlink()
+    with world.ledger.view() as view:
+        before = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
+        found = verify(view)
+        after = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
+    assert found.findings == ()
+    assert (found.requests_open, found.requests_closed) == (1, 3)
+    assert before == after
+    assert world.files() == []

@@ -1,0 +1,235 @@
+"""A client that keeps a connection waiting is cut off, and one connection too many is told so."""
+
+import json
+import resource
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import uvicorn
+
+from workers.gateway import connection_limits as connections
+from workers.gateway.connection_limits import (
+    FULL,
+    SLOW_S_MAX,
+    SlowClients,
+    bounded,
+    connections_max,
+)
+from workers.gateway.process import _listen, server_config
+
+pytestmark = pytest.mark.anyio
+
+LARGE = 64 << 20
+"""More than the buffers of a connection hold."""
+
+
+@dataclass
+class Cycle:
+    response_complete: bool = False
+
+
+@dataclass(eq=False)
+class Connection:
+    """What is looked at of a connection of the server, and whether it was cut off."""
+
+    cycle: Cycle | None = None
+    unsent: int = 0
+    aborted: bool = False
+    transport: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = self
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Looked:
+    def __init__(self, *held: Connection) -> None:
+        self.held = set(held)
+        self.now_s = 1000.0
+        self._slow = SlowClients(lambda: self.held)
+        self._slow.look(self.now_s)
+
+    def after(self, seconds: float) -> None:
+        self.now_s += seconds
+        self._slow.look(self.now_s)
+
+
+@pytest.mark.parametrize(
+    ("one", "cut_off"),
+    [
+        (Connection(), True),
+        (Connection(Cycle(response_complete=True)), True),
+        (Connection(Cycle(), unsent=1), True),
+        (Connection(Cycle(response_complete=True), unsent=1), True),
+        (Connection(Cycle()), False),
+    ],
+)
+def test_who_keeps_a_connection_waiting_is_cut_off_and_who_waits_is_not(one, cut_off):
+    looked = Looked(one)
+    looked.after(SLOW_S_MAX - 0.1)
+    assert not one.aborted
+    looked.after(0.1)
+    assert one.aborted is cut_off
+
+
+def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew():
+    one = Connection()
+    looked = Looked(one)
+    for _ in range(5):
+        looked.after(SLOW_S_MAX - 1)
+        one.cycle = Cycle(response_complete=True)
+        looked.after(SLOW_S_MAX - 1)
+        one.cycle.response_complete, one.unsent = False, 7
+        looked.after(SLOW_S_MAX - 1)
+        one.unsent = 0
+    assert not one.aborted
+
+
+def test_what_has_gone_is_forgotten():
+    looked = Looked(Connection(), Connection())
+    looked.held.clear()
+    looked.after(1)
+    assert looked._slow._since == {}
+
+
+@asynccontextmanager
+async def serving_with(
+    monkeypatch: Any, limit: int = 100
+) -> AsyncIterator[tuple[uvicorn.Server, tuple[str, int]]]:
+    """A server as the gateway's, whose answers are small, or `LARGE` at `/large`."""
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        body = bytes(LARGE if scope["path"] == "/large" else 2)
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    monkeypatch.setattr("workers.gateway.process.connections_max", lambda: limit)
+    server = uvicorn.Server(server_config(app))  # type: ignore[arg-type]
+    monkeypatch.setattr(server, "install_signal_handlers", lambda: None, raising=False)
+    slow = SlowClients(lambda: server.server_state.connections)
+    with _listen("127.0.0.1", 0) as listening:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server._serve, [listening])
+            tasks.start_soon(slow.run)
+            while not server.started:
+                await anyio.sleep(0.01)
+            yield server, listening.getsockname()
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serving(monkeypatch: Any, limit: int = 100) -> AsyncIterator[tuple[str, int]]:
+    async with serving_with(monkeypatch, limit) as (_, address):
+        yield address
+
+
+async def ended(client: socket.socket, within_s: float = 20) -> None:
+    """Wait until the server has closed a connection."""
+    client.setblocking(False)
+    with anyio.fail_after(within_s):
+        while True:
+            await anyio.wait_readable(client)
+            try:
+                if not client.recv(1 << 16):
+                    return
+            except ConnectionResetError:
+                return
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX-Never-",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{",
+    ],
+)
+async def test_a_request_that_never_begins_ends_its_connection(monkeypatch, said):
+    """Also the one that follows, and what is left of a body that nobody has read."""
+    monkeypatch.setattr(connections, "SLOW_S_MAX", 0.3)
+    monkeypatch.setattr(connections, "LOOK_EVERY_S", 0.05)
+    async with serving(monkeypatch) as address:
+        with socket.create_connection(address) as client:
+            client.sendall(said)
+            await ended(client)
+
+
+async def test_an_answer_that_nobody_takes_ends_its_connection(monkeypatch):
+    monkeypatch.setattr(connections, "SLOW_S_MAX", 0.3)
+    monkeypatch.setattr(connections, "LOOK_EVERY_S", 0.05)
+    async with serving_with(monkeypatch) as (server, address):
+        with socket.create_connection(address) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+            with anyio.fail_after(50):
+                while not server.server_state.connections:
+                    await anyio.sleep(0.01)
+                while server.server_state.connections:
+                    await anyio.sleep(0.01)
+            await ended(client)
+        # A client that takes its answer may need longer than that on a busy machine.
+        monkeypatch.setattr(connections, "SLOW_S_MAX", 1000)
+        async with httpx.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as http:
+            assert len((await http.get("/large")).content) == LARGE
+
+
+async def test_a_connection_too_many_is_told_and_those_that_are_there_go_on(monkeypatch):
+    async with serving(monkeypatch, limit=2) as address:
+        url = f"http://{address[0]}:{address[1]}"
+        async with httpx.AsyncClient(base_url=url) as http:
+            assert (await http.get("/")).status_code == 200
+            with socket.create_connection(address):
+                await anyio.sleep(0.1)
+                async with httpx.AsyncClient(base_url=url) as other:
+                    refused = await other.get("/")
+                assert refused.status_code == 503
+                assert int(refused.headers["retry-after"]) >= 1
+                assert refused.json()["error"]["code"] == "gateway_full"
+                assert (await http.get("/")).status_code == 200
+            with anyio.fail_after(20):
+                async with httpx.AsyncClient(base_url=url) as other:
+                    while (await other.get("/")).status_code != 200:
+                        await anyio.sleep(0.05)
+
+
+def test_a_refusal_of_a_connection_is_a_whole_answer():
+    head, _, body = FULL.partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(body) in head
+    assert json.loads(body)["error"]["code"] == "gateway_full"
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "files", "most"),
+    [
+        (1024, 1 << 20, 8448, 8192),
+        (1024, 4096, 4096, 3840),
+        (1 << 20, 1 << 20, None, 8192),
+        (256, resource.RLIM_INFINITY, 8448, 8192),
+        (100, 100, None, 1),
+    ],
+)
+def test_a_gateway_allows_itself_the_files_that_it_may_have(monkeypatch, soft, hard, files, most):
+    asked: list[Any] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: asked.append(both))
+    assert connections_max() == most
+    assert asked == ([] if files is None else [(files, hard)])
+
+
+def test_below_the_limit_the_servers_own_protocol_is_made():
+    make = bounded(lambda **given: given, 3)  # type: ignore[arg-type, return-value]
+    state = SimpleNamespace(connections=[1, 2])
+    assert make(server_state=state, config=1) == {"server_state": state, "config": 1}

@@ -1,0 +1,311 @@
+"""The dashboard's picture: every part from its own place, counted by what is new."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.commit.work_units import EnqueueUnit, WorkReportUnit
+from kernel.ledger import schema
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.shards import shards_of, take_shards
+from kernel.ledger.sqlite import SqliteStore
+from kernel.priorities import PRIORITIES_OF
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
+from kernel.work.requests import WorkRequest
+from queues.items import NewItem
+from queues.worker_heartbeats import WorkerBeat
+from tests.actors.harness import ScriptedStore
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
+from workers.dashboard.snapshot import PARTS, Count, Part
+from workers.gateway import dashboard_source as snapshot_source
+from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, _Rate
+
+pytestmark = pytest.mark.anyio
+
+LEDGER_PARTS = ("sessions", "counters", "ledger", "gateways", "rejections", "requests")
+REDIS_PARTS = ("queues", "leases", "workers")
+
+
+@pytest.fixture
+async def filled(door: Door) -> Door:
+    """Two sessions, five operations and two refusals, two requests, two of each in Redis."""
+    await door.declare(SESSION, "a", "b", "c", metadata={"case_name": "A v. B"})
+    await door.declare("00000000-0000-4000-8000-000000000002", "x")
+    strike = {"source_id": "s", "observation_id": "o", "eliminated": ["a"]}
+    await door.post("eliminate", strike)
+    await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
+    for _ in range(2):
+        await door.post("envelopes", {"operation_id": "op-refused"})
+    queue = door.services.queue
+    await queue.enqueue_many(
+        [NewItem(f"u-{number}", "user_active_session", "c", b"{}") for number in range(3)]
+    )
+    await queue.claim(1, 30_000)
+    for holder in ("w-1/0", "w-1/1"):
+        await door.services.leases.acquire(queue.name, 4, holder, 10_000)
+    for worker_id in ("w-1", "w-2"):
+        beat = WorkerBeat(worker_id, 7, (queue.name,), 2, 0, 10, 1, 3)
+        await door.services.heartbeats.beat(beat, 60_000)
+    return door
+
+
+async def test_every_part_says_where_and_when_it_was_read(filled: Door):
+    before = datetime.now(UTC)
+    found = await LiveSource(filled.services, 4).read()
+    for name in PARTS:
+        part = getattr(found, name)
+        assert part.error is None, (name, part.error)
+        assert part.value is not None
+        assert part.origin == ("Redis" if name in REDIS_PARTS else "ledger")
+        assert before <= part.read_at <= datetime.now(UTC)
+    assert set(PARTS) == {*LEDGER_PARTS, *REDIS_PARTS}
+
+
+def value_of(part: Part[Any]) -> Any:
+    assert part.value is not None, part.error
+    return part.value
+
+
+async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
+    queues = value_of((await LiveSource(filled.services, 4).read()).queues)
+    assert [one.name for one in queues] == [
+        "authority-recompute",
+        "binding-evaluation",
+        "extraction-transition",
+    ]
+    for one in queues:
+        assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
+    queue = queues[0]
+    assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
+    ready = {one.name: one.ready for one in queue.priorities}
+    assert ready["user_active_session"] == 2
+    assert sum(ready.values()) == 2
+    by_name = {one.name: one for one in queue.priorities}
+    assert by_name["user_active_session"].oldest_ms is not None
+    assert by_name["background_normal"].oldest_ms is None
+    assert by_name["user_active_session"].target_ms == 30_000
+    assert by_name["background_low_priority"].target_ms is None
+
+
+async def test_leases_and_workers_are_those_that_live(filled: Door):
+    found = await LiveSource(filled.services, 4).read()
+    lease, *others = value_of(found.leases)
+    assert [one.used for one in others] == [0, 0]
+    assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
+    assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
+    assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
+    fleet = value_of(found.workers)
+    assert fleet.total == 2
+    assert [one.worker_id for one in fleet.workers] == ["w-1", "w-2"]
+    [worker, _] = fleet.workers
+    assert (worker.completed, worker.failed, worker.in_flight, worker.slots) == (10, 1, 3, 2)
+    assert worker.state == "alive"
+
+
+async def test_a_worker_that_was_not_heard_of_for_a_while_is_late(filled: Door, monkeypatch):
+    monkeypatch.setattr(snapshot_source, "LATE_AFTER_MS", -1)
+    fleet = value_of((await LiveSource(filled.services, 4).read()).workers)
+    assert [one.state for one in fleet.workers] == ["late", "late"]
+
+
+async def test_the_ledger_shows_its_head_and_its_newest_rows(filled: Door):
+    ledger = value_of((await LiveSource(filled.services, 4).read()).ledger)
+    log = rows(filled.ledger, schema.kernel_event_log)
+    assert ledger.sequence == str(len(log))
+    assert ledger.head_hash == log[-1]["row_hash"]
+    newest = [row["operation_id"] for row in reversed(log)][:TAIL_ROWS]
+    assert [row.operation_id for row in ledger.tail] == newest
+    assert ledger.tail[0].row_hash == log[-1]["row_hash"][:HASH_CHARS]
+    assert ledger.tail[0].session_id == SESSION
+    assert "node_write" in ledger.tail[0].effect_kinds
+
+
+async def test_sessions_come_newest_first_with_what_survives(filled: Door):
+    sessions = value_of((await LiveSource(filled.services, 4).read()).sessions)
+    assert sessions.total == 2
+    [newest, other] = sessions.newest
+    assert (newest.session_id, newest.title) == (SESSION, "A v. B")
+    assert (newest.n_survivors, newest.n_universe) == (2, 3)
+    assert newest.survivors == ("b", "c")
+    assert other.n_universe == 1
+    assert newest.last_activity > other.last_activity
+
+
+async def test_it_says_which_gateway_owns_how_many_shards():
+    async with running_door(host=FakeHost().host, shards=4) as door:
+        with door.ledger.transaction() as transaction:
+            take_shards(transaction, "a", shards_of(transaction)[:3])
+        found = await LiveSource(door.services, 4).read()
+    assert value_of(found.gateways) == (Count("(nobody)", 1), Count("a", 3))
+
+
+async def test_counters_rejections_and_requests_are_counted(filled: Door):
+    found = await LiveSource(filled.services, 4).read()
+    counters = value_of(found.counters)
+    assert counters.operations == len(rows(filled.ledger, schema.kernel_event_log))
+    assert counters.eliminations == 1
+    assert value_of(found.rejections) == (Count("envelope_schema_invalid", 2),)
+    requests = value_of(found.requests)
+    assert (requests.open, requests.closed) == (2, 0)
+    assert {one.name for one in requests.by_outcome} == {"completed", "dead_letter", "cancelled"}
+
+
+async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: Door):
+    live = LiveSource(filled.services, 4)
+    await live.read()
+    asked = [
+        WorkRequest(BINDING_QUEUE, f"k-{n}", {"binding_id": "b", "source_event_id": "e"})
+        for n in range(3)
+    ]
+    for one in await filled.services.write(EnqueueUnit(tuple(asked[:2]))):
+        await filled.services.write(_closed(one.request_id))
+    await filled.services.write(EnqueueUnit((asked[2],)))
+    found = await live.read()
+    rates = {one.name: one.completed_per_s for one in value_of(found.queues)}
+    assert rates["binding-evaluation"] > 0
+    assert (rates["authority-recompute"], rates["extraction-transition"]) == (0, 0)
+    assert value_of(found.requests).open == 3
+
+
+def _closed(request_id: str) -> WorkReportUnit:
+    outcome = BindingOutcomeRecord(
+        outcome_id="o",
+        source_event_id="e",
+        binding_id="b",
+        target_kind="extraction_task",
+        outcome_state="succeeded",
+        outcome_reason_code="binding_fired",
+    )
+    return WorkReportUnit(BindingEvaluated(request_id=request_id, outcome=outcome))
+
+
+async def test_pictures_are_numbered(filled: Door):
+    live = LiveSource(filled.services, 4)
+    assert [(await live.read()).version for _ in range(3)] == [1, 2, 3]
+
+
+async def test_without_redis_its_parts_say_so_and_the_others_are_shown():
+    server = FakeServer()
+    redis = FakeAsyncRedis(server=server)
+    async with running_door(host=FakeHost().host, redis=redis) as door:
+        await door.declare(SESSION, "a")
+        server.connected = False
+        found = await LiveSource(door.services, 4).read()
+        for name in REDIS_PARTS:
+            assert getattr(found, name).error == "queue_unavailable", name
+            assert getattr(found, name).value is None
+        for name in LEDGER_PARTS:
+            assert getattr(found, name).error is None, name
+        server.connected = True
+
+
+async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():
+    store = ScriptedStore()
+    async with running_door(store, host=FakeHost().host) as door:
+        await door.declare(SESSION, "a")
+        live = LiveSource(door.services, 4)
+        store.views_fail = True
+        found = await live.read()
+        for name in LEDGER_PARTS:
+            assert getattr(found, name).error == "ledger_unavailable", name
+        for name in REDIS_PARTS:
+            assert getattr(found, name).error is None, name
+        store.views_fail = False
+        assert value_of((await live.read()).counters).operations == 1
+
+
+def test_a_rate_is_the_growth_between_two_looks():
+    rate, start = _Rate(), datetime(2024, 1, 1, tzinfo=UTC)
+    assert rate.per_s(100, start) == 0.0
+    assert rate.per_s(130, start + timedelta(seconds=10)) == 3.0
+    assert rate.per_s(130, start + timedelta(seconds=20)) == 0.0
+    # A clock that stands or runs back, and a counter that starts anew, are no rate at all.
+    assert rate.per_s(140, start + timedelta(seconds=20)) == 0.0
+    assert rate.per_s(150, start) == 0.0
+    assert rate.per_s(0, start + timedelta(seconds=30)) == 0.0
+
+
+def counted_by_scan(door: Door) -> tuple[Any, ...]:
+    receipts = rows(door.ledger, schema.receipts)
+    events = rows(door.ledger, schema.belief_events)
+    sessions = rows(door.ledger, schema.belief_sessions)
+    return (
+        Counter(row["reason_code"] for row in receipts if row["reason_code"]),
+        len(events) - len(sessions),
+        len(sessions),
+        len(rows(door.ledger, schema.kernel_event_log)),
+    )
+
+
+def counted_by_difference(found: Any) -> tuple[Any, ...]:
+    return (
+        Counter({one.name: one.count for one in value_of(found.rejections)}),
+        value_of(found.counters).eliminations,
+        value_of(found.sessions).total,
+        value_of(found.counters).operations,
+    )
+
+
+_STEPS = st.lists(
+    st.sampled_from(["declare", "strike", "no strike", "refuse", "actor", "source", "look", "new"]),
+    max_size=25,
+)
+
+
+@settings(max_examples=settings().max_examples // 3)
+@given(_STEPS, st.sampled_from([1, 2, 1000]))
+def test_whatever_happens_between_two_looks_the_counts_are_those_of_a_scan(steps, page_rows):
+    """Also where one look reads many pages, and where a look comes after nothing at all."""
+
+    async def run() -> None:
+        async with running_door(MemoryStore(), host=FakeHost().host) as door:
+            await door.declare(SESSION, "a", "b", "c")
+            live = LiveSource(door.services, 4)
+            for number, step in enumerate(steps):
+                await take(door, step, number)
+                if step == "look":
+                    assert counted_by_difference(await live.read()) == counted_by_scan(door)
+                if step == "new":
+                    live = LiveSource(door.services, 4)
+            assert counted_by_difference(await live.read()) == counted_by_scan(door)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_source, "PAGE_ROWS", max(2, page_rows))
+        anyio.run(run)
+
+
+async def take(door: Door, step: str, number: int) -> None:
+    if step == "declare":
+        await door.declare(f"00000000-0000-4000-8000-{number:012d}", "x", "y")
+    elif step in ("strike", "no strike"):
+        struck = ["a"] if step == "strike" else []
+        body = {"source_id": "s", "observation_id": f"o-{number}", "eliminated": struck}
+        assert (await door.post("eliminate", body)).is_success
+    elif step == "refuse":
+        await door.post("envelopes", {})
+    elif step == "actor":
+        await door.post("envelopes", {"schema_version": 2})
+    elif step == "source":
+        await door.operate(source(f"s-{number}"))
+
+
+async def test_a_picture_of_a_large_record_is_taken_in_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot_source, "PAGE_ROWS", 3)
+    store = SqliteStore(tmp_path / "ledger.db")
+    async with running_door(store, host=FakeHost().host) as door:
+        for number in range(10):
+            await door.declare(f"00000000-0000-4000-8000-{number:012d}", "x")
+        await door.declare(SESSION, "a")
+        for _ in range(10):
+            await door.post("envelopes", {})
+        found = await LiveSource(door.services, 4).read()
+        assert counted_by_difference(found) == counted_by_scan(door)
+    store.close()

@@ -1,0 +1,92 @@
+"""A gateway killed between the commit and the answer: the producer gets its one request."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from kernel.work.contents import BINDING_QUEUE
+from kernel.work.requests import Asked
+from queues import NewRequest, Producer
+from tests.ports import free_port
+from tests.workers.api.asking import binding
+from tests.workers.api.door import rows
+from tests.workers.gateway.test_gateway import answers
+from workers.environment.ledger_access import verify_file
+from workers.environment.system_host import system_host
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+WAIT_S = 50
+MANY = 100
+
+
+@contextmanager
+def gateway(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.workers.gateway.gateway_to_be_killed",
+        *map(str, arguments),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | {"ROTULUS_LOG_LEVEL": "error"}
+    ) as one:
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
+async def until_it_answers(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        while not await answers(client):
+            await anyio.sleep(0.02)
+
+
+@pytest.mark.spec("K6", "K19", "K25", "§2.5")
+async def test_what_was_committed_and_never_answered_is_the_same_request_when_sent_again(
+    tmp_path: Path, valkey_url: str
+):
+    data_dir, port, arm = tmp_path / "data", free_port(), tmp_path / "arm"
+    url = f"http://127.0.0.1:{port}"
+    asked: list[Asked] = []
+
+    async def ask() -> None:
+        async with Producer(BINDING_QUEUE, url) as producer:
+            wanted = [NewRequest(binding(str(number))["content"]) for number in range(MANY)]
+            asked.extend(await producer.enqueue_many(wanted))
+
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            with gateway(data_dir, port, valkey_url, arm) as first:
+                await until_it_answers(url)
+                arm.touch()
+                tasks.start_soon(ask)
+                assert await anyio.to_thread.run_sync(first.wait) == -signal.SIGKILL
+            assert asked == [], "nobody was answered"
+            ledger = Ledger(SqliteStore(data_dir / "ledger.db"), system_host())
+            committed = {row["request_id"] for row in rows(ledger, schema.outbox)}
+            ledger.close()
+            assert len(committed) == MANY
+            with gateway(data_dir, port, valkey_url):
+                while not asked:
+                    await anyio.sleep(0.02)
+    assert {one.request_id for one in asked} == committed
+    assert all(one.duplicate for one in asked)
+    found = await anyio.to_thread.run_sync(
+        verify_file, data_dir / "ledger.db", lambda _done, _total: None
+    )
+    assert found.findings == ()
+    assert found.requests_open == MANY

@@ -1,0 +1,460 @@
+"""A worker process on a real server: slots, leases, heartbeats, and what a stop leaves behind."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from arq.worker import Worker
+from redis.asyncio import Redis
+from redis.asyncio.connection import Connection
+
+from kernel.priorities import CapacityPriority
+from queues.capacity_leases import CapacityLeases
+from queues.embedded.server import EmbeddedRedis, find_server
+from queues.items import Claim, NewItem
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats
+from tests.workers.api.door import eventually
+from workers.worker import consumers as slots
+from workers.worker.arq_runner import FINISH_S, WorkerProcess, new_worker_id
+from workers.worker.batches import Tally
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    # A stop cancels arq's loop where it stands, which may be inside a pipeline of its own.
+    pytest.mark.filterwarnings(
+        "ignore:.*function Redis.__del__:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+QUEUE = "authority-recompute"
+CLAIM_ITEMS = 64
+OTHERS = ("binding-evaluation", "extraction-transition")
+
+
+class Drainer:
+    """Acknowledges what it is given, when the test lets it."""
+
+    claim_items = CLAIM_ITEMS
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self.queue = queue
+        self.tally = Tally()
+        self.gateway_is_there = True
+        self.batches: list[list[str]] = []
+        self.at_once = self.most_at_once = 0
+        self.takes_s = 0.0
+        self.open: anyio.Event | None = None
+        """When set, a batch waits for it."""
+
+        self.acknowledged: list[bool] = []
+
+    async def ready(self) -> bool:
+        return self.gateway_is_there
+
+    async def least(self) -> CapacityPriority:
+        return "background"
+
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
+        await self.queue.renew(claims, visibility_ms)
+
+    async def drain(self, claims: Sequence[Claim]) -> bool:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.batches.append([claim.key for claim in claims])
+        self.tally.in_flight += len(claims)
+        try:
+            await anyio.sleep(self.takes_s)
+            if self.open is not None:
+                await self.open.wait()
+            self.acknowledged += await self.queue.acknowledge(claims)
+            self.tally.completed += len(claims)
+            return True
+        finally:
+            self.at_once -= 1
+            self.tally.in_flight -= len(claims)
+
+
+class Process:
+    """One worker process and what it works with."""
+
+    def __init__(
+        self, redis: Redis, slots: int, lease_slots: int, others: Sequence[str] = ()
+    ) -> None:
+        self.redis = redis
+        self.queue = WorkQueue(redis, QUEUE)
+        self.leases = CapacityLeases(redis)
+        self.heartbeats = Heartbeats(redis)
+        self.drainer = Drainer(self.queue)
+        self.others = {name: Drainer(WorkQueue(redis, name)) for name in others}
+        self.returned = anyio.Event()
+        self.process = WorkerProcess(
+            redis=redis,
+            drainers={QUEUE: self.drainer, **self.others},  # type: ignore[dict-item]
+            leases=self.leases,
+            heartbeats=self.heartbeats,
+            slots=slots,
+            lease_slots=lease_slots,
+            worker_id=new_worker_id(),
+            pid=4321,
+            host="a-host",
+            version="1.2.3",
+        )
+
+    async def run(self) -> None:
+        await self.process.run()
+        self.returned.set()
+
+    async def enqueue(self, *keys: str, priority: str = "background_normal") -> None:
+        items = [NewItem(key, priority, f"cause-of-{key}", b"{}") for key in keys]
+        await self.queue.enqueue_many(items)
+
+    async def empty(self) -> bool:
+        depth = await self.queue.depth()
+        return not (sum(depth.ready.values()) or depth.delayed or depth.in_flight)
+
+    async def stop(self, within_s: float = FINISH_S + 1.5) -> float:
+        """Stop it and return how long it took."""
+        began_s = time.monotonic()
+        self.process.stop()
+        with anyio.fail_after(within_s):
+            await self.returned.wait()
+        return time.monotonic() - began_s
+
+
+@asynccontextmanager
+async def running(
+    url: str, slots: int = 2, lease_slots: int = 4, others: Sequence[str] = ()
+) -> AsyncIterator[Process]:
+    redis: Redis = Redis.from_url(url)
+    process = Process(redis, slots, lease_slots, others)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(process.run)
+        yield process
+        if not process.returned.is_set():
+            await process.stop()
+    await redis.aclose()
+
+
+@pytest.fixture
+async def url(valkey_url: str, anyio_backend: str) -> AsyncIterator[str]:
+    redis: Redis = Redis.from_url(valkey_url)
+    await redis.flushall()
+    yield valkey_url
+    await redis.aclose()
+
+
+def names(count: int, prefix: str = "u") -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+async def test_its_slots_drain_what_is_enqueued_and_what_comes_later(url: str):
+    async with running(url) as worker:
+        await worker.enqueue(*names(200))
+        await eventually(worker.empty)
+        await worker.enqueue(*names(20, "later"))
+        await eventually(worker.empty)
+        done = [key for batch in worker.drainer.batches for key in batch]
+        assert sorted(done) == sorted([*names(200), *names(20, "later")])
+        assert all(worker.drainer.acknowledged)
+
+
+async def test_an_idle_slot_picks_an_item_up_at_once(url: str):
+    async with running(url) as worker:
+        await worker.enqueue("warm-up")
+        await eventually(worker.empty)
+        began_s = time.monotonic()
+        await worker.enqueue("u-1")
+        await eventually(lambda: ["u-1"] in worker.drainer.batches)
+        # Generous: what it must not do is wait for a poll of seconds.
+        assert time.monotonic() - began_s < 1.0
+
+
+@pytest.mark.parametrize(("lease_slots", "most"), [(1, 1), (2, 2)])
+async def test_no_more_drains_run_at_once_than_there_are_leases(url: str, lease_slots, most):
+    async with running(url, slots=2, lease_slots=lease_slots) as worker:
+        worker.drainer.takes_s = 0.05
+        await worker.enqueue(*names(600))
+        await eventually(lambda: worker.drainer.most_at_once == most)
+        await eventually(worker.empty)
+        assert worker.drainer.most_at_once == most
+
+
+async def test_two_processes_share_the_leases(url: str):
+    async with running(url, lease_slots=1) as one, running(url, lease_slots=1) as other:
+        for worker in (one, other):
+            worker.drainer.takes_s = 0.02
+        together: list[int] = []
+        await one.enqueue(*names(600))
+
+        async def done() -> bool:
+            together.append(one.drainer.at_once + other.drainer.at_once)
+            return await one.empty()
+
+        await eventually(done)
+        assert max(together) == 1
+
+
+async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
+    sent: list[str] = []
+    send = Connection.send_packed_command
+
+    async def count(self: Connection, command: Any, *rest: Any, **more: Any) -> None:
+        text = b"".join(command) if isinstance(command, list) else command
+        sent.extend(re.findall(r"\*\d+\r\n\$\d+\r\n(\w+)", text.decode(errors="replace")))
+        await send(self, command, *rest, **more)
+
+    async with running(url, others=OTHERS) as worker:
+        await worker.enqueue("warm-up")
+        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await anyio.sleep(2)
+        monkeypatch.setattr(Connection, "send_packed_command", count)
+        seconds = 2 * slots.IDLE_WAIT_S
+        await anyio.sleep(seconds)
+        # Two for each queue to which a slot listens in IDLE_WAIT_S, and the heartbeats.
+        assert 0 < len(sent) <= 1.2 * seconds, Counter(sent)
+
+
+async def all_slots_busy(worker: Process, lease_slots: int) -> None:
+    """A batch of the background in hand for each lease that it can have."""
+    worker.drainer.open = anyio.Event()
+    for number in range(lease_slots):
+        await worker.enqueue(*names(CLAIM_ITEMS, f"b{number}"))
+    await eventually(lambda: worker.drainer.at_once == lease_slots)
+
+
+@pytest.mark.spec("§8.3")
+async def test_critical_work_is_kept_out_neither_by_slots_nor_by_leases(url: str):
+    async with running(url, slots=2, lease_slots=2) as worker:
+        await all_slots_busy(worker, 2)
+        await worker.enqueue("now", priority="user_initiated_critical")
+        await eventually(lambda: ["now"] in worker.drainer.batches)
+        held = await worker.leases.held(QUEUE)
+        assert sorted(one.capacity_priority for one in held) == [*2 * ["background"], "critical"]
+        await worker.enqueue("later")
+        await anyio.sleep(0.5)
+        assert ["later"] not in worker.drainer.batches
+        worker.drainer.open.set()
+        await eventually(worker.empty)
+
+
+@pytest.mark.spec("§8.3", "§14.2")
+async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url: str):
+    async with running(url, slots=3, lease_slots=1) as worker:
+        await all_slots_busy(worker, 1)
+        await worker.enqueue("waits")
+        await worker.enqueue("user", priority="user_active_session")
+        await eventually(lambda: ["user"] in worker.drainer.batches)
+        assert ["waits"] not in worker.drainer.batches
+        worker.drainer.open.set()
+        await eventually(worker.empty)
+
+
+async def test_what_a_handler_would_suspend_is_not_claimed(url: str, monkeypatch):
+    async with running(url, slots=1) as worker:
+
+        async def least() -> CapacityPriority:
+            return "user_initiated"
+
+        monkeypatch.setattr(worker.drainer, "least", least)
+        await worker.enqueue("waits")
+        await worker.enqueue("user", priority="user_active_session")
+        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await anyio.sleep(0.5)
+        assert worker.drainer.batches == [["user"]]
+        monkeypatch.undo()
+        await eventually(worker.empty)
+
+
+async def test_after_a_flush_its_slots_come_back_and_work_on(url: str):
+    async with running(url) as worker:
+        await worker.enqueue(*names(10))
+        await eventually(worker.empty)
+        await worker.redis.flushall()
+        await worker.enqueue(*names(10, "after"))
+        await eventually(worker.empty)
+        await eventually(lambda: worker.drainer.tally.completed == 20)
+        await worker.redis.flushall()
+        await eventually(worker.heartbeats.alive)
+
+
+async def test_a_flush_in_the_middle_of_a_batch_leaves_nobody_stuck(url: str):
+    async with running(url) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.batches)
+        await worker.redis.flushall()
+        worker.drainer.open.set()
+        await eventually(lambda: worker.drainer.acknowledged == [False])
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.acknowledged == [False, True])
+
+
+async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str):
+    async with running(url, slots=3) as worker:
+        await eventually(worker.heartbeats.alive)
+        [beat] = await worker.heartbeats.alive()
+        assert (beat.worker_id, beat.pid) == (worker.process.worker_id, 4321)
+        assert (beat.queues, beat.slots) == ((QUEUE,), 3)
+        assert beat.seen_at_ms >= beat.started_at_ms
+        assert (beat.host, beat.version, beat.last_error) == ("a-host", "1.2.3", "")
+        await worker.stop()
+        assert await worker.heartbeats.alive() == []
+
+
+async def test_a_stop_of_an_idle_process_is_short_and_it_holds_no_lease(url: str):
+    async with running(url) as worker:
+        await worker.enqueue("u-1")
+        await eventually(worker.empty)
+
+        async def none_held() -> bool:
+            return not await worker.leases.held(QUEUE)
+
+        # Who has nothing to do keeps nobody else from a slot.
+        await eventually(none_held)
+        assert await worker.stop() < FINISH_S + 0.5
+
+
+async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
+    async with running(url, slots=1) as worker:
+        worker.drainer.takes_s = 0.3
+        await worker.enqueue(*names(3 * CLAIM_ITEMS))
+        await eventually(lambda: worker.drainer.at_once)
+        begun = len(worker.drainer.batches)
+        assert await worker.stop() < FINISH_S + 0.5
+        assert len(worker.drainer.batches) == begun
+        assert worker.drainer.tally.completed == begun * CLAIM_ITEMS
+        assert all(worker.drainer.acknowledged)
+
+
+async def test_a_stop_gives_a_batch_back_that_does_not_end(url: str):
+    async with running(url, slots=1) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+        took_s = await worker.stop()
+        assert FINISH_S <= took_s < FINISH_S + 1.5
+        depth = await worker.queue.depth()
+        assert (depth.in_flight, depth.delayed + sum(depth.ready.values())) == (0, 1)
+        [claim] = await worker.queue.claim(1, 1000)
+        assert claim.attempt == 1, "it was not tried to its end"
+        worker.drainer.open.set()
+
+
+async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, monkeypatch):
+    ended: list[str] = []
+    write = Worker.finish_job
+
+    async def slowly(self: Worker, job_id: str, *rest: Any) -> None:
+        await anyio.sleep(0.2)
+        await write(self, job_id, *rest)
+        ended.append(job_id)
+
+    monkeypatch.setattr(Worker, "finish_job", slowly)
+    async with running(url, slots=1) as worker:
+        worker.drainer.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+        await worker.stop()
+        assert f"{worker.process.worker_id}:0:1" in ended
+
+
+async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeypatch):
+    monkeypatch.setattr(slots, "VISIBILITY_MS", 300)
+    monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.05)
+    async with running(url, slots=1) as worker:
+        worker.drainer.takes_s = 0.8
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.drainer.at_once)
+
+        async def reaped() -> bool:
+            return await worker.queue.reap() > 0 or bool(worker.drainer.acknowledged)
+
+        await eventually(reaped)
+        assert worker.drainer.acknowledged == [True]
+
+
+async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatch):
+    monkeypatch.setattr(slots, "GATEWAY_RETRY_S", 0.02)
+    async with running(url) as worker:
+        worker.drainer.gateway_is_there = False
+        await eventually(worker.heartbeats.alive)
+        await anyio.sleep(0.1)
+        await worker.enqueue(*names(5))
+        await anyio.sleep(0.2)
+        assert worker.drainer.batches == []
+        worker.drainer.gateway_is_there = True
+        await eventually(worker.empty)
+        await eventually(lambda: worker.drainer.tally.completed == 5)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    server = EmbeddedRedis(tmp_path, find_server())
+    server.start()
+    yield server
+    server.stop()
+
+
+async def test_a_server_that_goes_away_is_waited_for(own_server: EmbeddedRedis):
+    async with running(own_server.url) as worker:
+        await worker.enqueue("u-1")
+        await eventually(worker.empty)
+        await anyio.to_thread.run_sync(own_server.stop)
+        await anyio.sleep(0.2)
+        assert not worker.returned.is_set()
+        await anyio.to_thread.run_sync(own_server.start)
+        await eventually(lambda: _enqueued(worker, "u-2"))
+        await eventually(lambda: worker.drainer.tally.completed == 2)
+
+
+async def _enqueued(worker: Process, key: str) -> bool:
+    try:
+        await worker.enqueue(key)
+    except Exception:  # noqa: BLE001 - it has only just come back
+        return False
+    return True
+
+
+async def test_its_slots_serve_every_queue_that_it_was_given(url: str):
+    async with running(url, slots=1, others=OTHERS) as worker:
+        for queue in (worker.queue, *(one.queue for one in worker.others.values())):
+            items = [NewItem(key, queue.priorities[-1].name, "c", b"") for key in names(130)]
+            await queue.enqueue_many(items)
+        drainers = (worker.drainer, *worker.others.values())
+        await eventually(lambda: all(one.tally.completed == 130 for one in drainers))
+        [beat] = await worker.heartbeats.alive()
+        assert beat.queues == (QUEUE, *OTHERS)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+async def test_an_idle_slot_is_woken_by_any_of_its_queues(url: str, name: str):
+    async with running(url, others=OTHERS) as worker:
+        other = worker.others[name]
+        for number in range(5):
+            await anyio.sleep(0.05)
+            began_s = time.monotonic()
+            await other.queue.enqueue_many([NewItem(f"u-{number}", "background", "c", b"")])
+            await eventually(lambda done=number: other.tally.completed == done + 1)
+            assert time.monotonic() - began_s < 1.0
+
+
+async def test_a_queue_that_is_never_empty_does_not_starve_the_others(url: str):
+    async with running(url, slots=1, others=OTHERS) as worker:
+        worker.drainer.takes_s = 0.01
+        urgent = [NewItem(key, "user_initiated_critical", "c", b"") for key in names(1000)]
+        await worker.queue.enqueue_many(urgent)
+        [other, _] = worker.others.values()
+        late = NewItem("late", "background", "c", b"")
+        await other.queue.enqueue_many([late])
+        await eventually(lambda: other.tally.completed == 1)
+        # Those with deadlines a day earlier were not all done before.
+        assert worker.drainer.tally.completed < 1000

@@ -1,0 +1,391 @@
+"""Bindings under fan-out and capacity: who suspends, who is throttled, who runs through."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import orjson
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from actors.commit.work_units import CancelRequestUnit, EnqueueUnit
+from actors.errors import MailboxFull
+from kernel.ledger import schema
+from kernel.verify import verify
+from kernel.work import order
+from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
+from kernel.work.reports import BindingOutcomeRecord
+from kernel.work.requests import WorkRequest, WorkStatus, status_of
+from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.items import Claim
+from queues.lease_holder import capacity_of
+from queues.outbox_relay import OutboxRelay
+from queues.priorities import least_of
+from queues.retry_delay import MAX_ATTEMPTS
+from queues.work_queue import WorkQueue
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import Door, client_of, running_door
+from workers.worker.batches import Drainer
+from workers.worker.gateway_reports import HandIn
+from workers.worker.handlers import binding as bindings
+from workers.worker.handlers.binding import REJECTED_DELAY_MS, BindingHandler
+from workers.worker.handlers.binding_evaluator import (
+    BindingCapacity,
+    Evaluated,
+    MidEvaluationRejection,
+)
+
+pytestmark = pytest.mark.anyio
+
+SLOTS = 2
+
+
+class Evaluator:
+    """Evaluates as a test says, and tells what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.raises: dict[str, Exception] = {}
+        self.during: Callable[[], Any] | None = None
+
+    async def evaluate(self, _: str, evaluation: BindingEvaluation) -> Evaluated:
+        self.asked.append(evaluation.binding_id)
+        if self.during is not None:
+            await self.during()
+        if evaluation.binding_id in self.raises:
+            raise self.raises[evaluation.binding_id]
+        return Evaluated("succeeded", "binding_fired", f"membership-of-{evaluation.binding_id}")
+
+
+class World:
+    """A gateway, a queue whose clock a test moves, and a drainer of bindings."""
+
+    def __init__(self, door: Door, fake: FakeHost, *, evaluator: bool = True) -> None:
+        self.door, self.fake = door, fake
+        self.redis = FakeAsyncRedis()
+        self.queue = WorkQueue(self.redis, BINDING_QUEUE, self.now_ms)
+        self.leases = CapacityLeases(self.redis, self.now_ms)
+        self.evaluator = Evaluator()
+        self.observed: list[BindingOutcomeRecord] = []
+        hand_in = HandIn(client_of(door.app, give_up_after_s=0.0), lambda: self.now_ms() / 1000)
+        handler = BindingHandler(
+            door.ledger,
+            hand_in,
+            BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
+            self.evaluator if evaluator else None,
+            lambda: fake.time_us,
+            self.observed.append,
+        )
+        self.drainer = Drainer(self.queue, handler, hand_in, lambda: 0.5)
+        self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms() / 1000)
+
+    def now_ms(self) -> int:
+        return self.fake.time_us // 1000
+
+    def pass_ms(self, ms: int) -> None:
+        self.fake.time_us += 1000 * ms
+
+    async def ask(self, *names: str, **content: Any) -> list[str]:
+        """Ask for bindings of one event, by their names, and carry them to the queue."""
+        asked = tuple(
+            WorkRequest(
+                BINDING_QUEUE, name, {"binding_id": name, "source_event_id": "e", **content}
+            )
+            for name in names
+        )
+        found = await self.door.services.write(EnqueueUnit(asked))
+        await self.relay.sweep()
+        return [one.request_id for one in found]
+
+    async def deliver(self, limit: int = 100) -> list[Claim]:
+        """Claim whatever there is, as a slot does that saw capacity when it asked."""
+        return await self.drain(await self.queue.claim(limit, 30_000))
+
+    async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
+        least = least_of(self.queue.priorities, await self.drainer.least())
+        return await self.drain(await self.queue.claim(limit, 30_000, least))
+
+    async def drain(self, claims: list[Claim]) -> list[Claim]:
+        await self.drainer.drain(claims)
+        return claims
+
+    async def take_all_capacity(self) -> list[Any]:
+        return [
+            await self.leases.acquire(CAPACITY_RESOURCE, capacity_of(SLOTS), f"other-{n}", 600_000)
+            for n in range(SLOTS)
+        ]
+
+    def status(self, request_id: str) -> WorkStatus:
+        with self.door.ledger.view() as view:
+            found = status_of(view, request_id)
+        assert found is not None
+        return found
+
+    def receipts(self, kind: str) -> list[dict[str, Any]]:
+        with self.door.ledger.view() as view:
+            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
+        return [orjson.loads(row["receipt_bytes"]) for row in rows]
+
+    async def close(self) -> None:
+        with self.door.ledger.view() as view:
+            assert verify(view).findings == ()
+        await self.redis.aclose()
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[World]:
+    fake = FakeHost()
+    async with running_door(host=fake.host) as door:
+        world = World(door, fake)
+        yield world
+        await world.close()
+
+
+@pytest.mark.spec("§13.5", "§14.3")
+async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: World):
+    ids = await world.ask("b-1", "b-2")
+    await world.deliver()
+    assert sorted(world.evaluator.asked) == ["b-1", "b-2"]
+    status = world.status(ids[0])
+    assert status.state == "completed"
+    assert status.result == {
+        "outcome_id": f"outcome:{ids[0]}",
+        "source_event_id": "e",
+        "binding_id": "b-1",
+        "target_kind": "corpus_document_membership",
+        "outcome_state": "succeeded",
+        "outcome_target_ref": "membership-of-b-1",
+        "outcome_reason_code": "binding_fired",
+        "schema_version": 1,
+    }
+    depth = await world.queue.depth()
+    assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)
+    assert await world.leases.held(CAPACITY_RESOURCE) == []
+
+
+async def test_without_an_evaluator_nobody_waits_for_ever():
+    fake = FakeHost()
+    async with running_door(host=fake.host) as door:
+        world = World(door, fake, evaluator=False)
+        [request_id] = await world.ask("b-1")
+        await world.deliver()
+        status = world.status(request_id)
+        assert (status.state, status.reason) == ("dead_letter", "binding_evaluator_missing")
+        assert await world.queue.dead_by_signature() == {"binding_evaluator_missing": 1}
+        await world.close()
+
+
+@pytest.mark.spec("§14.2", "§14.3", "V4-K-CAPACITY")
+async def test_under_pressure_background_suspends_users_are_throttled_and_critical_runs(
+    world: World, monkeypatch
+):
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(bindings.anyio, "sleep", sleep)
+    await world.take_all_capacity()
+    lasts_ms = 300
+    await world.leases.acquire(CAPACITY_RESOURCE, capacity_of(SLOTS), "other-0", lasts_ms)
+    [background] = await world.ask("background")
+    await world.ask("user", capacity_priority="user_initiated")
+    await world.ask("critical", capacity_priority="critical")
+    await world.deliver()
+    assert world.evaluator.asked == ["critical", "user"]
+    assert slept == [lasts_ms / 1000], "until something may be free"
+    assert world.status(background).state == "open"
+    pending = world.observed[-1]
+    assert (pending.binding_id, pending.outcome_state, pending.outcome_reason_code) == (
+        "background",
+        "pending",
+        "binding_suspended_capacity_pressure",
+    )
+    depth = await world.queue.depth()
+    assert (depth.suspended["background"], depth.delayed) == (1, 0)
+    assert len(await world.leases.held(CAPACITY_RESOURCE)) == SLOTS
+
+
+@pytest.mark.spec("§8.3", "§14.2")
+async def test_what_is_critical_has_a_slot_of_its_own(world: World):
+    await world.take_all_capacity()
+    await world.ask("critical", capacity_priority="critical")
+    held: list[Any] = []
+
+    async def look() -> None:
+        held.extend(await world.leases.held(CAPACITY_RESOURCE))
+
+    world.evaluator.during = look
+    await world.deliver()
+    assert sorted(one.capacity_priority for one in held) == ["background"] * SLOTS + ["critical"]
+
+
+@pytest.mark.spec("§14.3")
+async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(world: World):
+    held = await world.take_all_capacity()
+    await world.ask("background")
+    await world.ask("critical", capacity_priority="critical")
+    assert [one.priority for one in await world.deliver_as_a_slot()] == ["critical"]
+    await world.leases.release(held[0])
+    assert [one.priority for one in await world.deliver_as_a_slot()] == ["background"]
+
+
+@pytest.mark.spec("§14.3")
+async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(world: World):
+    held = await world.take_all_capacity()
+    for name in ("c", "a", "b"):
+        await world.ask(name)
+        await world.deliver()
+    for _ in range(3 * MAX_ATTEMPTS):
+        world.pass_ms(1000)
+        # Capacity that was seen and is gone again: the first is suspended again, in its old place.
+        [claim] = await world.deliver(limit=1)
+        assert claim.attempt == 1
+    assert world.evaluator.asked == []
+    assert await world.deliver_as_a_slot() == []
+    for lease in held:
+        await world.leases.release(lease)
+    await world.ask("late")
+    # One at a time, by whoever claims it: nobody overtakes those that were suspended before.
+    while len(world.evaluator.asked) < 4:
+        [claim] = await world.deliver_as_a_slot(limit=1)
+        assert claim.attempt == 1
+    assert world.evaluator.asked == ["c", "a", "b", "late"]
+
+
+async def test_a_batch_holds_one_slot_and_gives_it_back(world: World):
+    await world.ask("a", "b", "c")
+    held: list[int] = []
+
+    async def look() -> None:
+        held.append(len(await world.leases.held(CAPACITY_RESOURCE)))
+
+    world.evaluator.during = look
+    await world.deliver()
+    assert held == [1, 1, 1]
+    assert await world.leases.held(CAPACITY_RESOURCE) == []
+
+
+async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: World):
+    held = await world.take_all_capacity()
+    [first, _] = await world.ask("first", "second")
+    await world.deliver()
+    await world.door.services.write(CancelRequestUnit(first, "no longer wanted"))
+    for lease in held:
+        await world.leases.release(lease)
+    await world.deliver()
+    assert world.evaluator.asked == ["second"]
+
+
+@pytest.mark.spec("§14.3", "§14.5")
+@pytest.mark.parametrize(
+    ("capacity", "retry", "priority"),
+    [
+        ("background", "background", "background"),
+        ("user_initiated", "user_initiated", "user_initiated"),
+        ("critical", "background", "background"),
+    ],
+)
+async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_again(
+    world: World, capacity: str, retry: str, priority: str
+):
+    [request_id] = await world.ask("b-1", capacity_priority=capacity)
+    world.evaluator.raises["b-1"] = MidEvaluationRejection("evaluation-7")
+    [claim] = await world.deliver()
+    [pending] = world.observed
+    assert (pending.outcome_state, pending.outcome_reason_code) == (
+        "pending",
+        "capacity_rejected_mid_evaluation",
+    )
+    [receipt] = world.receipts("binding_fire_capacity_rejected")
+    assert receipt["binding_evaluation_id"] == "evaluation-7"
+    assert (receipt["retry_eligible"], receipt["retry_priority"]) == (True, retry)
+    assert receipt["capacity_signal_at_rejection"] == {
+        "ec_capacity_lease_state": "granted",
+        "queue_depth": 0,
+        "inflight_operations": 1,
+    }
+    assert world.status(request_id).state == "open"
+    assert await world.leases.held(CAPACITY_RESOURCE) == []
+    world.evaluator.raises.clear()
+    await world.relay.sweep()
+    world.pass_ms(REJECTED_DELAY_MS)
+    [again] = await world.deliver()
+    assert (again.priority, again.attempt) == (priority, 1)
+    assert world.status(request_id).state == "completed"
+    assert world.drainer.tally.failed == 0
+    assert claim.attempt == 1
+
+
+async def test_what_is_not_eligible_for_a_retry_is_given_up(world: World):
+    [request_id] = await world.ask("b-1")
+    world.evaluator.raises["b-1"] = MidEvaluationRejection(retry_eligible=False)
+    await world.deliver()
+    assert len(world.receipts("binding_fire_capacity_rejected")) == 1
+    assert world.status(request_id).reason == "capacity_rejected_mid_evaluation"
+
+
+@pytest.mark.spec("INV-K-BATCH-PARTIAL-1")
+async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(world: World):
+    [broken, fine] = await world.ask("broken", "fine")
+    world.evaluator.raises["broken"] = ValueError("cannot be")
+    for _ in range(MAX_ATTEMPTS):
+        await world.deliver()
+        world.pass_ms(60_000)
+    assert world.status(fine).state == "completed"
+    status = world.status(broken)
+    assert (status.state, status.reason) == ("dead_letter", "binding_evaluation_failed")
+    assert world.evaluator.asked.count("broken") == MAX_ATTEMPTS
+    assert world.drainer.tally.last_error == "binding_evaluation_failed"
+
+
+async def test_an_evaluation_that_does_not_end_is_stopped(world: World, monkeypatch):
+    monkeypatch.setattr(bindings, "EVALUATION_S_MAX", 0.01)
+    world.evaluator.during = anyio.sleep_forever
+    await world.ask("b-1")
+    await world.deliver()
+    assert world.drainer.tally.last_error == "binding_evaluation_timeout"
+    assert await world.leases.held(CAPACITY_RESOURCE) == []
+
+
+@pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")
+async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next_cycle(
+    world: World,
+):
+    names = [f"b-{number:02}" for number in range(60)]
+    ids = await world.ask(*names)
+    await world.deliver()
+    assert sorted(world.evaluator.asked) == names[:50]
+    depth = await world.queue.depth()
+    assert (depth.delayed, depth.dead) == (10, 0)
+    assert world.drainer.tally.failed == 0
+    # Whatever Redis forgets: what the cycle has used up is on the record.
+    await world.redis.flushall()
+    await world.relay.sweep()
+    world.pass_ms(1000)
+    assert len(await world.deliver()) == 10
+    assert len(world.evaluator.asked) == 50
+    world.pass_ms(order.FAN_OUT_CYCLE_US // 1000)
+    assert {claim.attempt for claim in await world.deliver()} == {1}
+    assert sorted(world.evaluator.asked) == names
+    assert {world.status(one).state for one in ids} == {"completed"}
+
+
+async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(world: World, monkeypatch):
+    [request_id] = await world.ask("b-1")
+    ask = world.door.services.sessions.ask
+
+    async def full(*_: Any) -> Any:
+        raise MailboxFull("the session has too much waiting")
+
+    monkeypatch.setattr(world.door.services.sessions, "ask", full)
+    for _ in range(2 * MAX_ATTEMPTS):
+        [claim] = await world.deliver()
+        assert claim.attempt == 1
+        assert not await world.drainer.ready()
+        world.pass_ms(10_000)
+    monkeypatch.setattr(world.door.services.sessions, "ask", ask)
+    assert await world.drainer.ready()
+    await world.deliver()
+    assert world.status(request_id).state == "completed"
+    assert world.drainer.tally.failed == 0

@@ -1,0 +1,164 @@
+"""Crons: once across a fleet, again where they failed, and without harm when run twice."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+
+from kernel.ledger import schema
+from kernel.verify import recent
+from queues.cron_claims import Crons
+from queues.items import NewItem
+from queues.outbox_relay import ROUTES
+from queues.work_queue import WorkQueue
+from tests.kernel.build import FakeHost, code_of, create, submit
+from tests.workers.api.door import Door, client_of, rows, running_door
+from workers.clients.gateway import GatewayError
+from workers.worker import cron as crons
+from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
+from workers.worker.gateway_reports import HandIn
+
+pytestmark = pytest.mark.anyio
+
+NOW_S = 1_700_000_000.0
+
+
+class World:
+    """A gateway and the tools of any number of workers on one Redis."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.now_ms = 1_700_000_000_000
+        self.server = FakeServer()
+        self.redis = FakeAsyncRedis(server=self.server)
+        queues = {name: WorkQueue(self.redis, name, lambda: self.now_ms) for name in ROUTES}
+        hand_in = HandIn(client_of(door.app, give_up_after_s=0.0))
+        self.tools = CronTools(queues, door.ledger, hand_in, Crons(self.redis))
+
+    def violations(self) -> int:
+        kinds = [row["receipt_kind"] for row in rows(self.door.ledger, schema.receipts)]
+        return kinds.count("kernel_event_log_integrity_violation")
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[World]:
+    async with running_door(host=FakeHost().host) as door:
+        world = World(door)
+        for number in range(4):
+            submit(door.ledger, create(f"n-{number}", "ConsolidatedUnderstanding"))
+        yield world
+        await world.redis.aclose()
+
+
+def runners(world: World, table: dict[str, Cron]) -> list[CronRunner]:
+    return [CronRunner(world.tools, f"worker-{n}", table) for n in range(3)]
+
+
+async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(world: World):
+    ran: list[str] = []
+
+    async def run(_: CronTools) -> None:
+        ran.append("once")
+
+    fleet = runners(world, {"job": Cron(60, run)})
+    for now_s in (NOW_S, NOW_S + 1, NOW_S + 5):
+        for one in fleet:
+            await one.tick(now_s)
+    assert len(ran) == 1
+    for one in fleet:
+        await one.tick(NOW_S + 60)
+    assert len(ran) == 2
+
+
+async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: World):
+    outcomes: list[Any] = [GatewayError("gateway_unreachable", "away"), None]
+    ran: list[Any] = []
+
+    async def run(_: CronTools) -> None:
+        ran.append(outcomes.pop(0))
+        if ran[-1] is not None:
+            raise ran[-1]
+
+    first, second, third = runners(world, {"job": Cron(3600, run)})
+    for one in (first, second, third, first):
+        await one.tick(NOW_S)
+    assert len(ran) == 2
+
+
+async def test_without_redis_nothing_runs_and_nothing_fails(world: World):
+    async def run(_: CronTools) -> None:
+        raise AssertionError("nobody has the period")
+
+    [runner, *_] = runners(world, {"job": Cron(60, run)})
+    world.server.connected = False
+    await runner.tick(NOW_S)
+
+
+async def test_claims_of_dead_workers_of_every_queue_come_back(world: World):
+    for queue in world.tools.queues.values():
+        await queue.enqueue_many([NewItem("a", queue.priorities[-1].name, "c", b"")])
+        await queue.claim(1, 1000)
+    world.now_ms += 1001
+    await crons.reap(world.tools)
+    for queue in world.tools.queues.values():
+        assert (await queue.depth()).in_flight == 0
+
+
+async def test_the_sweep_is_the_gateways(world: World):
+    await crons.sweep_retention(world.tools)
+    await crons.sweep_retention(world.tools)
+
+
+@pytest.mark.spec("§8.2")
+async def test_the_tick_asks_once_for_what_waits_for_the_night(world: World):
+    nightly = create(
+        "n-9", "ConsolidatedUnderstanding", cu_authority_strategy="scheduled_nightly_only"
+    )
+    assert code_of(submit(world.door.ledger, nightly)) is None
+    for _ in range(2):
+        await crons.tick_decay(world.tools)
+        asked = [row["item_key"] for row in rows(world.door.ledger, schema.outbox)]
+        assert asked == ["n-0", "n-1", "n-2", "n-3", "n-9"]
+
+
+@pytest.mark.spec("§17.5")
+async def test_the_audit_goes_on_from_where_it_was_and_records_what_it_finds_once(
+    world: World, monkeypatch
+):
+    looked: list[int] = []
+    audit = recent.audit_since
+
+    def watched(view: Any, mark: Any) -> Any:
+        looked.append(mark.ec_sequence_number)
+        return audit(view, mark)
+
+    monkeypatch.setattr(crons, "audit_since", watched)
+    await crons.audit_chain(world.tools)
+    submit(world.door.ledger, create("n-9", "ConsolidatedUnderstanding"))
+    await crons.audit_chain(world.tools)
+    assert looked == [0, 4, 4, 5]
+    assert world.violations() == 0
+    with world.door.ledger.store.transaction() as tables:
+        row = tables.get(schema.kernel_event_log, 5)
+        assert row is not None
+        content = row["row_bytes"].replace(b"create", b"change")
+        tables.update(schema.kernel_event_log, (5,), {"row_bytes": content})
+    await crons.audit_chain(world.tools)
+    # The mark is behind it. Whoever starts anew sees it, and says so once.
+    assert world.violations() == 1
+    await world.redis.flushall()
+    for _ in range(3):
+        await crons.audit_chain(world.tools)
+    assert world.violations() == 2, "once from the mark, once from the beginning"
+
+
+async def test_a_mark_that_makes_no_sense_is_no_mark(world: World):
+    await world.tools.crons.remember(crons.CHAIN_AUDIT, {"anything": 1})
+    await crons.audit_chain(world.tools)
+    assert (await world.tools.crons.recall(crons.CHAIN_AUDIT))["ec_sequence_number"] == 4
+
+
+def test_the_table_of_crons_has_a_period_for_each():
+    assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit", "decay-tick"}
+    assert all(one.every_s > 0 for one in CRONS.values())

@@ -1,0 +1,32 @@
+"""Whose turn it is: the earliest deadline, and now and then whoever waited longest."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.worker.queue_order import FAIR_EVERY, turn_order
+
+NAMES = ("a", "b", "c")
+
+
+def test_the_earliest_deadline_goes_first_and_what_has_nothing_last():
+    assert turn_order({"a": None, "b": 20, "c": 10}, {}, 1) == ["c", "b", "a"]
+
+
+def test_a_fair_turn_goes_to_whoever_was_served_longest_ago():
+    served = {"a": 3, "b": 1, "c": 2}
+    assert turn_order({"a": 1, "b": 9, "c": None}, served, FAIR_EVERY) == ["b", "a", "c"]
+
+
+@given(
+    st.fixed_dictionaries({name: st.none() | st.integers(0, 5) for name in NAMES}),
+    st.integers(0, 10),
+)
+def test_nobody_who_has_something_is_passed_over_for_long(deadlines, start):
+    """Whatever the deadlines, they being always the same."""
+    served: dict[str, int] = {}
+    for turn in range(start, start + FAIR_EVERY * (len(NAMES) + 1)):
+        order = turn_order(deadlines, served, turn)
+        assert sorted(order) == list(NAMES)
+        if deadlines[order[0]] is not None:
+            served[order[0]] = turn
+    assert set(served) == {name for name in NAMES if deadlines[name] is not None}

@@ -1,0 +1,162 @@
+"""What every request passes before a route: names, origins, sizes and times (dashboard.md).
+
+A page of another origin must not reach a gateway on loopback through its reader's browser: the
+host must be one of ours, and a request must come from our own pages, or from no page at all. A
+link from elsewhere may be followed, as long as a whole page opens by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import anyio
+import structlog
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kernel.host import Host
+from workers.api.errors import error_body, respond
+from workers.environment.host_names import LOOPBACK_NAMES, host_name
+
+MAX_BODY_BYTES = 8 << 20
+BODY_S_MAX = 30.0
+_LENGTH_DIGITS_MAX = 20
+_NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+_CHARSETS = frozenset({"utf-8", "utf8"})
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    status: int
+    code: str
+    message: str
+
+
+class Guard:
+    """ASGI middleware: refuses early, gives every answer an id, and answers where we failed."""
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], host: Host) -> None:
+        """Answer to the names in `hosts` and to those of the loopback."""
+        self._app = app
+        self._hosts = hosts | LOOPBACK_NAMES
+        self._host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = headers.get("x-request-id", "")[:64] or self._host.new_id()
+        answered = False
+
+        async def tagged(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = True
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", request_id.encode("latin-1", "replace")),
+                ]
+            await send(message)
+
+        refusal = self._refusal(scope["method"], headers)
+        if refusal is not None:
+            answer = JSONResponse(error_body(refusal.code, refusal.message), refusal.status)
+            await answer(scope, receive, tagged)
+            return
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, _limited(receive), tagged)
+            except Exception:
+                _log.exception("request_failed")
+                if answered:
+                    raise
+                answer = respond("internal", "the gateway failed; the log says why")
+                await answer(scope, receive, tagged)
+
+    def _refusal(self, method: str, headers: Headers) -> _Refusal | None:
+        return (
+            self._foreign_host(headers)
+            or _foreign_origin(method, headers)
+            or _unreadable_body(headers)
+        )
+
+    def _foreign_host(self, headers: Headers) -> _Refusal | None:
+        hosts = headers.getlist("host")
+        name = host_name(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            return _Refusal(400, "host_invalid", "a request names one host: a name, and a port")
+        if name not in self._hosts:
+            message = "this gateway answers to loopback names and those in ROTULUS_ALLOWED_HOSTS"
+            return _Refusal(421, "host_unknown", message)
+        return None
+
+
+def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
+    origin = headers.get("origin")
+    foreign = origin is not None and origin.partition("://")[2] != headers["host"]
+    if not foreign and headers.get("sec-fetch-site", "none") in _OWN_SITES:
+        return None
+    opens_a_page = (
+        origin is None
+        and method in _NAVIGATING_METHODS
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    if opens_a_page:
+        return None
+    return _Refusal(403, "origin_refused", "requests of other origins are refused")
+
+
+def _unreadable_body(headers: Headers) -> _Refusal | None:
+    length = headers.get("content-length", "0")
+    digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
+    if not digits or int(length) > MAX_BODY_BYTES:
+        return _Refusal(413, "request_too_large", f"at most {MAX_BODY_BYTES} bytes")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        message = "a body is sent as it is, without Content-Encoding"
+        return _Refusal(415, "content_encoding_unsupported", message)
+    if _charset(headers) not in _CHARSETS:
+        return _Refusal(415, "charset_unsupported", "a body is JSON in UTF-8")
+    return None
+
+
+def _charset(headers: Mapping[str, str]) -> str:
+    for parameter in headers.get("content-type", "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"').lower()
+    return "utf-8"
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body without a length is refused where it passes the limit, a slow one when its time ends.
+
+    The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
+    """
+    taken, until_s, more = 0, 0.0, True
+
+    async def counted() -> Message:
+        nonlocal taken, until_s, more
+        if not more:
+            # What comes now is about the connection, and is waited for as long as it takes.
+            return await receive()
+        until_s = until_s or anyio.current_time() + BODY_S_MAX
+        message: Message | None = None
+        with anyio.CancelScope(deadline=until_s):
+            message = await receive()
+        if message is None:
+            # Closed, or the rest of the body would keep it open.
+            raise HTTPException(408, headers={"Connection": "close"})
+        more = message.get("more_body", False)
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY_BYTES:
+            raise HTTPException(413)
+        return message
+
+    return counted

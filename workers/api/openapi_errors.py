@@ -1,0 +1,43 @@
+"""What the OpenAPI document says of errors: one body at every route, stated once."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workers.api.middleware.request_guard import BODY_S_MAX, MAX_BODY_BYTES
+
+
+class Error(BaseModel):
+    """What went wrong."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str = Field(min_length=1)
+    """Stable; what a program decides by."""
+
+    message: str = Field(min_length=1)
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: Error
+
+
+REFUSED = (
+    f"Refused; `code` says why. A body has at most {MAX_BODY_BYTES} bytes, and {BODY_S_MAX:g} s to"
+    " be there (408); 429 says with `Retry-After` when the same may be sent again."
+)
+FAILED = (
+    "Not done for a reason of ours; 503 says with `Retry-After` when to ask again, and"
+    " `gateway_full` that nothing was read."
+)
+
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorBody, "description": REFUSED},
+    "5XX": {"model": ErrorBody, "description": FAILED},
+}
+"""For `FastAPI(responses=...)`; it stands in for the framework's own 422."""

@@ -1,0 +1,176 @@
+"""Auditing over HTTP: which operations, what caused them, what undoing them would take."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from kernel.audit.adjudications import AdjudicationState, adjudications
+from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.costs import cost_entries, cost_totals
+from kernel.audit.operations import AuditError, AuditFilter, find_operations
+from kernel.audit.preview import preview_rollback
+from kernel.host import parse_time_us
+from kernel.model.receipt import MIGRATION_KIND
+from workers.api.errors import ApiError
+from workers.api.routes.records import PAGE_MAX, SEQUENCE_MAX, TEXT_MAX, RecordId
+from workers.api.services import Given
+from workers.views.audit import (
+    adjudications_document,
+    ancestry_document,
+    costs_document,
+    grounds_document,
+    inverse_refused_by,
+    page_document,
+    preview_document,
+    totals_document,
+)
+
+SUMMED_UP_MAX = 10_000
+"""Operations whose costs one request sums up."""
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+Text = Annotated[str | None, Field(min_length=1, max_length=TEXT_MAX)]
+Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
+After = Annotated[int, Query(ge=0, le=SEQUENCE_MAX)]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+SummedUp = Annotated[int, Query(ge=1, le=SUMMED_UP_MAX)]
+
+
+def _no_number(value: object) -> object:
+    """Refuse seconds since an epoch, which a parser takes for a time and the document does not."""
+    if isinstance(value, str) and "T" not in value.upper():
+        raise ValueError("a time is written as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_no_number)]
+Time = Annotated[Moment | None, Query()]
+
+
+class Filters(BaseModel):
+    """Which operations are meant; see `AuditFilter`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    entity: Text = None
+    declared: bool = False
+    semantic_intent: Text = None
+    effect_kind: Text = None
+    reversibility: Text = None
+    actor: Text = None
+    session_id: Text = None
+    since: Moment | None = None
+    until: Moment | None = None
+    from_sequence: Sequence | None = None
+    to_sequence: Sequence | None = None
+    after: Sequence = 0
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
+
+    def wanted(self) -> AuditFilter:
+        """Return the filter that the parameters give."""
+        given = self.model_dump(exclude={"since", "until", "after", "limit"})
+        return AuditFilter(**given, from_us=_us(self.since), before_us=_us(self.until))
+
+
+def _us(moment: datetime | None) -> int | None:
+    return None if moment is None else parse_time_us(moment.isoformat())
+
+
+@router.get("/operations")
+async def operations(filters: Annotated[Filters, Query()], services: Given) -> dict[str, Any]:
+    """Return a page of the operations that a filter means; go on while `next_after` is given."""
+    wanted = filters.wanted()
+    page = await services.read(
+        lambda view: find_operations(view, wanted, after=filters.after, limit=filters.limit)
+    )
+    return page_document(page)
+
+
+@router.get("/ancestors/{operation_id:path}")
+async def ancestors(
+    operation_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return what caused an operation, back to where the chain begins."""
+    found = await services.read(
+        lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
+    )
+    if found is None:
+        raise ApiError("not_found", "no such operation is on the log")
+    return ancestry_document(found)
+
+
+@router.get("/rollback-preview/{operation_id:path}")
+async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str, Any]:
+    """Return what undoing an operation would take; nothing is undone."""
+    try:
+        found, refused_by = await services.read(
+            lambda view: (
+                preview_rollback(view, operation_id),
+                inverse_refused_by(view, operation_id),
+            )
+        )
+    except AuditError as error:
+        raise ApiError(error.code, str(error)) from None
+    if found is None:
+        raise ApiError("not_found", "no such operation is on the log")
+    return preview_document(found, refused_by)
+
+
+@router.get("/authority/{node_id:path}")
+async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
+    """Return what informed an understanding's authority."""
+    found = await services.read(lambda view: authority_grounds(view, node_id))
+    if found is None:
+        raise ApiError("not_found", "no such understanding")
+    return grounds_document(found)
+
+
+@router.get("/adjudications")
+async def review_queue(
+    services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return a page of the conflicts that wait for a person, or of those that were settled."""
+    page = await services.read(lambda view: adjudications(view, state, after=after, limit=limit))
+    return adjudications_document(page)
+
+
+@router.get("/migration-reviews")
+async def migration_reviews(
+    services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return a page of the lite operations that migration could not map, or of those settled."""
+    page = await services.read(
+        lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit)
+    )
+    return adjudications_document(page)
+
+
+@router.get("/costs")
+async def costs(
+    services: Given,
+    after: After = 0,
+    limit: Limit = 100,
+    since: Time = None,
+    until: Time = None,
+) -> dict[str, Any]:
+    """Return a page of what operations cost, and to whom it is attributed."""
+    time = {"from_us": _us(since), "before_us": _us(until)}
+    page = await services.read(lambda view: cost_entries(view, after=after, limit=limit, **time))
+    return costs_document(page)
+
+
+@router.get("/costs/totals")
+async def totals(
+    services: Given,
+    after: After = 0,
+    limit: SummedUp = SUMMED_UP_MAX,
+    since: Time = None,
+    until: Time = None,
+) -> dict[str, Any]:
+    """Return what operations cost together, by intent and actor; go on while `next_after` is."""
+    time = {"from_us": _us(since), "before_us": _us(until)}
+    found = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
+    return totals_document(found.totals, found.next_after)

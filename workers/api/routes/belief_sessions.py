@@ -1,0 +1,322 @@
+"""The belief protocol over HTTP (seed 001 §3): every verb on a session, its state, its audit.
+
+A verb with `If-Match` happens only on the head that it names. `Prefer: return=minimal` leaves the
+list of survivors out of an answer, `survivors` bounds it.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from actors import messages
+from kernel.belief.limits import (
+    AUDIT_PAGE_MAX,
+    MAX_CLAIMED_IDS,
+    MAX_HYPOTHESES,
+    MAX_ID_CHARS,
+    MAX_STABILITY_WINDOW,
+)
+from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
+from workers.api.errors import ApiError
+from workers.api.services import Given, Services
+from workers.environment.system_host import system_host
+from workers.views.belief_sessions import (
+    Acceptance,
+    Approval,
+    AuditPage,
+    Declared,
+    Eliminated,
+    Entered,
+    Ontology,
+    Snapshot,
+)
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """What every verb is given beside its body."""
+
+    services: Services
+    expected_head: str | None
+    survivors_max: int | None
+
+
+Survivors = Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)]
+
+
+async def _survivors_max(
+    response: Response,
+    survivors: Survivors = None,
+    prefer: Annotated[str | None, Header()] = None,
+) -> int | None:
+    if prefer is None or survivors is not None:
+        return survivors
+    if "return=minimal" in {one.strip().lower() for one in prefer.split(",")}:
+        response.headers["Preference-Applied"] = "return=minimal"
+        return 0
+    return None
+
+
+SurvivorsMax = Annotated[int | None, Depends(_survivors_max)]
+"""How many survivors the answer lists; None for all."""
+
+_SURVIVORS: TypeAdapter[int | None] = TypeAdapter(Survivors)
+
+
+def _or_null(schema: dict[str, Any], title: str) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}], "title": title}
+
+
+_COUNT = {"type": "integer", "minimum": 0, "maximum": MAX_HYPOTHESES}
+VERB: dict[str, Any] = {
+    "parameters": [
+        {"in": place, "name": name, "required": False, "schema": _or_null(schema, title)}
+        for place, name, schema, title in (
+            ("query", "survivors", _COUNT, "Survivors"),
+            ("header", "if-match", {"type": "string"}, "If-Match"),
+            ("header", "prefer", {"type": "string"}, "Prefer"),
+        )
+    ]
+}
+"""What `_verb` reads, as the document says it."""
+
+
+async def _verb(request: Request, response: Response) -> _Verb:
+    """Read what every verb is given beside its body.
+
+    By hand, because a parameter that is declared costs a request a tenth of all that it costs.
+
+    Raises:
+        RequestValidationError: `survivors` is no count.
+    """
+    headers, if_match = request.headers, request.headers.get("if-match")
+    expected = None if if_match is None or if_match == "*" else if_match.strip('"')
+    survivors = None
+    counted = request.query_params.get("survivors") if request.scope["query_string"] else None
+    if counted is not None:
+        try:
+            survivors = _SURVIVORS.validate_strings(counted)
+        except ValidationError as error:
+            found = [{**one, "loc": ("query", "survivors")} for one in error.errors()]
+            raise RequestValidationError(found) from None
+    survivors_max = await _survivors_max(response, survivors, headers.get("prefer"))
+    return _Verb(request.app.state.services, expected, survivors_max)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DeclareBody(_Body):
+    """A declaration; with `session_id` it may be repeated and is answered the same."""
+
+    session_id: UUID | None = None
+    ontology: Ontology
+    hypotheses: Annotated[list[str], Field(max_length=MAX_HYPOTHESES)]
+    metadata: dict[str, Any] | None = None
+    validate_hypotheses: bool = False
+    allow_force: bool = False
+    stability_window: Annotated[int, Field(ge=0, le=MAX_STABILITY_WINDOW)] = 0
+    elimination_store: TombstonePlace = "ledger"
+
+
+class _VerbBody(_Body):
+    session_id: UUID | None = None
+    """May be repeated from the path."""
+
+
+class EliminateBody(_VerbBody):
+    """An elimination; known by (source_id, observation_id) when it comes again."""
+
+    source_id: str
+    observation_id: str
+    eliminated: Annotated[list[str], Field(max_length=MAX_CLAIMED_IDS)]
+    justification: dict[str, Any] | None = None
+
+
+class ObligationBody(_VerbBody):
+    """An obligation that so many further eliminations discharge."""
+
+    obligation_id: str
+    min_total_eliminations: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES)]
+
+
+class ExitBody(_VerbBody):
+    """Why an obligation may be left; all of it is optional."""
+
+    obligation_id: str | None = None
+    """May be repeated from the path."""
+
+    context: dict[str, Any] | None = None
+
+
+class ConclusionBody(_VerbBody):
+    """A conclusion."""
+
+    conclusion_id: str
+    context: dict[str, Any] | None = None
+
+
+class TerminateBody(_VerbBody):
+    """Why a session may end; all of it is optional. `context.force` counts as JSON true only."""
+
+    context: dict[str, Any] | None = None
+
+
+# Routes are tried in their order, so what is asked most stands first.
+@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
+async def eliminate(
+    session_id: UUID,
+    body: EliminateBody,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Strike hypotheses; what was struck never comes back."""
+    verb = await _verb(request, response)
+    message = messages.Eliminate(
+        body.source_id,
+        body.observation_id,
+        tuple(body.eliminated),
+        body.justification,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
+@router.post("", status_code=201, responses={201: {"model": Declared}})
+async def declare(
+    body: DeclareBody, services: Given, survivors_max: SurvivorsMax
+) -> dict[str, Any]:
+    """Open a belief session over a set of hypotheses."""
+    session_id = str(body.session_id or system_host().new_id())
+    message = messages.Declare(
+        OntologyBundle(**body.ontology.model_dump()),
+        tuple(body.hypotheses),
+        SessionPolicy(
+            body.validate_hypotheses,
+            body.allow_force,
+            body.stability_window,
+            body.elimination_store,
+        ),
+        body.metadata,
+        survivors_max,
+    )
+    snapshot = await services.sessions.ask(session_id, message)
+    return {"session_id": session_id, "snapshot": snapshot}
+
+
+@router.get("/{session_id}", responses={200: {"model": Snapshot}})
+async def query(session_id: UUID, services: Given, survivors_max: SurvivorsMax) -> Any:
+    """Return where a session stands."""
+    return await services.sessions.ask(str(session_id), messages.Query(survivors_max))
+
+
+@router.get("/{session_id}/audit", responses={200: {"model": AuditPage}})
+async def audit(
+    session_id: UUID,
+    services: Given,
+    since_event_id: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=AUDIT_PAGE_MAX)] = AUDIT_PAGE_MAX,
+) -> Any:
+    """Return a page of a session's audit entries, from the first or after one."""
+    return await services.sessions.ask(str(session_id), messages.Audit(since_event_id, limit))
+
+
+@router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
+async def enter_obligation(
+    session_id: UUID,
+    body: ObligationBody,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Open an obligation; one at a time."""
+    verb = await _verb(request, response)
+    message = messages.EnterObligation(
+        body.obligation_id,
+        body.min_total_eliminations,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
+@router.post(
+    "/{session_id}/obligations/{obligation_id:path}/exit",
+    responses={200: {"model": Approval}},
+    openapi_extra=VERB,
+)
+async def request_exit(
+    session_id: UUID,
+    obligation_id: ObligationId,
+    request: Request,
+    response: Response,
+    body: ExitBody | None = None,
+) -> Any:
+    """Close the obligation if enough was eliminated since it was entered."""
+    verb = await _verb(request, response)
+    body = body or ExitBody()
+    _check_repeated("obligation_id", body.obligation_id, obligation_id)
+    message = messages.RequestExit(
+        obligation_id,
+        body.context,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
+@router.post(
+    "/{session_id}/conclusions", responses={200: {"model": Acceptance}}, openapi_extra=VERB
+)
+async def declare_conclusion(
+    session_id: UUID,
+    body: ConclusionBody,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Declare a conclusion; an open obligation holds it back."""
+    verb = await _verb(request, response)
+    message = messages.DeclareConclusion(
+        body.conclusion_id,
+        body.context,
+        expected_head=verb.expected_head,
+        survivors_max=verb.survivors_max,
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
+@router.post("/{session_id}/terminate", responses={200: {"model": Approval}}, openapi_extra=VERB)
+async def request_termination(
+    session_id: UUID,
+    request: Request,
+    response: Response,
+    body: TerminateBody | None = None,
+) -> Any:
+    """End the session if its rules allow; afterwards only reading is possible."""
+    verb = await _verb(request, response)
+    body = body or TerminateBody()
+    message = messages.RequestTermination(
+        body.context, expected_head=verb.expected_head, survivors_max=verb.survivors_max
+    )
+    return await _ask(verb.services, session_id, body, message)
+
+
+async def _ask(
+    services: Services, session_id: UUID, body: _VerbBody, message: messages.BeliefVerb
+) -> Any:
+    _check_repeated("session_id", body.session_id, session_id)
+    return await services.sessions.ask(str(session_id), message)
+
+
+def _check_repeated(name: str, stated: object, in_path: object) -> None:
+    if stated is not None and stated != in_path:
+        raise ApiError("INVALID_REQUEST", f"{name} is another than the path's")

@@ -1,0 +1,66 @@
+"""What the fleet does periodically and only a writer can do: a unit of the committer for each.
+
+Workers claim a period among themselves; should two come with one, the second changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.commit.units import Unit
+from actors.commit.work_units import AuditUnit, RetentionSweepUnit
+from kernel.verify.recent import AuditMark, audit_since
+from workers.api.errors import ApiError
+from workers.api.routes.worker_reports import Authorization, authorize
+from workers.api.services import Given, Services
+
+router = APIRouter(prefix="/internal/crons", include_in_schema=False)
+
+CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
+    {"retention-sweep": lambda services: RetentionSweepUnit(services.models)}
+)
+"""By the name of the cron (`workers/worker/cron.py`)."""
+
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Sequence = Annotated[int, Field(ge=0, le=2**53 - 1)]
+
+
+class MarkBody(BaseModel):
+    """From where on an audit found something."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ec_sequence_number: _Sequence
+    row_hash: _Hash
+    receipt_sequence: _Sequence
+    receipt_hash: _Hash
+
+
+@router.post("/chain-audit")
+async def chain_audit(
+    body: MarkBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Look again from a mark, and record what is found, once; health is red from then on (L3)."""
+    authorize(services, authorization)
+    mark = AuditMark(**body.model_dump())
+    audited = await services.read(lambda view: audit_since(view, mark))
+    if audited.found.ok:
+        return {"findings": 0, "receipt_id": None}
+    services.problems["chain"] = "an audit found rows that are not what was recorded"
+    receipt_id = await services.write(AuditUnit(audited.found))
+    return {"findings": len(audited.found.findings), "receipt_id": receipt_id}
+
+
+@router.post("/{name}")
+async def cron(
+    name: Annotated[str, Path(max_length=64)], services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Run what a cron has to write; returns what it came to."""
+    authorize(services, authorization)
+    make = CRON_UNITS.get(name)
+    if make is None:
+        raise ApiError("not_found", f"no cron is called {name!r}")
+    return {"result": await services.write(make(services))}

@@ -1,0 +1,81 @@
+"""Operators at the door: pauses, and what to do with what was given up."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.commit.work_units import RequeueUnit
+from kernel.work.dead_letters import dead_letters
+from kernel.work.requests import REQUESTS_MAX
+from queues.work_queue import WorkQueue
+from workers.api.errors import ApiError
+from workers.api.routes.work_requests import NAME_CHARS_MAX, QueueName, RequestId
+from workers.api.services import Given, Services
+
+PAGE_MAX = 500
+
+router = APIRouter(prefix="/v1/queues/{queue}", tags=["operators"])
+
+
+class PauseBody(BaseModel):
+    """What of a queue is meant: one priority, or all of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    priority: Annotated[str, Field(max_length=64)] | None = None
+
+
+class RequeueBody(BaseModel):
+    """The dead letters that are asked for anew."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request_ids: Annotated[list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX)]
+
+
+@router.post("/pause")
+async def pause(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
+    """Let workers begin with nothing more, or nothing of a priority; asking for work goes on."""
+    return {"changed": await _queue(services, queue).pause(body.priority)}
+
+
+@router.post("/resume")
+async def resume(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
+    """End the pause of the queue, or that of a priority."""
+    return {"changed": await _queue(services, queue).resume(body.priority)}
+
+
+@router.get("/dead-letters")
+async def dead(
+    queue: QueueName,
+    services: Given,
+    error_signature: Annotated[str | None, Query(max_length=NAME_CHARS_MAX)] = None,
+    after: Annotated[str, Query(max_length=NAME_CHARS_MAX)] = "",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+) -> dict[str, Any]:
+    """List what was given up and not requeued; go on while there is a `next_after`."""
+    _queue(services, queue)
+    found = await services.read(
+        lambda view: dead_letters(
+            view, queue, error_signature=error_signature, after=after, limit=limit
+        )
+    )
+    return asdict(found)
+
+
+@router.post("/requeue")
+async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> dict[str, Any]:
+    """Ask anew for dead letters, each as a request of its own; again is the same request."""
+    _queue(services, queue)
+    asked = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
+    await _queue(services, queue).remove_closed(body.request_ids)
+    return {"requests": [asdict(one) for one in asked]}
+
+
+def _queue(services: Services, name: str) -> WorkQueue:
+    found = services.queues.get(name)
+    if found is None:
+        raise ApiError("work_queue_unknown", f"no queue is called {name!r}")
+    return found

@@ -1,0 +1,78 @@
+"""Replaying over HTTP: done again from the record, with a receipt for each operation (§6.3)."""
+
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kernel.errors import KernelError
+from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
+from workers.api.errors import ApiError
+from workers.api.routes.records import SEQUENCE_MAX, TEXT_MAX
+from workers.api.services import Given
+
+REPLAYED_MAX = 1000
+"""Operations of one request: they are replayed in one transaction, and everybody waits for it."""
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
+Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
+
+
+class Context(BaseModel):
+    """For whom a replay is done; see `AuditContext`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    caller_kind: CallerKind = "other"
+    retention_upgrade_required: bool = False
+    caller_attribution: Text | None = None
+
+
+class ReplayBody(BaseModel):
+    """One operation, or a range of sequences with both its ends."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    operation_id: Text | None = None
+    from_sequence: Sequence | None = None
+    to_sequence: Sequence | None = None
+    strategy: AuditReplayStrategy = "record_only"
+    audit_context: Context = Context()
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> Self:
+        ends = (self.from_sequence, self.to_sequence)
+        if (self.operation_id is None) == (ends == (None, None)) or ends.count(None) == 1:
+            raise ValueError("name an operation_id, or a from_sequence and a to_sequence")
+        first, last = self.from_sequence or 1, self.to_sequence or 1
+        if not first <= last < first + REPLAYED_MAX:
+            raise ValueError(f"a range holds 1 to {REPLAYED_MAX} operations")
+        return self
+
+    @property
+    def target(self) -> str | tuple[int, int]:
+        """What is to be replayed."""
+        return self.operation_id or (self.from_sequence or 1, self.to_sequence or 1)
+
+
+@router.post("/replay")
+async def replay(body: ReplayBody, services: Given) -> dict[str, Any]:
+    """Replay and record it; what was not reproduced says why. No model is asked.
+
+    A record that gives other bytes than it holds is answered with `replay_differs`, and health
+    says so from then on.
+    """
+    context = AuditContext(**body.audit_context.model_dump())
+    try:
+        receipts = await services.replay(body.target, body.strategy, context)
+    except KernelError as error:
+        if error.code == "replay_differs":
+            services.problems["record"] = str(error)
+        raise ApiError(error.code, str(error)) from None
+    return {
+        "receipts": [one.document() for one in receipts],
+        "reproduced": sum(one.output_reproduced for one in receipts),
+        "blocked": sum(not one.output_reproduced for one in receipts),
+    }

@@ -1,0 +1,39 @@
+"""Undoing over HTTP: first what would happen, then to do it (K21).
+
+Building the state again needs a ledger that nobody else writes: `rotulus rollback rebuild`.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from kernel.kernel import Kernel
+from workers.api.services import Given
+from workers.use_cases.rollbacks import UndoEpoch, UndoingUnit, UndoOperation, dry_run
+
+router = APIRouter(prefix="/v1/rollbacks", tags=["rollbacks"])
+
+
+def _plain(schema: dict[str, Any]) -> None:
+    """OpenAPI's discriminators are texts and a tier is a number; `oneOf` says the same."""
+    schema.pop("discriminator", None)
+
+
+Asked = Annotated[
+    UndoOperation | UndoEpoch,
+    Body(discriminator="tier", json_schema_extra=_plain),
+]
+
+
+@router.post("/dry-run")
+async def what_would_happen(asked: Asked, services: Given) -> dict[str, Any]:
+    """Return exactly what undoing would do, and the digest that a confirmation binds."""
+    return await services.read(lambda view: dry_run(Kernel(), view, asked))
+
+
+@router.post("")
+async def roll_back(asked: Asked, services: Given) -> dict[str, Any]:
+    """Undo an operation or an epoch; answered when it is durable."""
+    result = await services.write(UndoingUnit(asked, services.confirmations))
+    answer: dict[str, Any] = result
+    return answer

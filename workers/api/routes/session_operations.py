@@ -1,0 +1,76 @@
+"""Operations in a session's order over HTTP: intents and envelopes."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.errors import ActorError, IntentInvalid
+from actors.messages import Operate, SubmitEnvelope
+from actors.orchestrator.intents import PublicIntent
+from kernel.model.result import RejectedResult, SubmissionResult
+from workers.api.errors import RETRYABLE_STATUS, respond
+from workers.api.services import Given
+
+INTENTS_MAX = 256
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class OperationsBody(_Body):
+    """Intents, in order."""
+
+    intents: Annotated[list[PublicIntent], Field(min_length=1, max_length=INTENTS_MAX)]
+
+
+@router.post("/{session_id}/operations")
+async def operate(session_id: UUID, body: OperationsBody, services: Given) -> dict[str, Any]:
+    """Put intents through the kernel in order; each has its own result."""
+    results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
+    return {"results": [result_document(one) for one in results]}
+
+
+@router.post("/{session_id}/envelopes")
+async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any:
+    """Submit an envelope as its author wrote it; a refusal names check, reason and field."""
+    result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
+    if isinstance(result, SubmissionResult):
+        return result.document()
+    if isinstance(result, RejectedResult):
+        return _refusal(result)
+    raise result
+
+
+def _refusal(result: RejectedResult) -> JSONResponse:
+    """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
+    rejection = result.rejection
+    response = respond(rejection.reason_code, rejection.message, result.document())
+    if rejection.retry_after_s is not None:
+        response.status_code = 429
+        response.headers["Retry-After"] = str(rejection.retry_after_s)
+    elif response.status_code not in RETRYABLE_STATUS:
+        response.status_code = 422
+    return response
+
+
+def result_document(result: object) -> dict[str, Any]:
+    """Return one operation's result as it leaves the process."""
+    if isinstance(result, SubmissionResult):
+        return result.document() | {"duplicate": result.duplicate}
+    if isinstance(result, RejectedResult):
+        return result.document()
+    if isinstance(result, IntentInvalid):
+        return {
+            "validation_result": "invalid",
+            "reason_code": result.code,
+            "field": result.field,
+            "message": str(result),
+        }
+    code = result.code if isinstance(result, ActorError) else "internal"
+    return {"validation_result": "failed", "reason_code": code, "message": "nothing was written"}

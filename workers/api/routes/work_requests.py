@@ -1,0 +1,148 @@
+"""Producers at the door: asking for work, how it stands, waiting for its outcome, taking it back.
+
+What is answered is on the record. The producer's key makes asking again safe (K6).
+"""
+
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.commit.work_units import CancelRequestUnit, EnqueueUnit
+from kernel.work.outcomes import REASON_CHARS_MAX
+from kernel.work.requests import (
+    DELAY_S_MAX,
+    KEY_CHARS_MAX,
+    REQUESTS_MAX,
+    Outcome,
+    WorkRequest,
+    WorkStatus,
+    outcome_of,
+    status_of,
+)
+from workers.api.errors import ApiError
+from workers.api.services import Given, Services
+
+WAIT_S_MAX = 30
+NAME_CHARS_MAX = 512
+
+T = TypeVar("T")
+
+QueueName = Annotated[str, Path(min_length=1, max_length=128)]
+RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
+WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)]
+
+router = APIRouter(prefix="/v1/queues/{queue}", tags=["producers"])
+
+
+class RequestBody(BaseModel):
+    """What one request asks for; under the same key the same is asked once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request_key: Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]
+    content: dict[str, Any]
+    priority: Annotated[str, Field(max_length=64)] | None = None
+    delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX)] = 0
+
+
+class EnqueueBody(BaseModel):
+    """Requests that are recorded together: all, or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    requests: Annotated[list[RequestBody], Field(min_length=1, max_length=REQUESTS_MAX)]
+
+
+class OutcomesBody(BaseModel):
+    """Requests whose outcomes are wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request_ids: Annotated[list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX)]
+    wait_s: WaitSeconds = 0
+
+
+class CancelBody(BaseModel):
+    """Why a request is taken back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARS_MAX)]
+
+
+@router.post("/requests")
+async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> dict[str, Any]:
+    """Ask for work; each request is on the record when this answers."""
+    asked = await services.write(
+        EnqueueUnit(tuple(WorkRequest(queue, **one.model_dump()) for one in body.requests))
+    )
+    return {"requests": [asdict(one) for one in asked]}
+
+
+@router.post("/outcomes")
+async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> dict[str, Any]:
+    """Return how requests ended; waits until all have, or for `wait_s` seconds."""
+    found = await _outcomes(services, queue, body.request_ids, body.wait_s)
+    return {"outcomes": [asdict(one) for one in found]}
+
+
+@router.get("/requests/{request_id:path}/outcome")
+async def outcome(
+    queue: QueueName,
+    request_id: RequestIdInPath,
+    services: Given,
+    wait_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = 0,
+) -> dict[str, Any]:
+    """Return how a request ended; waits until it has, or for `wait_s` seconds."""
+    [found] = await _outcomes(services, queue, [request_id], wait_s)
+    return asdict(found)
+
+
+@router.post("/requests/{request_id:path}/cancel")
+async def cancel(
+    queue: QueueName, request_id: RequestIdInPath, body: CancelBody, services: Given
+) -> dict[str, Any]:
+    """Take a request back; `cancelled` is false where it had its outcome before."""
+    _found(await services.read(lambda view: _status(view, queue, request_id)), request_id)
+    cancelled, status = await services.write(CancelRequestUnit(request_id, body.reason))
+    await services.queues[queue].remove_closed([request_id])
+    return {"cancelled": cancelled, "request": asdict(status)}
+
+
+@router.get("/requests/{request_id:path}")
+async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> dict[str, Any]:
+    """Return a request as it stands."""
+    found = await services.read(lambda view: _status(view, queue, request_id))
+    return asdict(_found(found, request_id))
+
+
+async def _outcomes(
+    services: Services, queue: str, request_ids: list[str], wait_s: float
+) -> list[Outcome]:
+    found = await _read_outcomes(services, queue, request_ids)
+    waiting = {one.request_id for one in found if one.state == "open"}
+    if not waiting or not wait_s:
+        return found
+    await services.outcomes.wait(waiting, wait_s)
+    return await _read_outcomes(services, queue, request_ids)
+
+
+async def _read_outcomes(services: Services, queue: str, request_ids: list[str]) -> list[Outcome]:
+    found = await services.read(
+        lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
+    )
+    return [_found(one, request_ids[index]) for index, one in enumerate(found)]
+
+
+def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
+    found = status_of(view, request_id)
+    return found if found is not None and found.queue == queue else None
+
+
+def _found(found: T | None, request_id: str) -> T:
+    if found is None:
+        raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")
+    return found

@@ -1,0 +1,186 @@
+"""Where workers hand in what they computed; they prove with a token that they may (K18)."""
+
+import hmac
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+import anyio
+from fastapi import APIRouter, Header
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from actors.commit.units import DeadLetterUnit, RecomputeUnit, Unit
+from actors.commit.work_units import WorkReportUnit
+from actors.messages import Recomputed, Reports
+from actors.orchestrator.intents import RecalculateAuthority
+from actors.sharding.assignment import NO_SESSION
+from kernel.model.result import RejectedResult
+from kernel.work.contents import QUEUE_KINDS
+from kernel.work.reports import WorkReport
+from workers.api.errors import ApiError
+from workers.api.services import Given, Services, Traceparents
+from workers.telemetry.trace_context import TRACED_CAUSES_MAX
+
+RESULTS_MAX = 256
+
+Traceparent = Annotated[str, Field(max_length=64)]
+GivenTraceparents = Annotated[
+    list[Annotated[list[Traceparent], Field(max_length=TRACED_CAUSES_MAX)]],
+    Field(max_length=RESULTS_MAX),
+]
+"""The spans of the worker that each part belongs to; none, or as many as there are parts."""
+
+router = APIRouter(prefix="/internal", include_in_schema=False)
+
+
+class RecomputeResult(BaseModel):
+    """One computed authority and the session whose actor records it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    session_id: str = NO_SESSION
+    intent: RecalculateAuthority
+
+
+def _check_traceparents(traceparents: Sequence[object], parts: Sequence[object]) -> None:
+    if traceparents and len(traceparents) != len(parts):
+        raise ValueError("traceparents are none, or as many as there are parts")
+
+
+class _Batch(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    traceparents: GivenTraceparents = []
+    urgent: bool = False
+    """Of critical work: it waits neither in a session's mailbox nor behind other commits."""
+
+
+class RecomputedBody(_Batch):
+    """A batch of results."""
+
+    results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.results)
+        return self
+
+
+class DeadLetterBody(BaseModel):
+    """An item that is given up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    item_key: Annotated[str, Field(min_length=1, max_length=512)]
+    error_signature: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class WorkBody(_Batch):
+    """A batch of reports of the requests of one queue."""
+
+    queue: Annotated[str, Field(max_length=128)]
+    reports: Annotated[list[WorkReport], Field(max_length=RESULTS_MAX)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_traceparents(self.traceparents, self.reports)
+        return self
+
+
+Authorization = Annotated[str | None, Header()]
+
+
+@router.post("/recomputed")
+async def recomputed(
+    body: RecomputedBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record computed authorities; returns an outcome for each, in order."""
+    authorize(services, authorization)
+    if body.urgent:
+        units = [RecomputeUnit(one.intent, one.session_id) for one in body.results]
+        return await _urgent(services, units, body)
+    by_session: dict[str, list[int]] = defaultdict(list)
+    for index, one in enumerate(body.results):
+        by_session[one.session_id].append(index)
+    outcomes: list[dict[str, Any]] = [{"outcome": "failed"} for _ in body.results]
+
+    async def hand_over(session_id: str, indexes: list[int]) -> None:
+        message = Recomputed(tuple(body.results[index].intent for index in indexes))
+        if body.traceparents:
+            message.traceparents = _traced([body.traceparents[index] for index in indexes])
+        try:
+            answers = await services.sessions.ask(session_id, message)
+        except Exception as error:  # noqa: BLE001 - this session's results alone failed
+            for index in indexes:
+                outcomes[index] = {"outcome": "failed", "code": getattr(error, "code", "internal")}
+            return
+        for index, answer in zip(indexes, answers, strict=True):
+            outcomes[index] = _outcome(answer)
+
+    async with anyio.create_task_group() as tasks:
+        for session_id, indexes in by_session.items():
+            tasks.start_soon(hand_over, session_id, indexes)
+    return {"outcomes": outcomes}
+
+
+@router.post("/dead-letters")
+async def dead_letter(
+    body: DeadLetterBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record that an item is given up; its open requests get that outcome."""
+    authorize(services, authorization)
+    closed = await services.write(DeadLetterUnit(body.item_key, body.error_signature))
+    return {"closed": closed}
+
+
+@router.post("/work")
+async def work(
+    body: WorkBody, services: Given, authorization: Authorization = None
+) -> dict[str, Any]:
+    """Record what became of asked-for work; returns an outcome for each report, in order.
+
+    The reports of a queue go through one actor unless they are urgent, so they are taken in the
+    order in which they come, and a queue that reports faster than is recorded is told so
+    (`mailbox_full`).
+    """
+    authorize(services, authorization)
+    if body.queue not in QUEUE_KINDS:
+        raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
+    if not body.reports:
+        return {"outcomes": []}
+    if body.urgent:
+        return await _urgent(services, [WorkReportUnit(one) for one in body.reports], body)
+    message = Reports(tuple(body.reports))
+    message.traceparents = _traced(body.traceparents)
+    answers = await services.sessions.ask(f"work:{body.queue}", message)
+    return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> dict[str, Any]:
+    """Record units ahead of others: what they may do is decided by the record, not by order."""
+    answers = await services.report(units, _traced(body.traceparents))
+    return {"outcomes": [_outcome(answer) for answer in answers]}
+
+
+def _traced(traceparents: list[list[str]]) -> Traceparents:
+    return tuple(tuple(each) for each in traceparents)
+
+
+def authorize(services: Services, authorization: str | None) -> None:
+    """Let a worker pass that proves itself; raises `ApiError`."""
+    token = services.worker_token
+    given = (authorization or "").removeprefix("Bearer ").encode()
+    if token is None or not hmac.compare_digest(given, token.encode()):
+        raise ApiError("unauthorized", "workers prove themselves with the worker token")
+
+
+def _outcome(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, tuple):
+        return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
+    outcome, result = answer
+    if isinstance(result, RejectedResult):
+        told = {"outcome": outcome, "code": result.rejection.reason_code}
+        if result.rejection.retry_after_s is not None:
+            told["retry_after_s"] = result.rejection.retry_after_s
+        return told
+    return {"outcome": outcome}

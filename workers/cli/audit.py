@@ -1,0 +1,455 @@
+"""`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+
+from kernel.audit.adjudications import AdjudicationState, adjudications
+from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.costs import CostTotals, cost_entries, cost_totals, joined_totals
+from kernel.audit.operations import AuditFilter, Page, find_operations
+from kernel.audit.preview import preview_rollback
+from kernel.host import parse_time_us
+from kernel.ledger.ledger import LedgerView
+from kernel.model.receipt import MIGRATION_KIND
+from kernel.model.replay import AuditReplayStrategy
+from kernel.model_registry import ActiveModels
+from kernel.replay.judgement import replay_all, replay_one
+from workers.api.routes.records import SEQUENCE_MAX
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    ledger_dir,
+    limit,
+    print_document,
+    read_settings,
+)
+from workers.cli.reading import read_record
+from workers.environment.system_host import system_host
+from workers.views.audit import (
+    adjudications_document,
+    ancestry_document,
+    costs_document,
+    grounds_document,
+    inverse_refused_by,
+    page_document,
+    preview_document,
+    totals_document,
+)
+from workers.views.replays import reason_of, tally_document, tally_of
+
+T = TypeVar("T")
+
+NAMES_SHOWN_MAX = 5
+
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
+
+_OPERATION_COLUMNS = ("sequence", "committed", "intent", "actor", "effects", "operation")
+
+
+class Moment(click.ParamType[int]):
+    """A time with its offset, or how long ago it was."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return microseconds since 1970."""
+        if isinstance(value, int):
+            return value
+        ago = re.fullmatch(r"(\d{1,5})([mhd])", value)
+        if ago:
+            return system_host().now_us() - int(ago[1]) * _UNITS_S[ago[2]] * 1_000_000
+        try:
+            return parse_time_us(value)
+        except ValueError:
+            message = f"{value} is neither like 90m, 24h, 7d nor like 2026-02-09T10:00:00Z"
+            self.fail(message, param, ctx)
+
+
+after = click.option(
+    "--after",
+    type=click.IntRange(0),
+    default=0,
+    help="Go on after this sequence.",
+)
+
+
+review_state = click.option(
+    "--state",
+    type=click.Choice(["open", "resolved"]),
+    default="open",
+    show_default=True,
+    help="What waits for a person, or what was settled.",
+)
+
+
+@click.group()
+@ledger_dir
+@click.pass_context
+def audit(context: click.Context, data_dir: Path | None) -> None:
+    """Ask which operations did what, what caused them, what undoing would take."""
+    context.obj = data_dir
+
+
+@audit.command()
+@click.option("--entity", help="Operations that wrote this record: a node, an edge, any key.")
+@click.option("--declared", is_flag=True, help="Also those whose scope names it; reads envelopes.")
+@click.option("--intent", "semantic_intent", help="Semantic verb, such as create.")
+@click.option("--effect", "effect_kind", help="Effect kind, as given or canonical.")
+@click.option("--reversibility", help="Of one effect, such as irreversible_external_effect.")
+@click.option("--actor", help="One of user, system, agent, migration.")
+@click.option("--session", "session_id", help="Operations of this session.")
+@click.option("--since", "from_us", type=Moment(), help="From this time on: 24h, 7d or ISO 8601.")
+@click.option("--until", "before_us", type=Moment(), help="Before this time.")
+@click.option("--from", "from_sequence", type=click.IntRange(1), help="First sequence.")
+@click.option("--to", "to_sequence", type=click.IntRange(1), help="Last sequence.")
+@after
+@limit
+@as_json
+@click.pass_obj
+def operations(
+    data_dir: Path | None, /, after: int, limit: int, *, as_json: bool, **wanted: Any
+) -> None:
+    """Operations by either layer, in sequence; conditions add up."""
+    chosen = AuditFilter(**wanted)
+    page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit))
+    if as_json:
+        print_document(page_document(page), as_json=True)
+        return
+    _print_page(page)
+
+
+@audit.command()
+@click.argument("operation_id")
+@after
+@limit
+@as_json
+@click.pass_obj
+def ancestors(
+    data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
+) -> None:
+    """What caused an operation, back to where the chain begins, in sequence."""
+    found = read_record(
+        data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
+    )
+    known = _known(found, operation_id)
+    if as_json:
+        print_document(ancestry_document(known), as_json=True)
+        return
+    _print_page(known.page)
+    _print_some("roots", known.roots)
+    _print_some("not on the log", known.missing)
+    if not known.complete:
+        click.echo("there are more ancestors than one walk visits")
+
+
+@audit.command()
+@click.argument("operation_id")
+@as_json
+@click.pass_obj
+def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
+    """What undoing an operation would take; `rotulus rollback` does it."""
+    found, refused_by = read_record(
+        data_dir,
+        lambda view: (
+            preview_rollback(view, operation_id),
+            inverse_refused_by(view, operation_id),
+        ),
+    )
+    known = _known(found, operation_id)
+    if as_json:
+        print_document(preview_document(known, refused_by), as_json=True)
+        return
+    _print_table(
+        ("effect", "store", "record", "reversibility", "undone by", "superseded by"),
+        [
+            (
+                one.effect_kind,
+                one.store,
+                one.record_key,
+                one.reversibility,
+                one.undone_by or "-",
+                " ".join(one.superseded_by) or "-",
+            )
+            for one in known.effects
+        ],
+    )
+    click.echo(f"lowest tier: {known.lowest_tier}")
+    for one in known.not_automatic:
+        click.echo(f"not undone by itself: {one.effect_id} {one.persists or ''}".rstrip())
+    if known.superseded:
+        click.echo("later operations wrote the same records")
+    click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
+
+
+@audit.command()
+@click.argument("operation_id", required=False)
+@click.option("--from", "first", type=click.IntRange(1), help="First sequence of a range.")
+@click.option("--to", "last", type=click.IntRange(1), help="Last sequence of a range.")
+@click.option(
+    "--strategy",
+    type=click.Choice(get_args(AuditReplayStrategy)),
+    default="record_only",
+    show_default=True,
+    help="Go on where the model is another one, or stop.",
+)
+@as_json
+@click.pass_obj
+def replay(
+    data_dir: Path | None,
+    operation_id: str | None,
+    first: int | None,
+    last: int | None,
+    strategy: AuditReplayStrategy,
+    *,
+    as_json: bool,
+) -> None:
+    """Do it again from the record and compare every byte; no model is asked, nothing is written.
+
+    One operation, or those from --from to --to; a bound that is left out is the end of the log.
+    Ends with 1 when something was not reproduced.
+    """
+    if (operation_id is None) == (first is None and last is None):
+        raise click.UsageError("name an operation, or a range by --from and --to")
+    with clean_errors():
+        registry = ActiveModels(read_settings(data_dir).current_model_versions)
+    tally = read_record(
+        data_dir,
+        lambda view: tally_of(
+            [replay_one(view, operation_id, strategy, registry)]
+            if operation_id is not None
+            else replay_all(view, first or 1, last or SEQUENCE_MAX, strategy, registry)
+        ),
+    )
+    if as_json:
+        print_document(tally_document(tally), as_json=True)
+    else:
+        for one in tally.not_reproduced:
+            click.echo(f"{one.ec_sequence_number or '-'}  {one.operation_id}  {reason_of(one)}")
+        hidden = tally.blocked - len(tally.not_reproduced)
+        if hidden:
+            click.echo(f"and {hidden} more")
+        click.echo(f"reproduced: {tally.reproduced}  not reproduced: {tally.blocked}")
+    if tally.blocked:
+        raise click.exceptions.Exit(1)
+
+
+@audit.command()
+@click.argument("node_id")
+@as_json
+@click.pass_obj
+def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
+    """What informed an understanding's authority, the core inputs first."""
+    known = _known(read_record(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
+    document = grounds_document(known)
+    if as_json:
+        print_document(document, as_json=True)
+        return
+    click.echo(f"authority: {known.cu_authority}  computed: {known.computed_at or '-'}")
+    if known.stale_since is not None:
+        click.echo(f"stale since: {known.stale_since}")
+    columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
+    _print_table(
+        ("essentiality", "authority", "version", "parent"),
+        [tuple(str(one[name]) for name in columns) for one in known.inputs],
+    )
+    if known.operation is not None:
+        click.echo(f"recorded by: {known.operation.operation_id}")
+
+
+@audit.command("adjudications")
+@review_state
+@after
+@limit
+@as_json
+@click.pass_obj
+def review_queue(
+    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
+) -> None:
+    """Conflicts that wait for a person to settle them, and who settled which."""
+    page = read_record(data_dir, lambda view: adjudications(view, state, after=after, limit=limit))
+    if as_json:
+        print_document(adjudications_document(page), as_json=True)
+        return
+    _print_table(
+        ("queued", "class", "operation", "conflicts with", "resolved by", "item"),
+        [
+            (
+                str(one.receipt["emitted_at"]),
+                str(one.receipt["conflict_class"]),
+                str(one.receipt["operation_id"]),
+                " ".join(one.receipt["existing_operation_ids"][:NAMES_SHOWN_MAX]),
+                one.resolved_by_operation_id or "-",
+                str(one.receipt["receipt_id"]),
+            )
+            for one in page.items
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+@audit.command("migration-reviews")
+@review_state
+@after
+@limit
+@as_json
+@click.pass_obj
+def migration_reviews(
+    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
+) -> None:
+    """Lite operations that could not be migrated, why, and who settled which."""
+    page = read_record(
+        data_dir,
+        lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit),
+    )
+    if as_json:
+        print_document(adjudications_document(page), as_json=True)
+        return
+    _print_table(
+        ("sequence", "reason", "field", "operation", "resolved by", "item"),
+        [
+            (
+                *(str(one.receipt[name]) for name in ("ec_sequence_number", "reason_code")),
+                *(str(one.receipt[name]) or "-" for name in ("field", "operation_id")),
+                one.resolved_by_operation_id or "-",
+                str(one.receipt["receipt_id"]),
+            )
+            for one in page.items
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+@audit.command()
+@click.option("--totals", is_flag=True, help="Sums by intent and actor, over the whole time.")
+@click.option("--since", "from_us", type=Moment(), help="From this time on: 24h, 7d or ISO 8601.")
+@click.option("--until", "before_us", type=Moment(), help="Before this time.")
+@after
+@limit
+@as_json
+@click.pass_obj
+def costs(
+    data_dir: Path | None,
+    /,
+    after: int,
+    limit: int,
+    from_us: int | None,
+    before_us: int | None,
+    *,
+    totals: bool,
+    as_json: bool,
+) -> None:
+    """What operations were estimated to cost, what was measured, to whom it is attributed."""
+    if totals:
+        summed = read_record(
+            data_dir, lambda view: joined_totals(_all_totals(view, after, from_us, before_us))
+        )
+        if as_json:
+            print_document(totals_document(summed, None), as_json=True)
+            return
+        rows = [
+            (
+                one.semantic_intent,
+                one.actor,
+                str(one.operations),
+                _amount(one.estimated_cost),
+                _amount(one.actual_cost),
+            )
+            for one in summed
+        ]
+        _print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
+        return
+    page = read_record(
+        data_dir,
+        lambda view: cost_entries(
+            view, after=after, limit=limit, from_us=from_us, before_us=before_us
+        ),
+    )
+    if as_json:
+        print_document(costs_document(page), as_json=True)
+        return
+    _print_table(
+        ("recorded", "intent", "actor", "estimated", "actual", "lease", "operation"),
+        [
+            (
+                one.recorded_at,
+                one.semantic_intent,
+                one.actor,
+                _amount(one.estimated_cost),
+                _amount(one.actual_cost),
+                one.ec_capacity_lease_id or "-",
+                one.operation_id,
+            )
+            for one in page.entries
+        ],
+    )
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+def _all_totals(
+    view: LedgerView, after: int, from_us: int | None, before_us: int | None
+) -> Iterator[CostTotals]:
+    following: int | None = after
+    while following is not None:
+        page = cost_totals(view, after=following, from_us=from_us, before_us=before_us)
+        yield page
+        following = page.next_after
+
+
+def _amount(cost: float | None) -> str:
+    return "-" if cost is None else f"{cost:g}"
+
+
+def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Page:
+    """Join pages until there are enough entries: at a terminal, an empty page says nothing."""
+    page = find_operations(view, wanted, after=after, limit=limit)
+    entries = page.entries
+    while page.next_after is not None and len(entries) < limit:
+        page = find_operations(view, wanted, after=page.next_after, limit=limit - len(entries))
+        entries += page.entries
+    return Page(entries, page.next_after)
+
+
+def _known(found: T | None, name: str) -> T:
+    if found is None:
+        raise click.ClickException(f"not_found: {name}")
+    return found
+
+
+def _print_page(page: Page) -> None:
+    rows = [
+        (
+            str(one.ec_sequence_number),
+            one.committed_at,
+            one.semantic_intent,
+            one.actor,
+            ",".join(one.effect_kinds),
+            one.operation_id,
+        )
+        for one in page.entries
+    ]
+    _print_table(_OPERATION_COLUMNS, rows)
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+def _print_some(title: str, names: Sequence[str]) -> None:
+    if not names:
+        return
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{more}")
+
+
+def _print_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in (names, *rows)) for column in range(len(names))]
+    for row in (names, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

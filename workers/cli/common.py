@@ -1,0 +1,106 @@
+"""What the commands share: options, settings, clean errors, printing."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import orjson
+
+from workers.clients.gateway import GatewayError
+from workers.environment.data_folder import DataFolder
+from workers.environment.log_setup import configure_logging
+from workers.environment.settings import Settings, load_settings, take_parent_pid
+from workers.environment.system_host import settle_memory
+from workers.process_tree.child_process import die_with_parent
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where ledger and Redis keep their files.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+)
+ledger_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+)
+limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
+
+
+def read_settings(data_dir: Path | None, *, child: bool = False, **given: object) -> Settings:
+    """Read the settings and set logging up; a child process first ties itself to its parent.
+
+    What a command's options give wins over the environment; None gives nothing.
+    """
+    if child:
+        parent = take_parent_pid()
+        if parent is not None:
+            die_with_parent(parent)
+    with clean_errors():
+        given["data_dir"] = data_dir
+        known = load_settings(**{name: one for name, one in given.items() if one is not None})
+    configure_logging(known.log_level, known.log_format)
+    return known
+
+
+def redis_url(settings: Settings) -> str:
+    """Return the Redis that a single process must be told."""
+    if settings.redis_url is None:
+        raise click.ClickException(
+            "redis_unavailable: set ROTULUS_REDIS_URL, or use `rotulus up`, which starts a Redis"
+        )
+    return str(settings.redis_url)
+
+
+def gateway_url(settings: Settings) -> str:
+    """Return the gateway of the tree that runs on this data folder, else the configured one."""
+    runtime = DataFolder(settings.data_dir).read_runtime()
+    return str(runtime["gateway_url"] if runtime else settings.gateway_url)
+
+
+def run(main_task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a command's coroutine and return what it returns."""
+    # Looking through what was imported once more at the exit would take half a second, which a
+    # child that is asked to stop does not have.
+    settle_memory()
+    with clean_errors():
+        return anyio.run(main_task, backend="asyncio")
+
+
+@contextmanager
+def clean_errors() -> Iterator[None]:
+    """An error with a code is the user's to read; anything else is ours and keeps its traceback."""
+    try:
+        yield
+    except GatewayError as error:
+        raise click.ClickException(f"{error.code}: {error}") from None
+    except Exception as error:
+        code = getattr(error, "code", None)
+        if not isinstance(code, str):
+            raise
+        text = str(error)
+        raise click.ClickException(text if text.startswith(code) else f"{code}: {text}") from None
+
+
+def print_document(document: Any, *, as_json: bool) -> None:
+    """Print a document for a person, or as JSON."""
+    if as_json:
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    for name, value in document.items():
+        if isinstance(value, list):
+            click.echo(f"{name}: {len(value)}")
+            for one in value:
+                click.echo(f"  {one if isinstance(one, str) else orjson.dumps(one).decode()}")
+        else:
+            shown = value if isinstance(value, str) else orjson.dumps(value).decode()
+            click.echo(f"{name}: {shown}")

@@ -1,0 +1,48 @@
+"""`rotulus dockets`: court dockets, looked at without a gateway."""
+
+from typing import IO
+
+import click
+
+from workers.cli.common import as_json, print_document
+from workers.dockets.report import OUTCOMES, Report, report_on
+
+
+@click.group()
+def dockets() -> None:
+    """Say what the rules find in the dockets of a file."""
+
+
+@dockets.command()
+@click.argument("file", type=click.File("rb"))
+@as_json
+def report(file: IO[bytes], *, as_json: bool) -> None:
+    """Count the postures that are left of each docket of FILE (JSON Lines, - for standard input).
+
+    Nothing is posted anywhere. A docket narrows to one posture, to several or to none, or not at
+    all; the rules are counted with the entries and dockets that they read and what they struck.
+    """
+    found = report_on(file)
+    if as_json:
+        print_document(found.document(), as_json=True)
+    else:
+        _print(found)
+
+
+def _print(found: Report) -> None:
+    document = found.document()
+    click.echo(f"{'':24}" + "".join(f"{name:>12}" for name in OUTCOMES))
+    for kind, counts in (*document["by_kind"].items(), ("all", document)):
+        click.echo(f"{kind:24}" + "".join(f"{counts[name]:>12}" for name in OUTCOMES))
+    click.echo(
+        f"\n{document['several_by_order_for_relief_alone']} of the several lost nothing but "
+        "awaiting_order_for_relief."
+    )
+    for name in ("emptied", "rules_that_read_nothing"):
+        click.echo(f"{name}: {', '.join(document[name]) or 'none'}")
+    for code, count in document["input_problems"].items():
+        click.echo(f"problem {code}: {count}")
+    click.echo(f"\n{'rule':32}{'entries':>10}{'dockets':>10}{'struck':>10}")
+    ranked = sorted(document["rules"].items(), key=lambda one: -one[1]["struck"])
+    for rule, counts in ranked:
+        click.echo(f"{rule:32}{counts['entries']:>10}{counts['dockets']:>10}{counts['struck']:>10}")

@@ -1,0 +1,138 @@
+"""`rotulus enqueue`: ask a queue for work, and wait for it if wanted."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import orjson
+
+from kernel.work.requests import OPEN_MAX, Asked, Outcome
+from queues import NewRequest, Producer, ProducerError
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.environment.terminal_progress import Progress, bar
+
+LINE_BYTES_MAX = 64 * 1024
+LINES_MAX = OPEN_MAX
+"""More could not be open at once."""
+
+FIELDS = frozenset({"content", "request_key", "priority", "delay_s"})
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--wait", is_flag=True, help="Wait for the outcomes; 1 unless all are completed.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, 86_400),
+    default=300.0,
+    show_default=True,
+    help="Seconds to wait at most.",
+)
+@as_json
+@data_dir
+def enqueue(
+    queue: str,
+    file: IO[bytes],
+    timeout_s: float,
+    data_dir: Path | None,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Ask QUEUE for the work in FILE (JSON Lines, - for standard input).
+
+    A line holds an object with a "content", and if need be a "request_key", a "priority" and a
+    "delay_s". A line with a key may be sent again in another run: it is the same request.
+    """
+    settings = read_settings(data_dir)
+    requests = _read(file)
+
+    async def ask() -> tuple[list[Asked], list[Outcome]]:
+        total = len(requests)
+        async with Producer(queue, gateway_url(settings)) as producer:
+            with Progress("enqueue") as progress:
+                try:
+                    asked = await producer.enqueue_many(
+                        requests, progress=lambda done: progress.show(bar(done, total))
+                    )
+                except ProducerError as error:
+                    raise click.ClickException(_told(error)) from None
+            if not wait:
+                return asked, []
+            with Progress("wait") as progress:
+                outcomes = await producer.wait_many(
+                    [one.request_id for one in asked],
+                    timeout_s,
+                    progress=lambda done: progress.show(bar(done, total)),
+                )
+        return asked, outcomes
+
+    asked, outcomes = run(ask)
+    print_document(_document(asked, outcomes, whole=as_json), as_json=as_json)
+    sys.exit(1 if any(one.state != "completed" for one in outcomes) else 0)
+
+
+def _read(file: IO[bytes]) -> list[NewRequest]:
+    """Read everything before anything is sent, so that a bad line changes nothing."""
+    found: list[NewRequest] = []
+    number = 0
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise _invalid(number, f"longer than {LINE_BYTES_MAX} bytes")
+        if len(found) == LINES_MAX:
+            raise _invalid(number, f"more than {LINES_MAX} requests")
+        if line.strip():
+            found.append(_read_line(number, line))
+    return found
+
+
+def _read_line(number: int, line: bytes) -> NewRequest:
+    try:
+        stated = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise _invalid(number, f"not JSON: {error}") from None
+    if not isinstance(stated, dict) or not isinstance(stated.get("content"), dict):
+        raise _invalid(number, 'not an object with a "content" that is an object')
+    if unknown := sorted(set(stated) - FIELDS):
+        raise _invalid(number, f"unknown field {unknown[0]!r}")
+    return NewRequest(**stated)
+
+
+def _invalid(number: int, problem: str) -> click.ClickException:
+    return click.ClickException(f"INVALID_REQUEST: line {number}: {problem}")
+
+
+def _told(error: ProducerError) -> str:
+    """What was refused and why; what of the file is on the record all the same."""
+    which = "" if error.index is None else f"request {error.index + 1}: "
+    recorded = f" ({len(error.asked)} before it are on the record)" if error.asked else ""
+    return f"{error.code}: {which}{error}{recorded}"
+
+
+def _document(
+    asked: Sequence[Asked], outcomes: Sequence[Outcome], *, whole: bool
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "requests": len(asked),
+        "duplicates": sum(one.duplicate for one in asked),
+    }
+    if outcomes:
+        document["outcomes"] = dict(Counter(one.state for one in outcomes))
+    if whole:
+        document["asked"] = [asdict(one) for one in asked]
+        document["ended"] = [asdict(one) for one in outcomes]
+    return document

@@ -1,0 +1,62 @@
+"""`rotulus export`: the log as a file that needs no ledger to be verified."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from kernel.audit.export import export_lines
+from workers.cli.common import clean_errors, data_dir, read_settings
+from workers.environment.ledger_access import ledger_place, open_record
+from workers.environment.terminal_progress import Progress
+
+
+@click.command()
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    default="-",
+    show_default=True,
+    help="Where to write; - is the standard output. A file appears when it is whole.",
+)
+@data_dir
+def export(data_dir: Path | None, output: str) -> None:
+    """Write the log as JSON lines, from one snapshot, with everything that verifies it.
+
+    `rotulus verify --export FILE` verifies such a file by itself.
+    """
+    place = ledger_place(read_settings(data_dir))
+    with clean_errors(), open_record(place) as view, Progress("export") as progress:
+        last = view.head().ec_sequence_number
+        rows = 0
+        with _written(output) as file:
+            for line in export_lines(view):
+                file.write(line)
+                rows += line.startswith(b'{"effects":')
+                progress.show(f"{rows} of {last} rows")
+
+
+@contextmanager
+def _written(output: str) -> Iterator[BinaryIO]:
+    """Open what is written to; a file takes its name when everything is on the disk."""
+    if output == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = Path(f"{output}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(output)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise click.ClickException(f"output_unusable: {output}: {error.strerror}") from None
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,20 @@
+"""`rotulus gateway`: one gateway."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from workers.cli.common import data_dir, read_settings, redis_url, run
+from workers.gateway.process import serve_gateway
+
+
+@click.command()
+@data_dir
+def gateway(data_dir: Path | None) -> None:
+    """Run one gateway: sessions, kernel, ledger, HTTP, dashboard.
+
+    Needs ROTULUS_REDIS_URL; with ROTULUS_WORKER_TOKEN set, workers that know it may hand in.
+    """
+    settings = read_settings(data_dir, child=True)
+    run(partial(serve_gateway, settings, redis_url(settings)))

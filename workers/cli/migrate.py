@@ -1,0 +1,57 @@
+"""`rotulus migrate`: the tables of a ledger, brought to the version that this program reads."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    ledger_dir,
+    print_document,
+    read_settings,
+)
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, migrate_ledger, shown_place
+
+
+@click.command()
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Print the revisions and their SQL; change nothing."
+)
+@as_json
+@ledger_dir
+def migrate(data_dir: Path | None, *, dry: bool, as_json: bool) -> None:
+    """Bring the ledger's tables to the version of this program; there is no way back.
+
+    All of it happens in one transaction. Stop what runs on the ledger first, and start it again
+    with this program: a writer of an earlier version is refused afterwards.
+    """
+    settings = read_settings(data_dir)
+    place = ledger_place(settings)
+    with clean_errors(), ExitStack() as stack:
+        if isinstance(place, Path) and place.exists() and not dry:
+            stack.enter_context(DataFolder(settings.data_dir).locked())
+        found = migrate_ledger(place, dry_run=dry)
+    newest = found.revisions[-1].version if found.revisions else found.found_version
+    if dry and not as_json:
+        for revision in found.revisions:
+            click.echo(f"-- {revision.version}: {revision.message}")
+            for statement in revision.statements:
+                click.echo(f"{statement};")
+        click.echo(f"-- {shown_place(place)}: {found.found_version} to {newest}, nothing changed")
+        return
+    document = {
+        "ledger": shown_place(place),
+        "found_version": found.found_version,
+        "version": found.found_version if dry else newest,
+        "newest_version": newest,
+        "dry_run": dry,
+        "revisions": [
+            {"version": one.version, "message": one.message}
+            | ({"statements": list(one.statements)} if dry else {})
+            for one in found.revisions
+        ],
+    }
+    print_document(document, as_json=as_json)

@@ -1,0 +1,195 @@
+"""`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    limit,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.environment.settings import Settings
+
+PAGE_MAX = 500
+REQUEUED_AT_ONCE = 256
+
+priority = click.option("--priority", help="One priority of the queue; without it all of them.")
+signature = click.option("--signature", help="Only what was given up for this reason.")
+
+
+@click.group(invoke_without_command=True)
+@as_json
+@data_dir
+@click.pass_context
+def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> None:
+    """Show what each queue holds, by state and age; pause, resume, requeue and cancel."""
+    context.obj = read_settings(data_dir)
+    if context.invoked_subcommand is not None:
+        return
+    found = _get(context.obj, "/v1/queues")
+    if as_json:
+        print_document(found, as_json=True)
+        return
+    for name, queue in found["queues"].items():
+        open_requests = found["requests"]["open_by_queue"].get(name, 0)
+        click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
+        counts = ("delayed", "in_flight", "dead")
+        click.echo("  " + "  ".join(f"{one} {queue[one]}" for one in counts))
+        for one, ready in queue["ready"].items():
+            age_s = queue["oldest_eligible_age_ms"][one] / 1000
+            suspended = queue["suspended"][one]
+            click.echo(f"  {one:<24} ready {ready}  suspended {suspended}  oldest {age_s:.1f} s")
+
+
+@queues.command()
+@click.argument("queue")
+@priority
+@click.pass_obj
+def pause(settings: Settings, queue: str, priority: str | None) -> None:
+    """Let workers begin with nothing more of QUEUE; asking for work goes on."""
+    _switch(settings, queue, "pause", priority)
+
+
+@queues.command()
+@click.argument("queue")
+@priority
+@click.pass_obj
+def resume(settings: Settings, queue: str, priority: str | None) -> None:
+    """End a pause of QUEUE."""
+    _switch(settings, queue, "resume", priority)
+
+
+@queues.command()
+@click.argument("queue")
+@signature
+@limit
+@as_json
+@click.pass_obj
+def dead(
+    settings: Settings, queue: str, signature: str | None, limit: int, *, as_json: bool
+) -> None:
+    """List what was given up of QUEUE and not requeued, and how much of it for which reason."""
+    found = _dead(settings, queue, signature, limit)
+    if as_json:
+        print_document(found, as_json=True)
+        return
+    for name, count in found["by_signature"].items():
+        click.echo(f"{count:>8}  {name}")
+    for one in found["dead_letters"]:
+        click.echo("  ".join((one["closed_at"], one["error_signature"], one["request_id"])))
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_ids", nargs=-1)
+@signature
+@click.option("--all", "everything", is_flag=True, help="All that was given up of the queue.")
+@as_json
+@click.pass_obj
+def requeue(
+    settings: Settings,
+    queue: str,
+    request_ids: tuple[str, ...],
+    signature: str | None,
+    *,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
+    if bool(request_ids) + (signature is not None) + everything != 1:
+        raise click.UsageError("name requests, or a --signature, or --all")
+    asked: list[Any] = []
+    for start in range(0, len(request_ids), REQUEUED_AT_ONCE):
+        asked += _requeue(settings, queue, list(request_ids[start : start + REQUEUED_AT_ONCE]))
+    after = None if request_ids else ""
+    while after is not None:
+        found = _dead(settings, queue, signature, REQUEUED_AT_ONCE, after)
+        if ids := [one["request_id"] for one in found["dead_letters"]]:
+            asked += _requeue(settings, queue, ids)
+        after = found["next_after"]
+    print_document({"requeued": asked if as_json else len(asked)}, as_json=as_json)
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_ids", nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why; it is put on the record.")
+@as_json
+@click.pass_obj
+def cancel(
+    settings: Settings, queue: str, request_ids: tuple[str, ...], reason: str, *, as_json: bool
+) -> None:
+    """Take requests of QUEUE back, unless they have their outcome."""
+    answers = [
+        _post(
+            settings, f"{_path(queue)}/requests/{quote(one, safe=':')}/cancel", {"reason": reason}
+        )
+        for one in request_ids
+    ]
+    cancelled = sum(one["cancelled"] for one in answers)
+    print_document({"cancelled": answers if as_json else cancelled}, as_json=as_json)
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_id")
+@click.pass_obj
+def request(settings: Settings, queue: str, request_id: str) -> None:
+    """Show a request of QUEUE as it stands, as JSON."""
+    path = f"{_path(queue)}/requests/{quote(request_id, safe=':')}"
+    print_document(_get(settings, path), as_json=True)
+
+
+def _switch(settings: Settings, queue: str, verb: str, priority: str | None) -> None:
+    answer = _post(settings, f"{_path(queue)}/{verb}", {"priority": priority})
+    print_document(answer, as_json=False)
+
+
+def _requeue(settings: Settings, queue: str, request_ids: list[str]) -> list[Any]:
+    answer = _post(settings, f"{_path(queue)}/requeue", {"request_ids": request_ids})
+    asked: list[Any] = answer["requests"]
+    return asked
+
+
+def _dead(
+    settings: Settings, queue: str, signature: str | None, limit: int, after: str = ""
+) -> Any:
+    query: dict[str, Any] = {"limit": min(limit, PAGE_MAX), "after": after}
+    if signature is not None:
+        query["error_signature"] = signature
+    return _get(settings, f"{_path(queue)}/dead-letters", **query)
+
+
+def _pause_of(queue: dict[str, Any]) -> str:
+    if queue["paused"]:
+        return "  paused"
+    paused = ", ".join(queue["paused_priorities"])
+    return f"  paused: {paused}" if paused else ""
+
+
+def _path(queue: str) -> str:
+    return f"/v1/queues/{quote(queue, safe='')}"
+
+
+def _get(settings: Settings, path: str, **query: Any) -> Any:
+    async def ask() -> Any:
+        async with GatewayClient(gateway_url(settings)) as client:
+            return await client.get(path, **query)
+
+    return run(ask)
+
+
+def _post(settings: Settings, path: str, body: Any) -> Any:
+    async def ask() -> Any:
+        async with GatewayClient(gateway_url(settings)) as client:
+            return await client.post(path, body)
+
+    return run(ask)

@@ -1,0 +1,171 @@
+"""`rotulus rollback`: undo what is on the record; a dry run first says exactly what would happen.
+
+Where a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise
+the ledger file is written here, under the folder's lock.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import SecretStr
+
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, open_record, open_store
+from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
+from workers.use_cases.rollbacks import (
+    BuildAgain,
+    UndoEpoch,
+    Undoing,
+    UndoOperation,
+    confirmable,
+    confirmations_of,
+    dry_run,
+    undo,
+)
+
+dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would happen; change nothing.")
+token = click.option("--token", help="A confirmation, from `rotulus rollback confirm`.")
+
+
+@click.group()
+@ledger_dir
+@click.pass_context
+def rollback(context: click.Context, data_dir: Path | None) -> None:
+    """Undo an operation or an epoch, or build the state again from the log."""
+    context.obj = read_settings(data_dir)
+
+
+@rollback.command()
+@click.argument("operation_id")
+@dry
+@as_json
+@click.pass_obj
+def operation(settings: Settings, operation_id: str, *, dry: bool, as_json: bool) -> None:
+    """Undo one operation whose effects are all reversible (tier 1)."""
+    _do(settings, UndoOperation(tier=1, operation_id=operation_id), dry=dry, as_json=as_json)
+
+
+@rollback.command()
+@click.argument("epoch_id")
+@dry
+@token
+@as_json
+@click.pass_obj
+def epoch(
+    settings: Settings, epoch_id: str, token: str | None, *, dry: bool, as_json: bool
+) -> None:
+    """Undo an epoch, or one operation, as far as it goes (tier 2).
+
+    What has happened outside persists and is named; then a user has to confirm.
+    """
+    asked = UndoEpoch(tier=2, epoch_id=epoch_id, user_confirmation_token=token)
+    _do(settings, asked, dry=dry, as_json=as_json)
+
+
+@rollback.command()
+@click.option("--checkpoint", type=click.IntRange(0), required=True, help="A sequence of the log.")
+@dry
+@token
+@as_json
+@click.pass_obj
+def rebuild(
+    settings: Settings, checkpoint: int, token: str | None, *, dry: bool, as_json: bool
+) -> None:
+    """Build the state again from the log and prove it equal (tier 3); nothing else may run.
+
+    Records that differ are kept in the folder `rebuild-archives`. An architect has to confirm.
+    """
+    asked = BuildAgain(
+        tier=3, checkpoint_ec_sequence_number=checkpoint, architect_confirmation_token=token
+    )
+    _do(settings, asked, dry=dry, as_json=as_json)
+
+
+@rollback.command()
+@click.argument("role", type=click.Choice(["user", "architect"]))
+@click.option(
+    "--tier", type=click.Choice(["2", "3"]), required=True, help="Of the dry run, 2 or 3."
+)
+@click.option("--scope", required=True, help="As the dry run names it.")
+@click.option("--digest", required=True, help="As the dry run computed it.")
+@click.pass_obj
+def confirm(settings: Settings, role: Any, tier: str, scope: str, digest: str) -> None:
+    """Print a token that confirms one dry run, once, for a quarter of an hour."""
+    host = system_host()
+    keys = _keys(settings)
+    what = confirmable({"tier": int(tier), "scope": scope, "digest": digest})
+    with clean_errors():
+        issued = keys.issue(role, what, confirmation_id=host.new_id(), now_us=host.now_us())
+    click.echo(issued)
+
+
+def _keys(settings: Settings) -> Any:
+    user: SecretStr | None = settings.user_confirmation_key
+    with clean_errors():
+        return confirmations_of(user, settings.architect_confirmation_key)
+
+
+def _do(settings: Settings, asked: Undoing, *, dry: bool, as_json: bool) -> None:
+    folder = DataFolder(settings.data_dir)
+    kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
+    with clean_errors():
+        if dry:
+            with open_record(ledger_place(settings)) as view:
+                document = dry_run(kernel, view, asked)
+        else:
+            runtime = folder.read_runtime()
+            if runtime is not None and not isinstance(asked, BuildAgain):
+                document = _ask(str(runtime["gateway_url"]), asked)
+            else:
+                document = _write(settings, folder, kernel, asked)
+    print_document(document, as_json=as_json)
+
+
+def _ask(gateway_url: str, asked: Undoing) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        async with GatewayClient(gateway_url) as client:
+            answer: dict[str, Any] = await client.post("/v1/rollbacks", asked.model_dump())
+            return answer
+
+    answer: dict[str, Any] = run(ask)
+    return answer
+
+
+def _write(
+    settings: Settings, folder: DataFolder, kernel: Kernel, asked: Undoing
+) -> dict[str, Any]:
+    place = ledger_place(settings)
+    if isinstance(place, Path) and not place.exists():
+        raise click.ClickException(f"ledger_unavailable: no ledger at {place}")
+    host = system_host()
+
+    def archive(content: bytes) -> None:
+        archives = folder.path / "rebuild-archives"
+        archives.mkdir(mode=0o700, exist_ok=True)
+        kept = archives / f"{host.new_id()}.json"
+        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    with folder.locked():
+        ledger = Ledger(open_store(place), host)
+        try:
+            with ledger.transaction() as transaction:
+                return undo(kernel, transaction, asked, _keys(settings), archive)
+        finally:
+            ledger.close()

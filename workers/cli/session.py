@@ -1,0 +1,207 @@
+"""`rotulus session`: the belief protocol of a running gateway at a terminal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+from uuid import UUID
+
+import click
+from pydantic import BaseModel
+
+from workers.cli.common import as_json, data_dir, gateway_url, read_settings
+from workers.cli.session_inspect import audit, replay, show, watch
+from workers.cli.session_options import Place, print_answer, session_id, survivors
+from workers.environment.system_host import system_host
+from workers.views.belief_sessions import Ontology
+
+if_match = click.option(
+    "--if-match", metavar="EVENT_ID", help="Only if this is the session's last audit entry."
+)
+
+
+@click.group()
+@data_dir
+@click.option("--gateway", "url", help="The gateway's URL; else that of the data folder's tree.")
+@click.pass_context
+def session(context: click.Context, data_dir: Path | None, url: str | None) -> None:
+    """Declare, eliminate, look at and replay a belief session on a running gateway."""
+    settings = read_settings(data_dir)
+    context.obj = Place(url or gateway_url(settings))
+
+
+for _command in (show, audit, watch, replay):
+    session.add_command(_command)
+
+
+@session.command()
+@click.argument("hypotheses", nargs=-1)
+@click.option(
+    "--file", type=click.File("r"), help="Hypotheses from a file, one a line; - is stdin."
+)
+@click.option("--session-id", "known_as", type=click.UUID, help="Its id, for declaring it again.")
+@click.option(
+    "--ontology",
+    type=(str, str, str, str),
+    default=("cli", "1", "none", "0"),
+    show_default=True,
+    metavar="SPACE VERSION GRAPH VERSION",
+    help="The hypothesis space and the causal graph that it refers to.",
+)
+@click.option("--validate", is_flag=True, help="Refuse an elimination that names an unknown id.")
+@click.option("--allow-force", is_flag=True, help="Let `terminate --force` end it.")
+@click.option("--stability-window", type=click.IntRange(0), default=0, show_default=True)
+@survivors
+@as_json
+@click.pass_obj
+def declare(  # noqa: PLR0913 - a declaration has as many parts
+    place: Place,
+    hypotheses: Sequence[str],
+    file: IO[str] | None,
+    known_as: UUID | None,
+    ontology: tuple[str, str, str, str],
+    stability_window: int,
+    survivors: int,
+    *,
+    validate: bool,
+    allow_force: bool,
+    as_json: bool,
+) -> None:
+    """Open a session over HYPOTHESES and print its id."""
+    names = [*hypotheses, *((line.rstrip("\n") for line in file) if file else ())]
+    bundle = Ontology(**dict(zip(Ontology.model_fields, ontology, strict=True)))
+    policy = {
+        "validate_hypotheses": validate,
+        "allow_force": allow_force,
+        "stability_window": stability_window,
+    }
+    new_id = known_as or system_host().new_id()
+    print_answer(
+        place.run(new_id, lambda one: one.declare(bundle, names, **policy), survivors=survivors),
+        as_json=as_json,
+    )
+
+
+@session.command()
+@session_id
+@click.argument("hypotheses", nargs=-1)
+@click.option("--source", required=True, help="Who observed: adapter://…, human://…")
+@click.option("--observation", required=True, help="The observation's id; again is answered again.")
+@click.option("--why", help="A justification; it is stored and not read.")
+@if_match
+@survivors
+@as_json
+@click.pass_obj
+def eliminate(  # noqa: PLR0913
+    place: Place,
+    session_id: UUID,
+    hypotheses: Sequence[str],
+    source: str,
+    observation: str,
+    why: str | None,
+    if_match: str | None,
+    survivors: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Strike HYPOTHESES."""
+    reason = None if why is None else {"why": why}
+    print_answer(
+        place.run(
+            session_id,
+            lambda one: one.eliminate(
+                source, observation, hypotheses, reason, expected_head=if_match
+            ),
+            survivors=survivors,
+        ),
+        as_json=as_json,
+    )
+
+
+@session.command()
+@session_id
+@click.argument("obligation_id")
+@click.argument("min_total_eliminations", type=click.IntRange(0))
+@if_match
+@as_json
+@click.pass_obj
+def obligation(
+    place: Place,
+    session_id: UUID,
+    obligation_id: str,
+    min_total_eliminations: int,
+    if_match: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Open an obligation that so many further eliminations discharge."""
+    print_answer(
+        place.run(
+            session_id,
+            lambda one: one.enter_obligation(
+                obligation_id, min_total_eliminations, expected_head=if_match
+            ),
+            survivors=0,
+        ),
+        as_json=as_json,
+    )
+
+
+@session.command("exit")
+@session_id
+@click.argument("obligation_id")
+@if_match
+@as_json
+@click.pass_obj
+def leave(
+    place: Place, session_id: UUID, obligation_id: str, if_match: str | None, *, as_json: bool
+) -> None:
+    """Ask to close an obligation; ends with 1 when that is turned down."""
+    answer = place.run(
+        session_id,
+        lambda one: one.request_exit(obligation_id, expected_head=if_match),
+        survivors=0,
+    )
+    _print_verdict(answer, passed=answer.approved, as_json=as_json)
+
+
+@session.command()
+@session_id
+@click.argument("conclusion_id")
+@if_match
+@as_json
+@click.pass_obj
+def conclude(
+    place: Place, session_id: UUID, conclusion_id: str, if_match: str | None, *, as_json: bool
+) -> None:
+    """Declare a conclusion; ends with 1 when it is turned down."""
+    answer = place.run(
+        session_id,
+        lambda one: one.declare_conclusion(conclusion_id, expected_head=if_match),
+        survivors=0,
+    )
+    _print_verdict(answer, passed=answer.accepted, as_json=as_json)
+
+
+@session.command()
+@session_id
+@click.option("--force", is_flag=True, help="Ask for it with several survivors.")
+@if_match
+@as_json
+@click.pass_obj
+def terminate(
+    place: Place, session_id: UUID, if_match: str | None, *, force: bool, as_json: bool
+) -> None:
+    """Ask to end the session; ends with 1 when that is turned down."""
+    context = {"force": True} if force else None
+    answer = place.run(
+        session_id,
+        lambda one: one.request_termination(context, expected_head=if_match),
+        survivors=0,
+    )
+    _print_verdict(answer, passed=answer.approved, as_json=as_json)
+
+
+def _print_verdict(answer: BaseModel, *, passed: bool, as_json: bool) -> None:
+    print_answer(answer, as_json=as_json)
+    if not passed:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,176 @@
+"""What `rotulus session` reads: where a session stands, its trail, and what that replays to."""
+
+from typing import IO, Any
+from uuid import UUID
+
+import click
+import orjson
+
+from kernel.belief.limits import decode_json
+from workers.cli.common import as_json, print_document
+from workers.cli.session_options import (
+    Place,
+    print_answer,
+    print_line,
+    session_id,
+    survivors,
+)
+from workers.clients.belief_session import SessionClient
+from workers.environment.system_host import system_host
+from workers.use_cases.session_replay import Replayed, replay_audit
+from workers.views.belief_sessions import AuditEntry, Ontology
+
+NAMES_SHOWN_MAX = 5
+
+
+@click.command()
+@session_id
+@survivors
+@as_json
+@click.pass_obj
+def show(place: Place, session_id: UUID, survivors: int, *, as_json: bool) -> None:
+    """Where the session stands."""
+    print_answer(
+        place.run(session_id, lambda one: one.snapshot(), survivors=survivors), as_json=as_json
+    )
+
+
+@click.command()
+@session_id
+@click.option("--since", metavar="EVENT_ID", help="Only what came after this entry.")
+@as_json
+@click.pass_obj
+def audit(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -> None:
+    """The audit trail; with --json what `replay FILE` reads."""
+
+    async def read(one: SessionClient) -> list[dict[str, Any]]:
+        told = []
+        async for entry in one.audit(since):
+            if as_json:
+                told.append(entry.model_dump())
+            else:
+                _tell(entry)
+        return told
+
+    events = place.run(session_id, read)
+    if as_json:
+        print_document({"events": events}, as_json=True)
+
+
+@click.command()
+@session_id
+@click.option("--since", metavar="EVENT_ID", help="Only what comes after this entry.")
+@as_json
+@click.pass_obj
+def watch(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -> None:
+    """The audit trail as it grows, until the session ends; with --json an entry a line."""
+
+    async def follow(one: SessionClient) -> None:
+        async for entry in one.watch(since):
+            if as_json:
+                click.echo(orjson.dumps(entry.model_dump()))
+            else:
+                _tell(entry)
+
+    place.run(session_id, follow)
+
+
+@click.command()
+@click.argument("file", required=False, type=click.File("rb"))
+@click.option("--session", "known_as", type=click.UUID, help="Replay this session of the gateway.")
+@as_json
+@click.pass_obj
+def replay(place: Place, file: IO[bytes] | None, known_as: UUID | None, *, as_json: bool) -> None:
+    """Replay an audit trail, to the byte; ends with 1 on any difference.
+
+    FILE is what `audit --json` printed. Without FILE and --session it is the whole way: a session
+    is declared, two eliminations are submitted, snapshot and audit are fetched, and what the audit
+    gives when it is replayed is compared with the snapshot.
+    """
+    if file is not None and known_as is not None:
+        raise click.UsageError("FILE or --session, not both")
+    if file is not None:
+        replayed = replay_audit(_events(file.read()))
+    elif known_as is not None:
+        replayed = place.run(known_as, _fetched)
+    else:
+        replayed = place.run(system_host().new_id(), _played)
+    if as_json:
+        print_document(replayed.document(), as_json=True)
+    else:
+        _print_replayed(replayed)
+    if replayed.differences:
+        raise click.exceptions.Exit(1)
+
+
+async def _played(one: SessionClient) -> Replayed:
+    ontology = Ontology(
+        hypothesis_space_id="replay",
+        hypothesis_version="1",
+        causal_graph_ref="none",
+        causal_graph_version="0",
+    )
+    await one.declare(ontology, ["amber", "blue", "cyan", "dun"])
+    await one.eliminate("cli://replay", "observation-1", ["amber", "blue"])
+    await one.eliminate("cli://replay", "observation-2", ["blue", "cyan"])
+    replayed = await _fetched(one)
+    left = (replayed.snapshot or {}).get("survivors")
+    if left == ["dun"]:
+        return replayed
+    problem = f"survivors: {left!r} are left of what was declared, and not ['dun']"
+    return Replayed(
+        replayed.snapshot,
+        replayed.head_event_hash,
+        replayed.events,
+        (*replayed.differences, problem),
+    )
+
+
+async def _fetched(one: SessionClient) -> Replayed:
+    """Read the snapshot, then the trail up to its head, and replay."""
+    snapshot = (await one.snapshot()).model_dump()
+    events = []
+    async for entry in one.audit():
+        events.append(entry.model_dump())
+        if entry.event_id == snapshot["audit_head_event_id"]:
+            break
+    return replay_audit(events, snapshot)
+
+
+def _events(content: bytes) -> list[Any]:
+    try:
+        found = decode_json(content)
+        events = found["events"] if isinstance(found, dict) else found
+    except (ValueError, KeyError, RecursionError) as error:
+        raise click.ClickException(f"INVALID_REQUEST: no audit trail: {error!r}") from None
+    if not isinstance(events, list):
+        raise click.ClickException("INVALID_REQUEST: FILE holds a list of events")
+    return events
+
+
+def _tell(entry: AuditEntry) -> None:
+    struck = entry.delta.eliminated
+    named = " ".join(f"-{one}" for one in struck[:NAMES_SHOWN_MAX])
+    more = f" and {len(struck) - NAMES_SHOWN_MAX} more" if len(struck) > NAMES_SHOWN_MAX else ""
+    about = next(
+        (
+            str(entry.payload[name])
+            for name in ("observation_id", "obligation_id", "conclusion_id")
+            if name in entry.payload
+        ),
+        "",
+    )
+    reason = str(entry.payload.get("reason", ""))
+    cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, named + more, reason)
+    click.echo("  ".join(one for one in cells if one).rstrip())
+
+
+def _print_replayed(replayed: Replayed) -> None:
+    for one in replayed.differences:
+        click.echo(f"DIFFERS  {one}")
+    if replayed.snapshot is not None:
+        print_line("session_id", replayed.snapshot["session_id"])
+        print_line("n_survivors", replayed.snapshot["n_survivors"])
+        print_line("head_event_hash", str(replayed.head_event_hash))
+    verdict = "does NOT replay" if replayed.differences else "replays"
+    click.echo(f"{replayed.events} audit entries: the trail {verdict}")

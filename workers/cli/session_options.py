@@ -1,0 +1,63 @@
+"""What the commands of `rotulus session` share: where the session is, options, printing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+from workers.cli.common import print_document, run
+from workers.clients.belief_session import SessionClient
+from workers.clients.gateway import GatewayClient
+
+session_id = click.argument("session_id", type=click.UUID)
+survivors = click.option(
+    "--survivors",
+    type=click.IntRange(0, 1_000_000),
+    default=20,
+    show_default=True,
+    help="List at most so many survivors.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the session is."""
+
+    url: str
+
+    def run(
+        self, known_as: object, ask: Callable[[SessionClient], Awaitable[Any]], **more: Any
+    ) -> Any:
+        """Ask the session and return what it answered."""
+
+        async def asked() -> Any:
+            async with GatewayClient(self.url) as gateway:
+                return await ask(SessionClient(gateway, str(known_as), **more))
+
+        return run(asked)
+
+
+def print_answer(answer: BaseModel, *, as_json: bool) -> None:
+    """Print what a session answered, its snapshot last."""
+    document = answer.model_dump(exclude_none=not as_json)
+    if as_json:
+        print_document(document, as_json=True)
+        return
+    snapshot = document.pop("snapshot", None)
+    for name, value in document.items():
+        print_line(name, value)
+    for name, value in (snapshot or {}).items():
+        print_line(name, value)
+
+
+def print_line(name: str, value: Any) -> None:
+    """Print one field for a person."""
+    if isinstance(value, list):
+        value = " ".join(value)
+    elif isinstance(value, dict):
+        value = " ".join(str(one) for one in value.values())
+    elif isinstance(value, bool):
+        value = "yes" if value else "no"
+    click.echo(f"{name:<22}{value}".rstrip())

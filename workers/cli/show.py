@@ -1,0 +1,147 @@
+"""`rotulus show`: look at the record; reads the ledger by itself, so nothing else needs to run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from kernel.audit.log import log_document
+from kernel.belief.events import BeliefEvent
+from kernel.ledger import schema
+from workers.api.routes.records import count_requests, describe_operation
+from workers.cli.common import as_json, ledger_dir, limit, print_document
+from workers.cli.reading import read_record
+
+HASH_CHARS = 12
+
+
+@click.group()
+@ledger_dir
+@click.pass_context
+def show(context: click.Context, data_dir: Path | None) -> None:
+    """Look at what was decided: sessions, operations, nodes, requests, the log."""
+    context.obj = data_dir
+
+
+@show.command()
+@limit
+@as_json
+@click.pass_obj
+def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
+    """The newest rows of the log, newest first."""
+    documents = read_record(
+        data_dir, lambda view: [log_document(view, row) for row in view.log_tail(limit)]
+    )
+    _table(
+        documents,
+        as_json,
+        lambda row: (
+            row["ec_sequence_number"],
+            row["committed_at"],
+            row["semantic_intent"],
+            row["operation_id"],
+            row["row_hash"][:HASH_CHARS],
+        ),
+    )
+
+
+@show.command()
+@click.argument("session_id", required=False)
+@limit
+@as_json
+@click.pass_obj
+def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_json: bool) -> None:
+    """The newest sessions, or one session's audit trail."""
+    if session_id is None:
+        rows = read_record(
+            data_dir,
+            lambda view: view.tables.select(
+                schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
+            ),
+        )
+        documents = [
+            {
+                "session_id": row["session_id"],
+                "title": row["title"],
+                "n_universe": row["n_universe"],
+                "n_survivors": row["n_survivors"],
+                "survivors_shown": orjson.loads(row["survivors_shown"]),
+            }
+            for row in rows
+        ]
+        _table(
+            documents,
+            as_json,
+            lambda row: (
+                row["session_id"],
+                f"{row['n_survivors']}/{row['n_universe']}",
+                row["title"],
+            ),
+        )
+        return
+    events = read_record(data_dir, lambda view: view.belief_events(session_id))
+    if not events:
+        raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
+    documents = [BeliefEvent.from_bytes(one).to_dict() for one in events]
+    _table(
+        documents,
+        as_json,
+        lambda row: (
+            row["ts"],
+            row["verb"],
+            row["payload"].get("observation_id", ""),
+            "-" + " -".join(row["delta"]["eliminated"]) if row["delta"]["eliminated"] else "",
+        ),
+    )
+
+
+@show.command()
+@click.argument("operation_id")
+@click.pass_obj
+def operation(data_dir: Path | None, operation_id: str) -> None:
+    """An operation: its row, envelope, effects and receipts, as JSON."""
+    found = read_record(data_dir, lambda view: describe_operation(view, operation_id))
+    if found is None:
+        raise click.ClickException(f"not_found: {operation_id}")
+    print_document(found, as_json=True)
+
+
+@show.command()
+@click.argument("node_id")
+@click.pass_obj
+def node(data_dir: Path | None, node_id: str) -> None:
+    """A node of the graph, as JSON."""
+    found = read_record(data_dir, lambda view: view.node(node_id))
+    if found is None:
+        raise click.ClickException(f"not_found: {node_id}")
+    print_document(found, as_json=True)
+
+
+@show.command()
+@as_json
+@click.pass_obj
+def requests(data_dir: Path | None, *, as_json: bool) -> None:
+    """What work the record asks for, and how it ended."""
+    counts = read_record(data_dir, count_requests)
+    if as_json:
+        print_document(counts, as_json=True)
+        return
+    click.echo(f"recorded     {counts['recorded']}\nopen         {counts['open']}")
+    for name, count in counts["open_by_queue"].items():
+        click.echo(f"  {name:<24} {count}")
+    for name, count in counts["outcomes"].items():
+        click.echo(f"{name:<12} {count}")
+
+
+def _table(
+    documents: list[dict[str, Any]],
+    as_json: bool,  # noqa: FBT001 - the option, passed on
+    columns: Callable[[dict[str, Any]], tuple[str, ...]],
+) -> None:
+    if as_json:
+        print_document(documents, as_json=True)
+        return
+    for document in documents:
+        click.echo("  ".join(columns(document)))

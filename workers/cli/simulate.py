@@ -1,0 +1,68 @@
+"""`rotulus simulate`: what an operation would come to, asked of a running gateway."""
+
+from pathlib import Path
+from typing import IO, Any
+from uuid import UUID
+
+import click
+import orjson
+
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.environment.system_host import system_host
+
+
+@click.command()
+@click.argument("session", type=click.UUID)
+@click.argument("file", type=click.File("rb"))
+@as_json
+@data_dir
+def simulate(session: UUID, file: IO[bytes], data_dir: Path | None, *, as_json: bool) -> None:
+    """Ask what the operation in FILE (JSON, - for standard input) would come to in SESSION.
+
+    FILE holds an object with an "intent" or an "envelope", and if need be a "policy", a
+    "retention" and a "simulation_key". Nothing of the operation happens.
+    """
+    settings = read_settings(data_dir)
+    body = _body(file.read())
+    # The gateway may be asked again when it does not answer, and must know the asking then.
+    body.setdefault("simulation_key", system_host().new_id())
+
+    async def post() -> Any:
+        async with GatewayClient(gateway_url(settings)) as client:
+            return await client.post(f"/v1/sessions/{session}/simulations", body)
+
+    answer = run(post)
+    print_document(answer if as_json else _told(answer["preview"]), as_json=as_json)
+
+
+def _body(content: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise click.ClickException(f"INVALID_REQUEST: not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise click.ClickException("INVALID_REQUEST: FILE holds a JSON object")
+    return body
+
+
+def _told(preview: dict[str, Any]) -> dict[str, Any]:
+    """What a person wants to know first; the records are in the JSON."""
+    state = preview["preview_state"]
+    payload = state.pop("preview_payload")
+    changes = [f"{one['store']} {one['record_key']}" for one in payload.pop("changes", [])]
+    return {
+        "preview_id": preview["preview_id"],
+        "visibility": preview["simulation_visibility_taint"],
+        **{name: preview[name] for name in ("rendered_visibility_warning",) if name in preview},
+        **state,
+        **payload,
+        "would_write": changes,
+    }

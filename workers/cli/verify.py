@@ -1,0 +1,82 @@
+"""`rotulus verify`: the record, computed again."""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+import click
+
+from kernel.verify.export import verify_export
+from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, record_findings, verify_file
+from workers.environment.terminal_progress import Progress
+
+
+@click.command()
+@click.option(
+    "--export",
+    type=click.File("rb"),
+    help="Verify a file of `rotulus export` by itself, without a ledger; - is the standard input.",
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Leave a durable receipt of findings on the ledger; nothing else may run on it then.",
+)
+@as_json
+@data_dir
+def verify(data_dir: Path | None, export: BinaryIO | None, *, record: bool, as_json: bool) -> None:
+    """Recompute the whole record from its stored bytes and name the first bad row.
+
+    Reads the ledger by itself; nothing else needs to run. Ends with 1 on any finding.
+    """
+    if export is not None:
+        if record:
+            raise click.UsageError("a file has no ledger to record a finding on")
+        _verify_lines(export, as_json=as_json)
+    settings = read_settings(data_dir)
+    place = ledger_place(settings)
+    with clean_errors(), Progress("verify") as progress:
+        found = verify_file(place, lambda done, total: progress.show(f"{done} of {total} rows"))
+        progress.show(f"{found.rows} rows")
+    document = {
+        "verifies": found.ok,
+        "rows": found.rows,
+        "receipts": found.receipts,
+        "blobs": found.blobs,
+        "belief_sessions": found.belief_sessions,
+        "belief_events": found.belief_events,
+        "requests_open": found.requests_open,
+        "requests_closed": found.requests_closed,
+        "authorities_equal": found.authorities_equal,
+        "authorities_pending": found.authorities_pending,
+        "head_hash": found.head_hash,
+        "findings": [
+            {"table": one.table, "key": one.key, "rule": one.rule, "message": one.message}
+            for one in found.findings
+        ],
+    }
+    if record and not found.ok:
+        with clean_errors(), DataFolder(settings.data_dir).locked():
+            document["recorded_receipt_id"] = record_findings(place, found)
+    print_document(document, as_json=as_json)
+    sys.exit(0 if found.ok else 1)
+
+
+def _verify_lines(export: BinaryIO, *, as_json: bool) -> NoReturn:
+    with Progress("verify") as progress:
+        found = verify_export(export, progress=lambda rows: progress.show(f"{rows} rows"))
+    bad = found.finding
+    document = {
+        "verifies": found.ok,
+        "lines": found.lines,
+        "rows": found.rows,
+        "receipts": found.receipts,
+        "head_hash": found.head_hash,
+        "findings": []
+        if bad is None
+        else [{"line": bad.line, "rule": bad.rule, "message": bad.message}],
+    }
+    print_document(document, as_json=as_json)
+    sys.exit(0 if found.ok else 1)

@@ -1,0 +1,1 @@
+"""Clients of what a process speaks to: a gateway, a model."""

@@ -1,0 +1,276 @@
+"""Turns a snapshot into the words and numbers of the page.
+
+The page is a row, and a row is a table of fields: text for a cell, a number for a meter, a list
+of words for chips, or more rows for a list. The template renders this tree, the stream sends it,
+and the script patches by the same names; so the three can never disagree about a word.
+
+A part that was never read leaves out its fields. One that could not be read again shows its last
+value under its error; only the summary at the top says "–" at once, because it stands far from
+the error.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict, TypeVar
+
+from workers.dashboard import formatting as words
+from workers.dashboard.snapshot import (
+    PARTS,
+    Count,
+    Fleet,
+    Hold,
+    Lease,
+    Ledger,
+    LedgerRow,
+    Part,
+    Priority,
+    Queue,
+    Requests,
+    Session,
+    Sessions,
+    Snapshot,
+    Worker,
+)
+
+T = TypeVar("T")
+Row: TypeAlias = dict[str, Any]
+"""Field name to str, int, float, list[str] or Rows."""
+
+CLOSE_TO_TARGET = 0.8
+"""From this share of its service target on, a priority is said to be close to it."""
+
+_METER_MAX = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A list of the page: its keys in order, and a row for each key."""
+
+    order: list[str]
+    rows: dict[str, Row]
+
+
+class PartNote(TypedDict):
+    """How fresh one part is, where it came from, and what went wrong."""
+
+    origin: str
+    age_ms: int
+    error: str | None
+
+
+def notes(snapshot: Snapshot, now: datetime) -> dict[str, PartNote]:
+    """Return the note of each part; ages are never negative."""
+    return {name: _note(getattr(snapshot, name), now) for name in PARTS}
+
+
+def page(snapshot: Snapshot) -> Row:
+    """Return the whole page as one row."""
+    row: Row = {"time": words.clock_time(snapshot.time, snapshot.time)}
+    for name, section in _SECTIONS:
+        part: Part[Any] = getattr(snapshot, name)
+        if part.value is not None:
+            row |= section(part.value, snapshot)
+    return row | _summary(snapshot)
+
+
+def _note(part: Part[Any], now: datetime) -> PartNote:
+    age_ms = int((now - part.read_at).total_seconds() * 1_000)
+    return {"origin": part.origin, "age_ms": max(age_ms, 0), "error": part.error}
+
+
+def _summary(snapshot: Snapshot) -> Row:
+    queues, counters = snapshot.queues, snapshot.counters
+    return {
+        "sum_ready": _known(queues, lambda qs: words.number(sum(map(_ready, qs)))),
+        "sum_in_flight": _known(queues, lambda qs: words.number(sum(q.in_flight for q in qs))),
+        "sum_dead": _known(queues, lambda qs: words.number(sum(q.dead for q in qs))),
+        "sum_workers": _known(snapshot.workers, _alive),
+        "sum_sessions": _known(snapshot.sessions, lambda s: words.number(s.total)),
+        "sum_operations": _known(counters, lambda c: words.number(c.operations)),
+        "sum_eliminations": _known(counters, lambda c: words.number(c.eliminations)),
+        "sum_rate": _known(snapshot.ledger, lambda x: words.rate(x.rows_per_s)),
+    }
+
+
+def _known(part: Part[T], say: Callable[[T], str]) -> str:
+    return words.NONE if part.value is None or part.error else say(part.value)
+
+
+def _alive(fleet: Fleet) -> str:
+    troubled = sum(w.state != "alive" for w in fleet.workers)
+    return f"{words.number(fleet.total - troubled)} of {words.number(fleet.total)}"
+
+
+def _ready(queue: Queue) -> int:
+    return sum(p.ready for p in queue.priorities)
+
+
+def _rows(items: Iterable[tuple[str, Row]]) -> Rows:
+    rows = dict(items)
+    return Rows(list(rows), rows)
+
+
+def _meter(name: str, value: int, most: int) -> Row:
+    return {name: min(max(value, 0), _METER_MAX), f"{name}_max": min(max(most, 1), _METER_MAX)}
+
+
+def _queues(queues: tuple[Queue, ...], _: Snapshot) -> Row:
+    return {"queues": _rows((q.name, _queue(q)) for q in queues)}
+
+
+def _queue(queue: Queue) -> Row:
+    deepest = max((p.ready for p in queue.priorities), default=0)
+    return {
+        "name": queue.name,
+        "q_ready": words.number(_ready(queue)),
+        "q_delayed": words.number(queue.delayed),
+        "q_in_flight": words.number(queue.in_flight),
+        "q_dead": words.number(queue.dead),
+        "q_rate": words.rate(queue.completed_per_s),
+        "state": "dead" if queue.dead else "well",
+        "priorities": _rows((p.name, _priority(p, deepest)) for p in queue.priorities),
+    }
+
+
+def _priority(priority: Priority, deepest: int) -> Row:
+    target_ms, oldest_ms = priority.target_ms, priority.oldest_ms
+    return {
+        "p_name": priority.name,
+        "target": "best effort" if target_ms is None else f"within {words.duration(target_ms)}",
+        "p_ready": words.number(priority.ready),
+        "oldest": words.duration(oldest_ms),
+        "state": _against_target(oldest_ms, target_ms),
+        **_meter("depth", priority.ready, deepest),
+        **_meter("age", oldest_ms or 0 if target_ms else 0, target_ms or 1),
+    }
+
+
+def _against_target(oldest_ms: int | None, target_ms: int | None) -> str:
+    if oldest_ms is None:
+        return "empty"
+    if target_ms is None:
+        return "no target"
+    if oldest_ms > target_ms:
+        return "over target"
+    return "close" if oldest_ms >= CLOSE_TO_TARGET * target_ms else "on time"
+
+
+def _leases(leases: tuple[Lease, ...], _: Snapshot) -> Row:
+    return {"leases": _rows((lease.resource, _lease(lease)) for lease in leases)}
+
+
+def _lease(lease: Lease) -> Row:
+    return {
+        "resource": lease.resource,
+        "used": f"{words.number(lease.used)} of {words.number(lease.slots)}",
+        "state": "full" if lease.used >= lease.slots else "free slots",
+        "held": _rows((hold.token, _hold(hold)) for hold in lease.held),
+        **_meter("use", lease.used, lease.slots),
+    }
+
+
+def _hold(hold: Hold) -> Row:
+    lapsed = hold.expires_ms <= 0
+    left = "expired" if lapsed else f"{words.duration(hold.expires_ms)} left"
+    return {"holder": hold.holder, "token": f"token {hold.token}", "left": left}
+
+
+def _workers(fleet: Fleet, _: Snapshot) -> Row:
+    hidden = fleet.total - len(fleet.workers)
+    return {
+        "workers": _rows((w.worker_id, _worker(w)) for w in fleet.workers),
+        "workers_hidden": f"and {words.number(hidden)} more" if hidden > 0 else "",
+    }
+
+
+def _worker(worker: Worker) -> Row:
+    return {
+        "worker": worker.worker_id,
+        "pid": f"pid {worker.pid}",
+        "serves": ", ".join(worker.queues),
+        "state": worker.state,
+        "seen": f"{words.duration(worker.seen_ms)} ago",
+        "busy": f"{words.number(worker.in_flight)} of {words.number(worker.slots)}",
+        "completed": words.number(worker.completed),
+        "failed": words.number(worker.failed),
+        **_meter("load", worker.in_flight, worker.slots),
+    }
+
+
+def _sessions(sessions: Sessions, snapshot: Snapshot) -> Row:
+    shown, total = len(sessions.newest), words.number(sessions.total)
+    return {
+        "sessions": _rows((s.session_id, _session(s, snapshot.time)) for s in sessions.newest),
+        "sessions_shown": f"{words.number(shown)} of {total}",
+    }
+
+
+def _session(session: Session, now: datetime) -> Row:
+    unnamed = session.n_survivors - len(session.survivors)
+    more = [f"+{words.number(unnamed)}"] if unnamed > 0 else []
+    return {
+        "title": session.title,
+        "session": session.session_id,
+        "left": f"{words.number(session.n_survivors)} of {words.number(session.n_universe)}",
+        "survivors": [*session.survivors, *more],
+        "active": words.clock_time(session.last_activity, now),
+        **_meter("remain", session.n_survivors, session.n_universe),
+    }
+
+
+def _ledger(ledger: Ledger, snapshot: Snapshot) -> Row:
+    return {
+        "sequence": words.number(int(ledger.sequence)) if ledger.sequence.isdecimal() else "–",
+        "head_hash": ledger.head_hash,
+        "rows_per_s": words.rate(ledger.rows_per_s),
+        "tail": _rows((row.sequence, _ledger_row(row, snapshot.time)) for row in ledger.tail),
+    }
+
+
+def _ledger_row(row: LedgerRow, now: datetime) -> Row:
+    return {
+        "no": row.sequence,
+        "intent": row.semantic_intent,
+        "effects": " · ".join(row.effect_kinds),
+        "by": row.session_id,
+        "operation": row.operation_id,
+        "at": words.clock_time(row.committed_at, now),
+        "seal": row.row_hash,
+    }
+
+
+def _gateways(counts: tuple[Count, ...], _: Snapshot) -> Row:
+    return {"gateways": _counts(counts)}
+
+
+def _rejections(counts: tuple[Count, ...], _: Snapshot) -> Row:
+    return {"rejections": _counts(counts)}
+
+
+def _requests(requests: Requests, _: Snapshot) -> Row:
+    return {
+        "requests_open": words.number(requests.open),
+        "requests_closed": words.number(requests.closed),
+        "outcomes": _counts(requests.by_outcome),
+    }
+
+
+def _counts(counts: tuple[Count, ...]) -> Rows:
+    most = max((c.count for c in counts), default=0)
+    return _rows(
+        (c.name, {"c_name": c.name, "count": words.number(c.count), **_meter("of", c.count, most)})
+        for c in counts
+    )
+
+
+_SECTIONS: tuple[tuple[str, Callable[[Any, Snapshot], Row]], ...] = (
+    ("queues", _queues),
+    ("leases", _leases),
+    ("workers", _workers),
+    ("sessions", _sessions),
+    ("ledger", _ledger),
+    ("gateways", _gateways),
+    ("rejections", _rejections),
+    ("requests", _requests),
+)

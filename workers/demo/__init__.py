@@ -1,0 +1,1 @@
+"""The main job: everything started, dockets ingested, the record verified."""

@@ -1,0 +1,238 @@
+"""Takes dockets to a gateway: the plan of each docket, posted in its order, several at a time.
+
+Running it again is safe at any point: sessions, intents and observations are named by the docket,
+so the gateway recognises what it has and takes what it lacks. Bad input is counted by its code and
+the rest goes on.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import structlog
+
+from workers.clients.gateway import GatewayClient, GatewayError
+from workers.dockets.adapter import message_of
+from workers.dockets.plan import (
+    CreateClaim,
+    CreateSource,
+    CreateUnderstanding,
+    DocketPlan,
+    Step,
+    Strike,
+    plan_docket,
+)
+from workers.dockets.reader import BadLine, Docket, read_dockets
+
+AT_ONCE = 8
+INTENTS_PER_POST = 64
+
+_PRIORITY = {
+    "core": "user_active_session",
+    "supporting": "high_access_frequency",
+    "tangential": "background_normal",
+}
+"""How urgently an understanding is recomputed when such a claim joins it."""
+
+_ON_RECORD = frozenset({"node_already_exists", "edge_already_exists"})
+"""Refusals that say: this was recorded so long ago that its key has been archived."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an ingest came to."""
+
+    dockets: int = 0
+    entries: int = 0
+    accepted: int = 0
+    already_on_record: int = 0
+    eliminated: int = 0
+    already_struck: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Operations that the gateway refused, by reason code."""
+
+    problems: Counter[str] = field(default_factory=Counter)
+    """Bad input, by code."""
+
+    failed_dockets: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return the summary as JSON has it."""
+        return {
+            "dockets": self.dockets,
+            "entries": self.entries,
+            "operations_accepted": self.accepted,
+            "operations_already_on_record": self.already_on_record,
+            "operations_refused": dict(self.refused),
+            "hypotheses_eliminated": self.eliminated,
+            "eliminations_already_applied": self.already_struck,
+            "input_problems": dict(self.problems),
+            "dockets_failed": self.failed_dockets,
+        }
+
+
+class Ingest:
+    """One ingest into one gateway."""
+
+    def __init__(
+        self, gateway: GatewayClient, progress: Callable[[Summary], None] = lambda _: None
+    ) -> None:
+        self.summary = Summary()
+        self._gateway = gateway
+        self._progress = progress
+        self._away: GatewayError | None = None
+
+    async def run(self, lines: Iterable[bytes]) -> Summary:
+        """Post every docket of a JSON Lines file; returns when each is done or has failed.
+
+        Raises:
+            GatewayError: `gateway_unreachable` when the gateway stays away.
+        """
+        send, receive = anyio.create_memory_object_stream[Docket](AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.start_soon(self._take, receive.clone(), tasks.cancel_scope)
+            receive.close()
+            async with send:
+                for docket in self._good(read_dockets(lines)):
+                    await send.send(docket)
+        # Out here, because a task group would wrap it.
+        if self._away is not None:
+            raise self._away
+        return self.summary
+
+    def _good(self, found: Iterable[Docket | BadLine]) -> Iterator[Docket]:
+        for one in found:
+            problems = (one.problem,) if isinstance(one, BadLine) else one.problems
+            for problem in problems:
+                self.summary.problems[problem.code] += 1
+                _log.warning("docket_problem", code=problem.code, line=one.line_number)
+            if isinstance(one, Docket):
+                yield one
+
+    async def _take(self, receive: Any, all_of_us: anyio.CancelScope) -> None:
+        async with receive:
+            async for docket in receive:
+                try:
+                    await self._post_docket(docket)
+                except GatewayError as error:
+                    if error.code == "gateway_unreachable":
+                        self._away = error
+                        all_of_us.cancel()
+                        return
+                    _log.error("docket_failed", source_id=docket.source_id, code=error.code)
+                    self.summary.failed_dockets.append(docket.source_id)
+
+    async def _post_docket(self, docket: Docket) -> None:
+        plan = plan_docket(docket)
+        session = f"/v1/sessions/{plan.session_id}"
+        await self._gateway.post("/v1/sessions", _declaration(plan))
+        corpus_id = f"corpus:{docket.court_id}"
+        waiting: list[dict[str, Any]] = []
+        for entry in plan.entries:
+            for step in entry.steps:
+                if isinstance(step, Strike):
+                    await self._flush(session, waiting)
+                    await self._strike(session, step)
+                else:
+                    waiting.append(_intent(step, corpus_id))
+                if len(waiting) >= INTENTS_PER_POST:
+                    await self._flush(session, waiting)
+            self.summary.entries += 1
+        await self._flush(session, waiting)
+        self.summary.dockets += 1
+        self._progress(self.summary)
+
+    async def _flush(self, session: str, waiting: list[dict[str, Any]]) -> None:
+        if not waiting:
+            return
+        answer = await self._gateway.post(f"{session}/operations", {"intents": waiting})
+        waiting.clear()
+        for result in answer["results"]:
+            if result["validation_result"] == "accepted":
+                if result["duplicate"]:
+                    self.summary.already_on_record += 1
+                else:
+                    self.summary.accepted += 1
+            elif result["reason_code"] in _ON_RECORD:
+                self.summary.already_on_record += 1
+            else:
+                self.summary.refused[result["reason_code"]] += 1
+        self._progress(self.summary)
+
+    async def _strike(self, session: str, step: Strike) -> None:
+        answer = await self._gateway.post(f"{session}/eliminate", message_of(step).body())
+        applied, ignored = answer["applied_eliminated"], answer["ignored_eliminated"]
+        self.summary.eliminated += 0 if answer["duplicate"] else len(applied)
+        self.summary.already_struck += len(ignored) + (len(applied) if answer["duplicate"] else 0)
+
+
+def _declaration(plan: DocketPlan) -> dict[str, Any]:
+    declare = plan.declare
+    return {
+        "session_id": str(plan.session_id),
+        "ontology": declare.ontology,
+        "hypotheses": list(declare.hypotheses),
+        "metadata": declare.metadata,
+        "validate_hypotheses": True,
+    }
+
+
+def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
+    if isinstance(step, CreateSource):
+        return _source_intent(step, corpus_id)
+    if isinstance(step, CreateUnderstanding):
+        spans = [
+            {"source_ref": span.source_ref, "offset": span.offset, "length": span.length}
+            for span in step.source_spans
+        ]
+        return {
+            "intent_kind": "synthesize_cu",
+            "intent_key": step.intent_key,
+            "node_id": step.node_id,
+            "corpus_id": corpus_id,
+            "title": step.node_id,
+            "source_spans": spans,
+        }
+    if isinstance(step, CreateClaim):
+        return {
+            "intent_kind": "create_claim",
+            "intent_key": step.intent_key,
+            "node_id": step.node_id,
+            "corpus_id": corpus_id,
+            "span": {
+                "source_ref": step.source_node_id,
+                "offset": step.span.offset,
+                "length": step.span.length,
+            },
+            "text": step.text,
+            "authority": step.authority,
+            "understanding_id": step.understanding_node_id,
+            "essentiality": step.essentiality,
+            "recompute_priority": _PRIORITY[step.essentiality],
+        }
+    raise TypeError(f"not an operation: {type(step).__name__}")
+
+
+def _source_intent(step: CreateSource, corpus_id: str) -> dict[str, Any]:
+    fields = {
+        "date_filed": step.date_filed,
+        "date_entered": step.date_entered,
+        "document_number": step.document_number,
+        "pacer_seq_no": step.pacer_seq_no,
+        "digest": step.digest,
+    }
+    return {
+        "intent_kind": "create_source",
+        "intent_key": step.intent_key,
+        "node_id": step.node_id,
+        "corpus_id": corpus_id,
+        "content_kind": "ecf_entry_text",
+        "text": step.description,
+        "metadata": {name: value for name, value in fields.items() if value is not None},
+        "visibility_class": step.visibility_class,
+    }

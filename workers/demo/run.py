@@ -1,0 +1,103 @@
+"""The main job, from nothing to a verified record: start, ingest, drain, verify."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from kernel.verify import Verification
+from workers.clients.gateway import GatewayClient
+from workers.demo.ingest import Ingest, Summary
+from workers.environment.ledger_access import verify_file
+from workers.environment.terminal_progress import Progress
+from workers.process_tree.tree import Tree
+
+POLL_S = 0.2
+
+
+@dataclass(slots=True)
+class Report:
+    """What the job came to, and how long each step took."""
+
+    summary: Summary
+    requests: dict[str, Any]
+    verification: Verification
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong on our side; bad input is not among it."""
+        found = [f"docket {name} was not ingested" for name in self.summary.failed_dockets]
+        found += [
+            f"{count} operations refused: {code}" for code, count in self.summary.refused.items()
+        ]
+        if self.requests["open"]:
+            found.append(f"{self.requests['open']} requests have no outcome")
+        if self.requests["outcomes"]["dead_letter"]:
+            found.append(f"{self.requests['outcomes']['dead_letter']} requests were given up")
+        if self.verification.authorities_pending:
+            found.append(f"{self.verification.authorities_pending} authorities are pending")
+        found += [f"{one.table} {one.key}: {one.message}" for one in self.verification.findings]
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        verification = self.verification
+        return {
+            "ingest": self.summary.document(),
+            "requests": self.requests,
+            "record": {
+                "rows": verification.rows,
+                "receipts": verification.receipts,
+                "belief_sessions": verification.belief_sessions,
+                "belief_events": verification.belief_events,
+                "authorities_equal": verification.authorities_equal,
+                "head_hash": verification.head_hash,
+                "verifies": verification.ok,
+            },
+            "seconds": {name: round(value, 2) for name, value in self.seconds.items()},
+            "failures": self.failures,
+        }
+
+
+async def run_demo(tree: Tree, lines: Iterable[bytes]) -> Report:
+    """Ingest dockets into a running tree, wait for its workers, and verify the record."""
+    seconds: dict[str, float] = {}
+    async with GatewayClient(tree.gateway_url) as gateway:
+        with Progress("ingest") as progress:
+            summary = await Ingest(gateway, partial(_show_ingest, progress)).run(lines)
+            _show_ingest(progress, summary)
+            seconds["ingest"] = progress.elapsed_s
+        with Progress("authorities") as progress:
+            requests = await _drained(gateway, progress)
+            seconds["drain"] = progress.elapsed_s
+    with Progress("verify") as progress:
+        check = partial(verify_file, tree.ledger_place, partial(_show_rows, progress))
+        verification = await anyio.to_thread.run_sync(check)
+        progress.show(f"{verification.rows} rows")
+        seconds["verify"] = progress.elapsed_s
+    return Report(summary, requests, verification, seconds)
+
+
+async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:
+    while True:
+        requests: dict[str, Any] = (await gateway.get("/v1/queues"))["requests"]
+        done = requests["recorded"] - requests["open"]
+        progress.show(f"{done} of {requests['recorded']} requests have their outcome")
+        if not requests["open"]:
+            return requests
+        await anyio.sleep(POLL_S)
+
+
+def _show_ingest(progress: Progress, summary: Summary) -> None:
+    progress.show(
+        f"{summary.dockets} dockets, {summary.entries} entries, "
+        f"{summary.accepted} operations, {summary.eliminated} hypotheses eliminated"
+    )
+
+
+def _show_rows(progress: Progress, done: int, total: int) -> None:
+    progress.show(f"{done} of {total} rows")

@@ -1,0 +1,1 @@
+"""What a process gets from its machine: settings, folders, clock, logs."""

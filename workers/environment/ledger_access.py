@@ -1,0 +1,102 @@
+"""Where the record is kept, and how the command line reads it: without the right to write."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from kernel.ledger import sqlite_schema
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.tables import Store
+from kernel.verify import Verification, verify
+from kernel.verify.violation import record_violation
+from workers.environment.data_folder import DataFolder
+from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
+
+if TYPE_CHECKING:
+    from kernel.ledger.migrations import Migration
+
+LedgerPlace = Path | SecretStr
+"""A file, or the URL of a database, which holds a password."""
+
+
+def ledger_place(settings: Settings) -> LedgerPlace:
+    """Return the database of the settings, else the file in the data folder."""
+    return settings.database_url or DataFolder(settings.data_dir).ledger_path
+
+
+def shown_place(place: LedgerPlace) -> str:
+    """Return what may be said of a place: a URL without its user and password."""
+    if isinstance(place, Path):
+        return str(place)
+    from kernel.ledger.postgres_connection import place_of  # noqa: PLC0415 - see `open_store`
+
+    return place_of(place.get_secret_value())
+
+
+def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
+    """Open the store at a place.
+
+    Raises:
+        LedgerUnavailable: when it cannot be opened.
+        LedgerSchemaDiffers: when its tables have another version.
+    """
+    if isinstance(place, Path):
+        return SqliteStore(place, read_only=read_only)
+    # The driver takes a while to load, and who keeps a file does without it.
+    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
+
+    return PostgresStore(place.get_secret_value(), read_only=read_only)
+
+
+def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
+    """Bring the tables at a place to the newest version; a dry run only says how.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it cannot be locked.
+        LedgerSchemaDiffers: when no migration leads on from what was found.
+    """
+    if isinstance(place, Path):
+        return sqlite_schema.migrate(place, dry_run=dry_run)
+    from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
+
+    return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
+
+
+@contextmanager
+def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
+    """Open a snapshot of a ledger.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there.
+    """
+    ledger = Ledger(open_store(place, read_only=True), system_host())
+    try:
+        with ledger.view() as view:
+            yield view
+    finally:
+        ledger.close()
+
+
+def verify_file(place: LedgerPlace, progress: Callable[[int, int], None]) -> Verification:
+    """Verify everything in a ledger, as of now."""
+    with open_record(place) as view:
+        return verify(view, progress=progress)
+
+
+def record_findings(place: LedgerPlace, found: Verification) -> str | None:
+    """Leave a durable receipt of what a verification found, and return its id.
+
+    Raises:
+        LedgerUnavailable: when the ledger cannot be written.
+    """
+    ledger = Ledger(open_store(place), system_host())
+    try:
+        with ledger.transaction() as transaction:
+            return record_violation(transaction, found)
+    finally:
+        ledger.close()

@@ -1,0 +1,501 @@
+"""Every setting, and the only place that reads the environment.
+
+Rules:
+- A process loads its settings once, at its start, and hands the frozen object on.
+- Every name starts with ``ROTULUS_``; a variable that is set but empty counts as unset.
+- A message about a bad value names the variable and a code, and never shows the value.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from actors.sharding.assignment import SHARDS_DEFAULT, SHARDS_MAX
+from kernel.pressure import Capacity
+from kernel.priorities import PRIORITIES_OF
+from kernel.rollback.confirmation import KEY_BYTES_MIN
+from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
+from workers.environment.host_names import listed_names
+
+ENV_PREFIX = "ROTULUS_"
+GATEWAY_PORT = 8440
+WORKER_TOKEN_CHARS_MIN = 16
+
+# Not a setting: one process writes it for the children that it starts, see `take_parent_pid`.
+_PARENT_PID = "ROTULUS_PARENT_PID"
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _url_of(*schemes: str) -> AfterValidator:
+    def check(value: str | SecretStr) -> str | SecretStr:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in schemes or not (parts.netloc or parts.path):
+            names = ", ".join(f"{scheme}://" for scheme in schemes)
+            raise PydanticCustomError("url_invalid", "must be a URL that starts with " + names)
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_loopback(host: str, info: ValidationInfo) -> None:
+    if not _is_loopback(host) and not info.data.get("allow_remote", False):
+        raise PydanticCustomError(
+            "host_not_loopback",
+            "other machines could reach this address; set ROTULUS_ALLOW_REMOTE=1 to allow it",
+        )
+
+
+RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
+HttpUrl = Annotated[str, _url_of("http", "https")]
+GatewayId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w.:/-]+$")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
+]
+LogFormat = Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)]
+
+
+def _versions(value: str) -> str:
+    for entry in value.split(","):
+        if not all(part.strip() for part in entry.split("=", 1)):
+            raise PydanticCustomError(
+                "model_versions_invalid", "must be versions separated by commas, or old=new"
+            )
+    return value
+
+
+Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacities)]
+Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
+
+
+def _host_list(value: str) -> str:
+    try:
+        listed_names(value)
+    except ValueError:
+        raise PydanticCustomError(
+            "allowed_hosts_invalid",
+            "must be names or addresses separated by commas, without ports and wildcards",
+        ) from None
+    return value
+
+
+HostList = Annotated[str, Field(max_length=8192), AfterValidator(_host_list)]
+
+
+def _queue_names(value: str) -> str:
+    unknown = set(value.split(",")) - PRIORITIES_OF.keys()
+    if unknown:
+        raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
+    return value
+
+
+QueueNames = Annotated[str, AfterValidator(_queue_names)]
+ActiveVersions = Annotated[str, Field(max_length=4096), AfterValidator(_versions)]
+
+S = TypeVar("S", bound="Settings")
+
+
+class SettingsError(Exception):
+    """Says which variables hold values that cannot be used."""
+
+    code: ClassVar[str] = "settings_invalid"
+
+    def __init__(self, problems: list[tuple[str, str, str]]) -> None:
+        self.problems = problems
+        """(variable, code, what is wrong), one for each bad value."""
+        lines = [f"  {name}: {code}: {text}" for name, code, text in problems]
+        super().__init__("\n".join([f"{self.code}:", *lines]))
+
+
+class Settings(BaseSettings):
+    """What an operator may change; load it with `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    data_dir: Path = Field(
+        default=Path("rotulus-data"),
+        description="Folder of the ledger, the embedded Redis, the lock and what effects write; "
+        "created when missing.",
+    )
+    redis_url: RedisUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Redis to use (redis://, rediss:// or unix://); unset: the embedded server.",
+    )
+    database_url: DatabaseUrl | None = Field(
+        default=None,
+        description="PostgreSQL database of the ledger (postgresql://user:password@host/name); "
+        "unset: an SQLite file in the data folder.",
+    )
+    # Declared before host, whose check reads it.
+    allow_remote: bool = Field(
+        default=False, description="Allows a host that other machines can reach."
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address that the gateway and `rotulus tee` bind; loopback unless "
+        "ROTULUS_ALLOW_REMOTE is set.",
+    )
+    allowed_hosts: HostList | None = Field(
+        default=None,
+        description="Names and addresses, separated by commas, to which the gateway and the "
+        "metrics of workers answer besides the loopback's; needed with a host that other machines "
+        "can reach, because any page can let a name of its own point there.",
+    )
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="Port that the gateway binds; 0: any free port. "
+        f"A gateway started on its own takes {GATEWAY_PORT} when this is unset.",
+    )
+    gateway_url: HttpUrl = Field(
+        default=f"http://127.0.0.1:{GATEWAY_PORT}",
+        repr=False,
+        description="Gateway that workers and ingest talk to.",
+    )
+    tee_target: str | None = Field(
+        default=None,
+        max_length=512,
+        description="Tee (host:port) for sessions declared with the elimination store `tee`; "
+        "loopback unless ROTULUS_ALLOW_REMOTE is set.",
+    )
+    worker_token: SecretStr | None = Field(
+        default=None,
+        min_length=WORKER_TOKEN_CHARS_MIN,
+        description="Proves that a worker may send intents; "
+        f"at least {WORKER_TOKEN_CHARS_MIN} characters; `rotulus up` makes one for each run.",
+    )
+    user_confirmation_key: SecretStr | None = Field(
+        default=None,
+        min_length=KEY_BYTES_MIN,
+        description="Signs a user's word for undoing what persists outside; "
+        f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
+    )
+    architect_confirmation_key: SecretStr | None = Field(
+        default=None,
+        min_length=KEY_BYTES_MIN,
+        description="Signs an architect's word for building the state again; "
+        f"at least {KEY_BYTES_MIN} characters; unset: nobody can give it.",
+    )
+    worker_slots: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Batches that one worker process drains at once, "
+        "and one more of critical work.",
+    )
+    worker_queues: QueueNames = Field(
+        default=",".join(PRIORITIES_OF),
+        description="Queues that a worker drains, separated by commas.",
+    )
+    worker_metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port of a worker's `/metrics`, on the address of ROTULUS_HOST; 0: any free "
+        "port, which the log and `rotulus up` tell; unset: none. "
+        "Of the workers of one tree each takes the next one.",
+    )
+    binding_slots: int = Field(
+        default=2,
+        ge=1,
+        le=1024,
+        description="Bindings that the whole fleet evaluates at once, and one more that is "
+        "critical; beyond that background ones are suspended.",
+    )
+    batch_max: int = Field(default=256, ge=1, le=4096, description="Most units in one commit.")
+    mailbox_max: int = Field(
+        default=256, ge=1, le=65_536, description="Most messages that wait for one actor."
+    )
+    requests_max: int = Field(
+        default=1024,
+        ge=1,
+        le=65_536,
+        description="Most requests of producers that a gateway has in flight; more are answered "
+        "503 (`gateway_full`) unread. Workers and the dashboard have places of their own, and who "
+        "waits for outcomes takes none.",
+    )
+    passivate_after_s: float = Field(
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="Seconds without a message after which an actor leaves memory.",
+    )
+    lease_slots: int = Field(
+        default=4,
+        ge=1,
+        le=1024,
+        description="Batches of each queue that the whole fleet drains at once, "
+        "and one more of critical work.",
+    )
+    shards: int = Field(
+        default=SHARDS_DEFAULT,
+        ge=1,
+        le=SHARDS_MAX,
+        description="Shards of the sessions, which gateways share out among themselves; "
+        "a ledger keeps the number that it was founded with.",
+    )
+    shard_lease_s: float = Field(
+        default=10.0,
+        ge=0.5,
+        le=300,
+        description="Seconds without a sign of life after which others take a gateway's shards.",
+    )
+    gateway_id: GatewayId | None = Field(
+        default=None,
+        description="Name of a gateway among those on its ledger, the same when it is started "
+        "again; unset: its machine and port, for `rotulus up` its machine and data folder.",
+    )
+    log_level: LogLevel = Field(
+        default="warning", description="Least level that is logged: debug, info, warning, error."
+    )
+    log_format: LogFormat = Field(
+        default="auto", description="json, console, or auto: console on a terminal, else json."
+    )
+    traces_url: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Collector that is sent traces over OTLP (HTTP), such as "
+        "http://127.0.0.1:4318; unset: nothing is traced.",
+    )
+    traces_sample: float = Field(
+        default=1.0, ge=0, le=1, description="Share of the traces that are told, from 0 to 1."
+    )
+    kernel_idempotency_window_hours: int = Field(
+        default=24,
+        ge=1,
+        le=8760,
+        description="Hours for which a repeated idempotency key answers the first receipt.",
+    )
+    kernel_capacity: Capacities | None = Field(
+        default=None,
+        description="Cost that operations may use up in a period, by operation kind, or any for "
+        "all that are not named: any=1000,create=50. Unset, or not named: without limit.",
+    )
+    kernel_capacity_reserves: Reserves | None = Field(
+        default=None,
+        description="Parts of each capacity that only a priority and those above it may use: "
+        "critical=0.1,user_initiated=0.2. Unset: none.",
+    )
+    kernel_capacity_period_s: float = Field(
+        default=10.0,
+        ge=1,
+        le=3600,
+        description="Seconds for which what an operation has used counts.",
+    )
+    active_models: ActiveVersions = Field(
+        default="rotulus-local-1",
+        description="Model versions in use, separated by commas; old=new where new has taken "
+        "over from old. What is not named counts as retired in a replay.",
+    )
+    kernel_causal_window_minutes: int = Field(
+        default=1440,
+        ge=1,
+        le=525_600,
+        description="Minutes back in which causal parents are looked for.",
+    )
+    kernel_dev_mode: bool = Field(
+        default=False,
+        description="Lets a simulation whose policy says so go on after a violation.",
+    )
+
+    model_url: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Base of an OpenAI-compatible interface, such as http://127.0.0.1:11434/v1/; "
+        "unset: the deterministic model of this process.",
+    )
+    model_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=400,
+        description="Model to ask there; needed with ROTULUS_MODEL_URL.",
+    )
+    model_key: SecretStr | None = Field(
+        default=None, min_length=1, description="Key of that interface, sent as a bearer token."
+    )
+    model_timeout_s: float = Field(
+        default=120.0, gt=0, le=3600, description="Seconds that a model may take for one answer."
+    )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _home_is_expanded(cls, value: Path) -> Path:
+        return value.expanduser()
+
+    @field_validator("host")
+    @classmethod
+    def _remote_is_asked_for(cls, value: str, info: ValidationInfo) -> str:
+        _check_loopback(value, info)
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _remote_has_names(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and not _is_loopback(info.data.get("host", "localhost")):
+            raise PydanticCustomError(
+                "allowed_hosts_missing",
+                "a host that other machines can reach needs the names by which they call it",
+            )
+        return value
+
+    @field_validator("tee_target")
+    @classmethod
+    def _tee_is_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+            raise PydanticCustomError("target_invalid", "must be host:port")
+        _check_loopback(host.strip("[]"), info)
+        return value
+
+    @field_validator("model_name")
+    @classmethod
+    def _model_is_named(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("model_url") is not None:
+            raise PydanticCustomError(
+                "model_name_missing", "ROTULUS_MODEL_URL needs the name of a model"
+            )
+        return value
+
+    @property
+    def gateway_port(self) -> int:
+        """The port of a gateway that is started on its own, 0 only when asked for."""
+        return self.port if "port" in self.model_fields_set else GATEWAY_PORT
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """The names that are answered to besides the loopback's."""
+        return frozenset() if self.allowed_hosts is None else listed_names(self.allowed_hosts)
+
+    @property
+    def kernel_capacities(self) -> dict[str, Capacity]:
+        """The capacity of each operation kind that has one, and of `any`."""
+        return capacities_of(self.kernel_capacity, self.kernel_capacity_reserves)
+
+    @property
+    def current_model_versions(self) -> dict[str, str]:
+        """The version in use, by each version that may stand on the record."""
+        entries = (entry.partition("=") for entry in self.active_models.split(","))
+        return {old.strip(): (new or old).strip() for old, _, new in entries}
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        """The queues that a worker drains, each once."""
+        return tuple(dict.fromkeys(self.worker_queues.split(",")))
+
+    def replaced(self, **changes: Any) -> Self:
+        """Returns checked settings in which the given fields are changed.
+
+        Raises:
+            SettingsError: a value cannot be used.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return _checked(type(self), {**given, **changes})
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Reads the environment; an override, such as a command's option, wins over it.
+
+    Raises:
+        SettingsError: a value cannot be used.
+    """
+    return _checked(Settings, overrides)
+
+
+def settings_table() -> list[tuple[str, str, str]]:
+    """Returns (variable, default, meaning) of every setting, in the order of declaration."""
+    return [
+        (_env_name(name), _default_text(field.default), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Returns the whole environment of a child process that shall load equal settings.
+
+    It holds the worker token in the clear, so it is for starting processes, never for showing.
+    """
+    env = {k: v for k, v in os.environ.items() if not k.upper().startswith(ENV_PREFIX)}
+    for name in sorted(settings.model_fields_set):
+        value = getattr(settings, name)
+        if value is not None:
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            env[_env_name(name)] = str(plain)
+    env[_PARENT_PID] = str(os.getpid())
+    return env
+
+
+def take_parent_pid() -> int | None:
+    """Returns the pid of the process that started this one by `child_environment`, once.
+
+    It is removed from the environment, because it would be wrong for a process started from here.
+    """
+    text = os.environ.pop(_PARENT_PID, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _checked(kind: type[S], values: dict[str, Any]) -> S:
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problems = [
+            (_env_name(str(found["loc"][0])), found["type"], found["msg"])
+            for found in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+    # Outside the handler: the validation error keeps the values, this one must not lead to them.
+    raise SettingsError(problems)
+
+
+def _env_name(field: str) -> str:
+    return f"{ENV_PREFIX}{field}".upper()
+
+
+def _default_text(value: object) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"./{value}" if isinstance(value, Path) else str(value)

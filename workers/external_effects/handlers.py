@@ -1,0 +1,134 @@
+"""How each kind of effect outside is performed: a table from canonical kind to function.
+
+Performing twice is performing once: a file that is there with its content is done, a token that
+was issued for the same operation and effect is the token.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import orjson
+
+from kernel.canonical import canonicalize
+from kernel.stores.share_tokens import TOKEN_BYTES, token_hash
+from workers.external_effects.errors import ExternalEffectError
+from workers.external_effects.event_file import EventFile
+from workers.external_effects.requests import Asked
+from workers.external_effects.write_once_folder import OutsideFolder, WrittenFile
+
+ARTIFACTS = "artifacts"
+MATERIALIZED = "materialized"
+SHARE_LINKS = "share-links"
+EVENTS = ("events", "materializations.jsonl")
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Where effects go, and the randomness for tokens."""
+
+    folder: OutsideFolder
+    events: EventFile
+    random_bytes: Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What exists outside now."""
+
+    written: tuple[WrittenFile, ...]
+    token_sha256: str | None = None
+
+
+def write_artifact(asked: Asked, outside: Outside) -> Performed:
+    """Write content under its hash (§4.3.4)."""
+    payload = asked.payload
+    place = (ARTIFACTS, payload["source_artifact_kind"], payload["content_hash"])
+    return Performed((_written(asked, outside, place),))
+
+
+def emit_materialization(asked: Asked, outside: Outside) -> Performed:
+    """Write a file under its path, then tell whoever reads the events (§4.3.11)."""
+    place = (MATERIALIZED, *asked.payload["materialized_path"].split("/"))
+    written = _written(asked, outside, place)
+    event = {
+        "request_id": asked.request_id,
+        "operation_id": asked.document["operation_id"],
+        "effect_id": asked.document["effect_id"],
+        "effect_kind": asked.document["effect_kind"],
+        "target_ref": asked.target_ref,
+        "path": written.path,
+        "content_hash": written.sha256,
+        "size_bytes": written.size_bytes,
+        "decided_at": asked.document["enqueued_at"],
+    }
+    return Performed((written, outside.events.append(asked.request_id, canonicalize(event))))
+
+
+def issue_token(asked: Asked, outside: Outside) -> Performed:
+    """Leave a token for delivery; only its hash goes further (§4.3.9)."""
+    if not asked.link_stands:
+        raise ExternalEffectError("share_link_revoked", "the link was revoked before")
+    if asked.held_back is not None:
+        raise _stays(asked.held_back)
+    place = (SHARE_LINKS, f"{_file_name(asked.target_ref)}.json")
+    named = {
+        "share_link_id": asked.target_ref,
+        "operation_id": asked.document["operation_id"],
+        "effect_id": asked.document["effect_id"],
+        "recipient_email_hash": asked.payload["recipient_email_hash"],
+    }
+    content = outside.folder.read(place)
+    if content is None:
+        random = outside.random_bytes(TOKEN_BYTES)
+        token = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+        content = canonicalize({**named, "token": token})
+    token = _token_of(content, named)
+    return Performed((outside.folder.write(place, content),), token_hash(token))
+
+
+HANDLERS: Mapping[str, Callable[[Asked, Outside], Performed]] = MappingProxyType(
+    {
+        "document_artifact_write": write_artifact,
+        "materialization_emit": emit_materialization,
+        "share_link_grant": issue_token,
+    }
+)
+
+
+def _written(asked: Asked, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
+    if asked.content is None:
+        code = "external_content_not_on_record"
+        raise ExternalEffectError(code, "the record does not hold the content")
+    # What an earlier process has written is outside already, and is reported as it is.
+    if asked.held_back is not None and outside.folder.read(place) != asked.content:
+        raise _stays(asked.held_back)
+    return outside.folder.write(place, asked.content)
+
+
+def _stays(code: str) -> ExternalEffectError:
+    return ExternalEffectError(code, "what it was made of may not leave")
+
+
+def _token_of(content: bytes, named: Mapping[str, str]) -> str:
+    """The token in a file, which has to be this effect's."""
+    try:
+        found = orjson.loads(content)
+        token, stated = found["token"], {name: found[name] for name in named}
+    except (ValueError, KeyError, TypeError):
+        token, stated = None, {}
+    if not isinstance(token, str) or stated != dict(named):
+        raise ExternalEffectError("external_path_occupied", "the file is another effect's")
+    return token
+
+
+def _file_name(name: str) -> str:
+    """A name that is safe as it is, or its digest."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return f"sha256-{hashlib.sha256(name.encode()).hexdigest()}"

@@ -1,0 +1,1 @@
+"""The gateway process: sessions, kernel, ledger, and the doors to them."""

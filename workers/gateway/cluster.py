@@ -1,0 +1,128 @@
+"""Sessions that gateways share: everything that one of them runs for it, wired here."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+from redis.asyncio import Redis
+
+from actors.commit.group_committer import Committer
+from actors.forwarding.mailbox_consumer import Postroom
+from actors.forwarding.routed_sessions import RoutedSessions
+from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.sessions.runtime import SessionRuntime
+from actors.sharding.held_shards import Ownership
+from actors.sharding.shard_keeper import ShardKeeper
+from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from queues.gateways.inbox import Inbox
+from queues.gateways.message_mac import Seal
+from queues.gateways.shard_leases import ShardLeases
+from queues.gateways.shard_mailboxes import Refused, ShardMail
+from workers.environment.settings import Settings
+
+LEAVE_S = 2.0
+REPLY_BEYOND_LEASES_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """One gateway's part in serving the sessions of a ledger."""
+
+    ownership: Ownership
+    runtime: SessionRuntime
+    sessions: RoutedSessions
+    keeper: ShardKeeper
+    postroom: Postroom
+    seal: Seal
+
+    def taken(self, notify: Callable[[], None]) -> None:
+        """Let somebody else know as well whenever shards were taken."""
+
+        def tell() -> None:
+            self.postroom.wake()
+            notify()
+
+        self.keeper.taken = tell
+
+    async def begin(self) -> None:
+        """Take what is this gateway's already, so that one alone serves everything at once.
+
+        Raises:
+            LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
+        """
+        self.seal.use(await self.keeper.found())
+        await self.keeper.look()
+        try:
+            await self.keeper.turn()
+        except (LedgerUnavailable, CommitOutcomeUnknown):
+            return  # the keeper tries again
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.runtime.run)
+            tasks.start_soon(self.keeper.run)
+            tasks.start_soon(self.postroom.run)
+
+    async def leave(self) -> None:
+        """Finish what is in hand and let others have the shards at once."""
+        with anyio.move_on_after(LEAVE_S):
+            await self.keeper.leave()
+            await self.postroom.empty()
+
+
+def share_sessions(
+    ledger: Ledger,
+    committer: Committer,
+    redis: Redis,
+    settings: Settings,
+    gateway: str,
+    tombstones: AsyncEliminationStore | None = None,
+    *,
+    refused: Callable[[Refused], None] = lambda _: None,
+) -> Sharing:
+    """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
+    ownership = Ownership(settings.shards)
+    runtime = SessionRuntime(
+        ledger,
+        committer,
+        ledger.host,
+        ownership=ownership,
+        mailbox_max=settings.mailbox_max,
+        passivate_after_s=settings.passivate_after_s,
+        tombstones=tombstones,
+    )
+    inbox = Inbox(redis, gateway)
+    seal = Seal()
+    mail = ShardMail(redis, inbox, seal, refused=refused)
+    leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
+    keeper = ShardKeeper(
+        ledger, gateway, ownership, leases, runtime, lease_s=settings.shard_lease_s
+    )
+    sessions = RoutedSessions(
+        runtime,
+        ownership,
+        mail,
+        keeper.owner_of,
+        gateway,
+        ledger.host,
+        # Time for an owner to die unnoticed, for another to take over, and to answer.
+        reply_s=2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S,
+    )
+    postroom = Postroom(
+        mail,
+        ownership,
+        runtime,
+        answered=sessions.answered,
+        leases_changed=keeper.wake,
+    )
+    keeper.flushed = sessions.give_up
+    keeper.taken = postroom.wake
+    return Sharing(ownership, runtime, sessions, keeper, postroom, seal)
+
+
+def gateway_name(settings: Settings, port: int) -> str:
+    """Return what a gateway is called, which is the same when it is started again."""
+    return settings.gateway_id or f"{socket.gethostname()}:{port}"

@@ -1,0 +1,280 @@
+"""Takes the dashboard's picture from Redis and the ledger; counts by differences, never by scans.
+
+What grows without bound is counted once at the start and from then on by what is new since the
+last picture.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import orjson
+from sqlalchemy import Table
+
+from kernel.belief_record import shown_survivors
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.shards import shards_of
+from kernel.ledger.tables import Row
+from kernel.work.receipts import CLOSED
+from queues.lease_holder import capacity_of
+from queues.work_queue import WorkQueue
+from workers.api.routes.records import count_requests
+from workers.api.services import Services
+from workers.dashboard.snapshot import (
+    Count,
+    Counters,
+    Fleet,
+    Hold,
+    Lease,
+    Ledger,
+    LedgerRow,
+    Part,
+    Priority,
+    Queue,
+    Requests,
+    Session,
+    Sessions,
+    Snapshot,
+    Worker,
+)
+
+TAIL_ROWS = 20
+SESSIONS_SHOWN = 50
+HASH_CHARS = 12
+NOBODY_SHOWN = "(nobody)"
+LATE_AFTER_MS = 10_000
+BEST_EFFORT = "background_low_priority"
+PAGE_ROWS = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Rate:
+    """A counter's growth per second between two looks."""
+
+    value: int = 0
+    at: datetime | None = None
+
+    def per_s(self, value: int, at: datetime) -> float:
+        before, since = self.value, self.at
+        self.value, self.at = value, at
+        if since is None or at <= since:
+            return 0.0
+        return max(0, value - before) / (at - since).total_seconds()
+
+
+@dataclass(slots=True)
+class _LedgerPart:
+    ledger: Ledger
+    sessions: Sessions
+    counters: Counters
+    gateways: tuple[Count, ...]
+    rejections: tuple[Count, ...]
+    requests: Requests
+    completed: dict[str, int]
+    """Requests that were completed, by queue."""
+
+
+@dataclass(slots=True)
+class LiveSource:
+    """The picture of one gateway's ledger and Redis."""
+
+    services: Services
+    lease_slots: int
+    _version: int = 0
+    _rows: _Rate = field(default_factory=_Rate)
+    _completed: dict[str, _Rate] = field(default_factory=lambda: defaultdict(_Rate))
+    _asked_for: Counter[str] = field(default_factory=Counter)
+    _rejections: Counter[str] = field(default_factory=Counter)
+    _receipts_seen: int = 0
+    _events: dict[str, int] = field(default_factory=dict)
+    _sessions_seen_us: int = 0
+
+    async def read(self) -> Snapshot:
+        """Return the state as it is now; a part that cannot be read says so."""
+        self._version += 1
+        now = datetime.now(UTC)
+        record = await _part("ledger", lambda: self.services.read(self._read_ledger))
+        completed_per_s: dict[str, float] = {}
+        if record.value is not None:
+            for name, count in record.value.completed.items():
+                completed_per_s[name] = self._completed[name].per_s(count, record.read_at)
+
+        def of(pick: Callable[[_LedgerPart], T]) -> Part[T]:
+            value = None if record.value is None else pick(record.value)
+            return Part("ledger", record.read_at, value, record.error)
+
+        return Snapshot(
+            version=self._version,
+            time=now,
+            queues=await _part("Redis", lambda: self._queues(completed_per_s)),
+            leases=await _part("Redis", self._leases),
+            workers=await _part("Redis", self._workers),
+            sessions=of(lambda value: value.sessions),
+            counters=of(lambda value: value.counters),
+            ledger=of(lambda value: value.ledger),
+            gateways=of(lambda value: value.gateways),
+            rejections=of(lambda value: value.rejections),
+            requests=of(lambda value: value.requests),
+        )
+
+    async def _queues(self, completed_per_s: Mapping[str, float]) -> tuple[Queue, ...]:
+        return tuple(
+            [
+                await self._queue(queue, completed_per_s.get(name, 0.0))
+                for name, queue in self.services.queues.items()
+            ]
+        )
+
+    async def _queue(self, queue: WorkQueue, completed_per_s: float) -> Queue:
+        depth = await queue.depth()
+        priorities = tuple(
+            Priority(
+                name=row.name,
+                target_ms=None if row.name == BEST_EFFORT else row.service_target_ms,
+                ready=depth.ready[row.name],
+                oldest_ms=depth.oldest_eligible_age_ms[row.name] if depth.ready[row.name] else None,
+            )
+            for row in queue.priorities
+        )
+        return Queue(
+            queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s
+        )
+
+    async def _leases(self) -> tuple[Lease, ...]:
+        return tuple([await self._lease(resource) for resource in self.services.queues])
+
+    async def _lease(self, resource: str) -> Lease:
+        held = await self.services.leases.held(resource)
+        now_ms = _now_ms()
+        holds = tuple(
+            Hold(one.holder, str(one.token), one.expires_at_ms - now_ms)
+            for one in sorted(held, key=lambda one: one.token)
+        )
+        slots = int(capacity_of(self.lease_slots).total.slots)
+        return Lease(resource, slots, len(holds), holds)
+
+    async def _workers(self) -> Fleet:
+        now_ms = _now_ms()
+        workers = tuple(
+            Worker(
+                beat.worker_id,
+                beat.pid,
+                beat.queues,
+                beat.slots,
+                beat.completed,
+                beat.failed,
+                beat.in_flight,
+                now_ms - beat.seen_at_ms,
+                "late" if now_ms - beat.seen_at_ms > LATE_AFTER_MS else "alive",
+            )
+            for beat in await self.services.heartbeats.alive()
+        )
+        return Fleet(workers, len(workers))
+
+    def _read_ledger(self, view: LedgerView) -> _LedgerPart:
+        head = view.head()
+        rows_per_s = self._rows.per_s(head.ec_sequence_number, datetime.now(UTC))
+        self._count_rejections(view, head.receipt_sequence)
+        self._count_events(view)
+        requests = count_requests(view)
+        outcomes = requests["outcomes"]
+        newest = view.tables.select(
+            schema.belief_sessions, order_by="updated_at_us", descending=True, limit=SESSIONS_SHOWN
+        )
+        return _LedgerPart(
+            ledger=Ledger(
+                str(head.ec_sequence_number),
+                head.row_hash,
+                rows_per_s,
+                tuple(_tail_row(row) for row in view.log_tail(TAIL_ROWS)),
+            ),
+            sessions=Sessions(tuple(_session(row) for row in newest), len(self._events)),
+            counters=Counters(
+                head.ec_sequence_number, sum(self._events.values()) - len(self._events)
+            ),
+            gateways=_gateways(view),
+            rejections=tuple(Count(*one) for one in self._rejections.most_common()),
+            requests=Requests(
+                requests["open"],
+                sum(outcomes.values()),
+                tuple(Count(name, count) for name, count in outcomes.items()),
+            ),
+            # Whatever was not asked for by a producer is an authority's, or an effect's outside.
+            completed={name: self._asked_for[name] for name in self.services.queues}
+            | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
+        )
+
+    def _count_rejections(self, view: LedgerView, newest: int) -> None:
+        while self._receipts_seen < newest:
+            rows = _after(view, schema.receipts, "receipt_sequence", self._receipts_seen)
+            if not rows:
+                return
+            self._rejections.update(row["reason_code"] for row in rows if row["reason_code"])
+            closed = [row["receipt_bytes"] for row in rows if row["receipt_kind"] == CLOSED]
+            self._asked_for.update(
+                one["queue"] for one in map(orjson.loads, closed) if one["outcome"] == "completed"
+            )
+            self._receipts_seen = rows[-1]["receipt_sequence"]
+
+    def _count_events(self, view: LedgerView) -> None:
+        """The first event of a session declares it; every other one may eliminate."""
+        # A session can change twice in one microsecond of the clock, so the newest is read again.
+        while rows := _after(
+            view, schema.belief_sessions, "updated_at_us", self._sessions_seen_us - 1
+        ):
+            for row in rows:
+                self._events[row["session_id"]] = row["n_events"]
+            self._sessions_seen_us = rows[-1]["updated_at_us"]
+            if len(rows) < PAGE_ROWS:
+                return
+
+
+def _after(view: LedgerView, table: Table, column: str, bound: int) -> list[Row]:
+    return view.tables.select(table, order_by=column, after=bound, limit=PAGE_ROWS)
+
+
+def _gateways(view: LedgerView) -> tuple[Count, ...]:
+    """How many shards each gateway owns; a ledger without shards has no gateways."""
+    owners = Counter(one.owner or NOBODY_SHOWN for one in shards_of(view))
+    return tuple(Count(owner, shards) for owner, shards in sorted(owners.items()))
+
+
+async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> Part[T]:
+    try:
+        value = await read()
+    except Exception as error:  # noqa: BLE001 - the part says that it failed, the page goes on
+        return Part.failed(origin, datetime.now(UTC), getattr(error, "code", type(error).__name__))
+    return Part.of(origin, datetime.now(UTC), value)
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def _tail_row(row: Row) -> LedgerRow:
+    document = orjson.loads(row["row_bytes"])
+    return LedgerRow(
+        sequence=str(row["ec_sequence_number"]),
+        operation_id=row["operation_id"],
+        semantic_intent=row["semantic_intent"],
+        effect_kinds=tuple(document["effect_kind_set"]),
+        session_id=row["session_id"] or "",
+        committed_at=datetime.fromisoformat(row["committed_at"]),
+        row_hash=row["row_hash"][:HASH_CHARS],
+    )
+
+
+def _session(row: Row) -> Session:
+    return Session(
+        session_id=row["session_id"],
+        title=row["title"],
+        n_universe=row["n_universe"],
+        n_survivors=row["n_survivors"],
+        survivors=tuple(shown_survivors(row["survivors_shown"])),
+        last_activity=datetime.fromtimestamp(row["updated_at_us"] / 1_000_000, UTC),
+    )

@@ -1,0 +1,208 @@
+"""What a gateway measures, and what it says of itself, its queues and its ledger at `/metrics`.
+
+Operations and requests are counted as they end. Everything else stands somewhere already and is
+read when somebody asks, at most once a second whatever the number of askers.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from actors.commit.group_committer import Committer, Written
+from actors.sessions.runtime import SessionRuntime
+from kernel.ledger.ledger import LedgerView
+from kernel.model.result import RejectedResult, SubmissionResult
+from queues.capacity_leases import CAPACITY_RESOURCE
+from queues.work_queue import WorkQueue
+from workers.api.routes.records import count_requests
+from workers.api.services import Services
+from workers.dashboard.headers import LIVE
+from workers.environment.settings import Settings
+from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, values_dropped
+from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
+from workers.telemetry.metric_table import GATEWAY
+
+FRESH_S = 1.0
+PART_S = 3.0
+"""How long Redis may take: whoever scrapes waits ten seconds. The ledger bounds its own waits."""
+
+Labels = tuple[str, ...]
+
+
+class _Readings(dict[str, dict[Labels, float]]):
+    """What was read, by metric and labels."""
+
+    def put(self, name: str, value: float, *labels: str) -> None:
+        self.setdefault(name, {})[labels] = value
+
+
+class GatewayMeasures:
+    """What can only be measured when it happens."""
+
+    def __init__(self) -> None:
+        self.operations: Counter[Labels] = Counter(
+            {("accepted",): 0, ("duplicate",): 0, ("rejected",): 0}
+        )
+        self.rejections: Counter[Labels] = Counter()
+        self.commits: Counter[Labels] = Counter({("committed",): 0, ("rolled_back",): 0})
+        self.requests: Counter[Labels] = Counter()
+        self.refused: Counter[Labels] = Counter({("entry",): 0, ("answer",): 0})
+        self.read: Readings = {}
+        """What was read last."""
+
+        self._metrics = Metrics(GATEWAY, lambda: self.read)
+
+    def written(self, batch: Written) -> None:
+        """Take note of a transaction that has ended."""
+        self.commits["committed" if batch.durable else "rolled_back",] += 1
+        self._metrics.observe("rotulus_commit_batch_units", batch.units)
+        self._metrics.observe("rotulus_commit_duration_seconds", batch.seconds)
+        for result in batch.results:
+            self._count(result)
+
+    def mail_refused(self, what: str) -> None:
+        """Take note of an entry or an answer from elsewhere that was not sealed by a gateway."""
+        self.refused[what,] += 1
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Take note of a request whose answer begins."""
+        self.requests[method, route, str(status)] += 1
+        self._metrics.observe("rotulus_http_request_duration_seconds", seconds, route)
+
+    def text(self) -> bytes:
+        """Return everything as Prometheus reads it."""
+        return self._metrics.text()
+
+    def _count(self, result: Any) -> None:
+        if isinstance(result, SubmissionResult):
+            self.operations["duplicate" if result.duplicate else "accepted",] += 1
+        elif isinstance(result, RejectedResult):
+            self.operations["rejected",] += 1
+            self.rejections[result.rejection.check,] += 1
+        elif isinstance(result, list | tuple):
+            for one in result:
+                self._count(one)
+
+
+@dataclass(slots=True)
+class GatewayMetrics:
+    """The metrics of one gateway."""
+
+    measures: GatewayMeasures
+    services: Services
+    committer: Committer
+    runtime: SessionRuntime
+    settings: Settings
+    spans: SpanTally | None = None
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _read_at_s: float = float("-inf")
+
+    async def text(self) -> bytes:
+        """Return everything as Prometheus reads it; a part that is away says so and is left out."""
+        async with self._lock:
+            if time.monotonic() - self._read_at_s >= FRESH_S:
+                self.measures.read = await self._readings()
+                self._read_at_s = time.monotonic()
+        return self.measures.text()
+
+    async def _readings(self) -> Readings:
+        found = _Readings()
+        self._process(found)
+        await _part(found, "redis", self._redis)
+        await _part(found, "ledger", self._ledger)
+        return {
+            **found,
+            "rotulus_operations_total": self.measures.operations,
+            "rotulus_rejections_total": self.measures.rejections,
+            "rotulus_commits_total": self.measures.commits,
+            "rotulus_http_requests_total": self.measures.requests,
+            "rotulus_mail_refused_total": self.measures.refused,
+            "rotulus_redis_values_dropped_total": values_dropped(),
+            "rotulus_trace_spans_total": spans_told(self.spans),
+        }
+
+    def _process(self, found: _Readings) -> None:
+        waiting = self.runtime.mailbox_depths
+        found.put("rotulus_sessions_active", len(waiting))
+        found.put("rotulus_sessions_corrupt", len(self.services.sessions.corrupt_sessions))
+        found.put("rotulus_mailbox_messages", sum(waiting))
+        found.put("rotulus_mailbox_messages_max", max(waiting, default=0))
+        found.put("rotulus_mailbox_limit", self.settings.mailbox_max)
+        found.put("rotulus_commit_waiting", self.committer.waiting)
+        for asker, places in self.services.admission.places.items():
+            found.put("rotulus_http_requests_in_flight", places.taken, asker)
+            found.put("rotulus_http_requests_limit", places.limit, asker)
+            found.put("rotulus_http_requests_refused_total", places.refused, asker)
+        if self.services.ownership is not None:
+            found.put("rotulus_shards", self.services.ownership.shards)
+            found.put("rotulus_shards_owned", len(self.services.ownership.held))
+
+    async def _redis(self, found: _Readings) -> None:
+        slots = dict.fromkeys(self.services.queues, self.settings.lease_slots)
+        slots[CAPACITY_RESOURCE] = self.settings.binding_slots
+        for queue in self.services.queues.values():
+            await _queue(found, queue)
+        for resource, most in slots.items():
+            held = await self.services.leases.held(resource)
+            found.put("rotulus_lease_slots_held", len(held), resource)
+            found.put("rotulus_lease_slots", most, resource)
+        found.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
+
+    async def _ledger(self, found: _Readings) -> None:
+        head, requests = await self.services.read(_look)
+        found.put("rotulus_chain_height", head.ec_sequence_number)
+        found.put("rotulus_receipt_chain_height", head.receipt_sequence)
+        found.put("rotulus_requests_recorded_total", requests["recorded"])
+        for queue, count in requests["open_by_queue"].items():
+            found.put("rotulus_requests_open", count, queue)
+        for outcome, count in requests["outcomes"].items():
+            found.put("rotulus_requests_closed_total", count, outcome)
+
+
+def install(app: FastAPI, metrics: GatewayMetrics) -> None:
+    """Measure every request of an application and let it answer `GET /metrics`."""
+
+    @app.get("/metrics", include_in_schema=False)
+    async def scrape() -> Response:
+        return Response(await metrics.text(), headers={**LIVE, "Content-Type": CONTENT_TYPE})
+
+    app.add_middleware(Measured, told=metrics.measures.answered)
+
+
+async def _part(found: _Readings, name: str, read: Callable[[_Readings], Awaitable[None]]) -> None:
+    """Add what can be read; half of it is none of it."""
+    part, up = _Readings(), False
+    with anyio.move_on_after(PART_S):
+        try:
+            await read(part)
+            up = True
+        except Exception:  # noqa: BLE001 - whatever it is, it could not be read, and that is told
+            up = False
+    if up:
+        found |= part
+    found.put("rotulus_dependency_up", float(up), name)
+
+
+async def _queue(found: _Readings, queue: WorkQueue) -> None:
+    depth = await queue.depth()
+    for row in queue.priorities:
+        one = (queue.name, row.name)
+        paused = depth.paused or row.name in depth.paused_priorities
+        age_s = depth.oldest_eligible_age_ms[row.name] / 1000
+        found.put("rotulus_queue_ready_items", depth.ready[row.name], *one)
+        found.put("rotulus_queue_suspended_items", depth.suspended[row.name], *one)
+        found.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *one)
+        found.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *one)
+        found.put("rotulus_queue_paused", float(paused), *one)
+    for state in ("delayed", "in_flight", "dead"):
+        found.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
+
+
+def _look(view: LedgerView) -> tuple[Any, dict[str, Any]]:
+    return view.head(), count_requests(view)

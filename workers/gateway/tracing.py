@@ -1,0 +1,52 @@
+"""Whether a gateway traces; what tracing takes is loaded only where it does."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from redis.asyncio import Redis
+
+from actors.sessions.runtime import SessionRuntime, Sessions
+from queues.work_queue import WorkQueue
+from workers.api.services import Report, Write
+from workers.environment.settings import Settings
+
+if TYPE_CHECKING:
+    from workers.gateway.traces import GatewayTraces
+
+
+def gateway_traces(settings: Settings) -> "Untraced | GatewayTraces":
+    """Return the traces of a gateway."""
+    if settings.traces_url is None:
+        return Untraced()
+    from workers.gateway.traces import GatewayTraces  # noqa: PLC0415 - see above
+    from workers.telemetry.span_exporter import open_spans  # noqa: PLC0415
+
+    return GatewayTraces(open_spans(settings.traces_url, "gateway", settings.traces_sample))
+
+
+class Untraced:
+    """The traces of a gateway that has none."""
+
+    spans = None
+
+    def queue(self, redis: Redis, name: str) -> WorkQueue:
+        """Return a queue."""
+        return WorkQueue(redis, name)
+
+    def sessions(self, sessions: Sessions, _: SessionRuntime) -> Sessions:
+        """Return the same sessions."""
+        return sessions
+
+    def write(self, write: Write) -> Write:
+        """Return the same way to the next commit."""
+        return write
+
+    def report(self, report: Report) -> Report:
+        """Return the same way to the next commit."""
+        return report
+
+    def install(self, _: FastAPI) -> None:
+        """Leave an application as it is."""
+
+    async def close(self) -> None:
+        """Have nothing to send any more."""

@@ -1,0 +1,204 @@
+"""Plays an adapter through a belief session until one hypothesis is left or nothing can be asked.
+
+The session is one of this process, which nothing keeps, or one of a gateway, which is on record.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernel.belief.adapter import Action, Answer, BeliefAdapter, EliminateMessage
+from kernel.belief.provider import HypothesisSpace
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.host import Host, iso_time
+from workers.clients.belief_session import SessionClient
+from workers.clients.gateway import GatewayClient
+
+TURNS_MAX = 10_000
+
+
+class PlayedSession(Protocol):
+    """A session that was declared, wherever it is."""
+
+    @property
+    def session_id(self) -> str:
+        """Its id."""
+        ...
+
+    async def eliminate(self, message: EliminateMessage) -> list[str]:
+        """Strike hypotheses and return which of them had survived."""
+        ...
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Return the belief."""
+        ...
+
+    async def audit(self) -> list[dict[str, Any]]:
+        """Return the whole trail."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One action, its outcome, and what that eliminated."""
+
+    action: Action
+    outcome: str
+    eliminated: tuple[str, ...]
+    n_survivors: int
+
+    def document(self) -> dict[str, Any]:
+        """Return the turn as JSON has it."""
+        return {
+            "action_id": self.action.action_id,
+            "prompt": self.action.prompt,
+            "outcome": self.outcome,
+            "eliminated": list(self.eliminated),
+            "n_survivors": self.n_survivors,
+        }
+
+
+@dataclass(slots=True)
+class Game:
+    """How a game went and what is left."""
+
+    session_id: str
+    turns: list[Turn] = field(default_factory=list)
+    survivors: list[str] = field(default_factory=list)
+    audit_entries: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the game as JSON has it."""
+        return {
+            "session_id": self.session_id,
+            "turns": [turn.document() for turn in self.turns],
+            "survivors": self.survivors,
+            "audit_entries": self.audit_entries,
+        }
+
+
+async def play(
+    adapter: BeliefAdapter,
+    answer: Answer,
+    session: PlayedSession,
+    told: Callable[[Turn], None] = lambda _: None,
+    *,
+    to_the_end: bool = False,
+) -> Game:
+    """Take the first action that is listed, until one hypothesis is left or none is listed.
+
+    `to_the_end` goes on with one hypothesis, for observations that may refute it too. At most
+    10,000 actions are taken. Each elimination is durable when its session says so, so a game that
+    breaks off leaves what was told.
+
+    Raises:
+        BeliefInputError: for an outcome that the adapter refuses; nothing of it was eliminated.
+        BeliefError, GatewayError: what the session refuses.
+    """
+    game = Game(session.session_id)
+    snapshot = await session.snapshot()
+    for _ in range(TURNS_MAX):
+        settled = snapshot["n_survivors"] <= 1 and not to_the_end
+        actions = [] if settled else adapter.list_actions(snapshot)
+        if not actions:
+            break
+        action = actions[0]
+        outcome = answer(action)
+        context = adapter.apply_action(action.action_id, snapshot)
+        struck: list[str] = []
+        for message in adapter.observe(context, outcome):
+            struck += await session.eliminate(message)
+        snapshot = await session.snapshot()
+        turn = Turn(action, outcome, tuple(struck), snapshot["n_survivors"])
+        game.turns.append(turn)
+        told(turn)
+    game.survivors = list(snapshot["survivors"])
+    game.audit_entries = len(await session.audit())
+    return game
+
+
+class LocalSession:
+    """A belief session of this process; it is gone with it."""
+
+    def __init__(self, space: HypothesisSpace, host: Host) -> None:
+        self._host = host
+        self._session, _ = BeliefSession.declare(
+            host.new_id(),
+            OntologyBundle(**_ontology(space)),
+            space.hypothesis_ids(),
+            event_id=host.new_id(),
+            ts=iso_time(host.now_us()),
+        )
+
+    @property
+    def session_id(self) -> str:
+        """Its id."""
+        return self._session.session_id
+
+    async def eliminate(self, message: EliminateMessage) -> list[str]:
+        """Strike hypotheses; see `BeliefSession.eliminate`."""
+        result = self._session.eliminate(
+            **message.body(), event_id=self._host.new_id(), ts=iso_time(self._host.now_us())
+        )
+        return result.applied
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Return the belief."""
+        return self._session.snapshot()
+
+    async def audit(self) -> list[dict[str, Any]]:
+        """Return the whole trail, verified as it is read."""
+        return [event.to_dict() for event in self._session.audit()]
+
+
+class GatewaySession:
+    """A belief session of a gateway; what it answered is on record."""
+
+    def __init__(self, gateway: GatewayClient, session_id: str) -> None:
+        self.session_id = session_id
+        self._gateway = gateway
+        self._path = f"/v1/sessions/{session_id}"
+
+    @classmethod
+    async def declare(
+        cls, gateway: GatewayClient, space: HypothesisSpace, host: Host
+    ) -> "GatewaySession":
+        """Declare a session over the hypotheses of a space.
+
+        Raises:
+            GatewayError: what the gateway refuses.
+        """
+        session = cls(gateway, host.new_id())
+        body = {
+            "session_id": session.session_id,
+            "ontology": _ontology(space),
+            "hypotheses": list(space.hypothesis_ids()),
+        }
+        await gateway.post("/v1/sessions", body)
+        return session
+
+    async def eliminate(self, message: EliminateMessage) -> list[str]:
+        """Strike hypotheses."""
+        answer = await self._gateway.post(f"{self._path}/eliminate", message.body())
+        applied: list[str] = answer["applied_eliminated"]
+        return applied
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Return the belief."""
+        found: dict[str, Any] = await self._gateway.get(self._path)
+        return found
+
+    async def audit(self) -> list[dict[str, Any]]:
+        """Return the whole trail."""
+        trail = SessionClient(self._gateway, self.session_id).audit()
+        return [entry.model_dump() async for entry in trail]
+
+
+def _ontology(space: HypothesisSpace) -> dict[str, str]:
+    return {
+        "hypothesis_space_id": space.id(),
+        "hypothesis_version": space.version(),
+        "causal_graph_ref": "none",
+        "causal_graph_version": "0",
+    }

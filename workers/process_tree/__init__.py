@@ -1,0 +1,1 @@
+"""The parent of one machine's processes."""

@@ -1,0 +1,65 @@
+"""How long requests take, and how they end, by route; how many spans were told."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from queues.dropped import DROPPED
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+NO_ROUTE = "(none)"
+"""What no route answered: refused before, or asked for under a path that is not there."""
+
+
+class SpanTally(Protocol):
+    """How many spans of traces a process has told."""
+
+    @property
+    def exported(self) -> int:
+        """How many a collector has taken."""
+
+    @property
+    def dropped(self) -> int:
+        """How many are lost."""
+
+
+def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
+    """Return what the metric of spans says; where nothing is traced, nothing."""
+    if spans is None:
+        return {}
+    return {("exported",): spans.exported, ("dropped",): spans.dropped}
+
+
+def values_dropped() -> Mapping[tuple[str, ...], float]:
+    """Return what the metric of values that were dropped says."""
+    return {(kind,): count for kind, count in DROPPED.items()}
+
+
+Told = Callable[[str, str, int, float], None]
+"""Method, path of the route as it is declared, status, seconds."""
+
+
+class Measured:
+    """ASGI middleware: tells of each answer when it begins, for a stream may never end."""
+
+    def __init__(self, app: ASGIApp, *, told: Told) -> None:
+        self._app = app
+        self._told = told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_s = time.perf_counter()
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", NO_ROUTE)
+                self._told(method, route, message["status"], time.perf_counter() - began_s)
+            await send(message)
+
+        await self._app(scope, receive, watched)

@@ -1,0 +1,58 @@
+"""The metrics of one process: histograms that are told, numbers that are read when asked for."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import disable_created_metrics as _disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from workers.telemetry.metric_table import Metric
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+Readings = Mapping[str, Mapping[tuple[str, ...], float]]
+"""By metric: the value for each choice of labels."""
+
+# Else each histogram would come with a second metric that is in no table.
+_disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
+
+
+class Metrics(Collector):
+    """What one process says, in the rows of its table and no others."""
+
+    def __init__(self, table: Sequence[Metric], read: Callable[[], Readings]) -> None:
+        self._read_rows = [one for one in table if not one.buckets]
+        self._read = read
+        self._registry = CollectorRegistry()
+        self._histograms = {
+            one.name: Histogram(
+                one.name, one.meaning, one.labels, buckets=one.buckets, registry=self._registry
+            )
+            for one in table
+            if one.buckets
+        }
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Count a value into a histogram."""
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(value)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yield what is read; the library's part of `text`."""
+        readings = dict(self._read())
+        for one in self._read_rows:
+            kind = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
+            family = kind(one.name, one.meaning, labels=one.labels)
+            for labels, value in readings.pop(one.name, {}).items():
+                family.add_metric(labels, value)
+            yield family
+        if readings:
+            raise LookupError(f"in no table of metrics: {', '.join(sorted(readings))}")
+
+    def text(self) -> bytes:
+        """Return everything in the format of `CONTENT_TYPE`."""
+        return generate_latest(self._registry)

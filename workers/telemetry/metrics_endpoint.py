@@ -1,0 +1,110 @@
+"""The door of a process that has no other: `GET /metrics`, and nothing else.
+
+It runs on a thread of its own and serves one asker after another, each for two seconds at most:
+what asks too much or too slowly waits, and takes nothing from the work.
+"""
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import structlog
+
+from workers.environment.host_names import LOOPBACK_NAMES, host_name
+from workers.telemetry.metric_registry import CONTENT_TYPE
+
+ASKER_S = 2.0
+POLL_S = 0.1
+
+_log = structlog.get_logger(__name__)
+
+
+class MetricsDoorError(Exception):
+    """The door cannot be opened; `code` is stable."""
+
+    code = "metrics_address_unusable"
+
+
+class _Server(WSGIServer):
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
+        """Go on after an asker that went away or took too long."""
+        _log.info("metrics_asker_failed", error=repr(sys.exception()))
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = ASKER_S
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: who scrapes does it every few seconds."""
+
+
+@contextmanager
+def open_door(
+    host: str, port: int, text: Callable[[], bytes], *, hosts: frozenset[str]
+) -> Iterator[int]:
+    """Serve what `text` returns for the time of a block, whose value is the port.
+
+    `text` is called on another thread.
+
+    Raises:
+        MetricsDoorError: the address cannot be had.
+    """
+    kind = _Server6 if ":" in host else _Server
+    try:
+        server = kind((host, port), _Handler)
+    except OSError as error:
+        raise MetricsDoorError(f"{host}:{port}: {error.strerror}") from None
+    server.set_app(_app(text, hosts=hosts))
+    thread = threading.Thread(
+        target=server.serve_forever, args=(POLL_S,), name="metrics", daemon=True
+    )
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _app(
+    text: Callable[[], bytes], *, hosts: frozenset[str]
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    answers_to = hosts | LOOPBACK_NAMES
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if host_name(environ.get("HTTP_HOST", "")) not in answers_to:
+            return _refuse(start, "421 Misdirected Request")
+        if environ["PATH_INFO"] != "/metrics":
+            return _refuse(start, "404 Not Found")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _refuse(start, "405 Method Not Allowed")
+        body = text()
+        start("200 OK", [("Content-Type", CONTENT_TYPE), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return answer
+
+
+def _refuse(start: StartResponse, status: str) -> Iterable[bytes]:
+    start(status, [("Content-Length", "0")])
+    return [b""]

@@ -1,0 +1,1 @@
+"""What any door may do."""

@@ -1,0 +1,200 @@
+"""Recomputes that are asked for in bulk: deferred cascades, the nightly tick, the backfill (§8).
+
+Each is read on snapshots and comes to pages, in an order in which each page may be recorded by
+itself. So a sweep that is killed has asked for part of what it was to ask for, and the next run
+asks for the rest: what has been asked for is on the record and is not asked for again.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.commit.units import IntentUnit, Unit
+from actors.errors import ActorError
+from actors.orchestrator.intents import EnqueueRecompute
+from kernel.authority.enqueue import Enqueued, plan_deferred, plan_sweep
+from kernel.authority.requests import CASCADE_QUEUE, CASCADES
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.sweeps import (
+    BACKFILL,
+    PAGE_NODES,
+    BackfillProgress,
+    NightlyTick,
+    lacks_authority,
+    page_of,
+    tick_source,
+)
+from kernel.authority.triggers import DECAY_TICK, MIGRATION
+from kernel.canonical import digest
+from kernel.errors import KernelError, LedgerUnavailable
+from kernel.ledger.ledger import Document, Ledger, LedgerView
+from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.result import RejectedResult, SubmissionResult
+
+LOOK_EVERY_S = 30.0
+PAUSE_BETWEEN_LOOKS_S = 0.05
+"""Collects what is committed meanwhile."""
+
+_US_PER_HOUR = 3600 * 1_000_000
+
+Write = Callable[[Unit], Awaitable[Any]]
+"""Runs one unit in the next commit; raises what it raised."""
+
+_log = structlog.get_logger(__name__)
+
+
+class SweepRefused(KernelError):  # noqa: N818 - a verdict
+    """The kernel refused a page; those before it are on the record."""
+
+
+@dataclass(slots=True)
+class SweepResult:
+    """What a sweep has come to so far."""
+
+    trigger_source_id: str
+    requested: int = 0
+    operation_ids: list[str] = field(default_factory=list)
+
+    def add(self, result: SubmissionResult) -> None:
+        """Count a page that is on the record."""
+        if not result.duplicate:
+            kinds = [one["receipt_kind"] for one in result.emitted_receipts]
+            self.requested += kinds.count("authority_recompute_request")
+            self.operation_ids.append(result.operation_id)
+
+    def document(self) -> Document:
+        """Return it as it leaves the process."""
+        return {
+            "trigger_source_id": self.trigger_source_id,
+            "requested": self.requested,
+            "operations": len(self.operation_ids),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A kind of sweep: what is due, under whose name it is asked for, and as what."""
+
+    is_due: Callable[[LedgerView, Document], bool]
+    trigger_kind: str
+    trigger_source_id: str
+
+    def pages(self, ledger: Ledger) -> list[Enqueued]:
+        """Read what is due and return the pages that ask for it; writes nothing."""
+        due: list[str] = []
+        after: str | None = None
+        while True:
+            with ledger.view() as view:
+                found, after = page_of(view, self.is_due, after)
+            due += found
+            if after is None:
+                break
+        if not due:
+            return []
+        with ledger.view() as view:
+            return plan_sweep(view, due, self.trigger_kind, self.trigger_source_id)
+
+    def unit(self, page: Enqueued) -> IntentUnit:
+        """Return the unit that records a page; the same page is recorded once."""
+        actor = "migration" if self.trigger_kind == MIGRATION else "system"
+        return IntentUnit(_intent(page), None, actor)  # type: ignore[arg-type]
+
+
+def decay_tick(now_us: int, threshold_hours: int) -> Sweep:
+    """Return the tick of a day: once across a fleet, however often it is run (T3)."""
+    tick = NightlyTick(now_us, threshold_hours * _US_PER_HOUR, BetaPosteriorMean())
+    return Sweep(tick.is_due, DECAY_TICK, tick_source(now_us))
+
+
+def backfill() -> Sweep:
+    """Return the sweep over every understanding without an authority (T7)."""
+    return Sweep(lacks_authority, MIGRATION, BACKFILL)
+
+
+async def run_sweep(sweep: Sweep, ledger: Ledger, write: Write) -> SweepResult:
+    """Ask for everything that is due; durable when it returns, page by page before.
+
+    Raises:
+        SweepRefused: when the kernel refused a page.
+    """
+    result = SweepResult(sweep.trigger_source_id)
+    for page in await anyio.to_thread.run_sync(sweep.pages, ledger):
+        result.add(accepted(await write(sweep.unit(page))))
+    return result
+
+
+def accepted(result: Any) -> SubmissionResult:
+    """Return a result that is on the record.
+
+    Raises:
+        SweepRefused: for any other.
+    """
+    if isinstance(result, SubmissionResult):
+        return result
+    if isinstance(result, RejectedResult):
+        raise SweepRefused(result.rejection.message, code=result.rejection.reason_code)
+    raise result
+
+
+def backfill_progress(ledger: Ledger) -> BackfillProgress:
+    """Count how many understandings have an authority, and how many are asked for."""
+    progress = BackfillProgress(0, 0, 0)
+    after: str | None = None
+    while True:
+        with ledger.view() as view:
+            nodes = view.nodes_of_kind(UNDERSTANDING, after=after, limit=PAGE_NODES)
+            progress = progress.plus(view, nodes)
+        if len(nodes) < PAGE_NODES:
+            return progress
+        after = nodes[-1]["node_id"]
+
+
+class DeferredCascades:
+    """Writes down the cascades that were too wide for their trigger; run `run` in a task group.
+
+    What was recorded of one survives with its request, which stays open until its last page.
+    """
+
+    def __init__(self, ledger: Ledger, write: Write) -> None:
+        self._ledger = ledger
+        self._write = write
+        self._wake = anyio.Event()
+
+    def notify(self) -> None:
+        """Say that something was committed; cheap, and may be said too often."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write down what is deferred until cancelled; what fails is tried again later."""
+        while True:
+            self._wake = anyio.Event()
+            try:
+                await self.write_down()
+            except (ActorError, SweepRefused, LedgerUnavailable) as error:
+                # Another gateway may have been faster: the record tells at the next look.
+                _log.warning("cascade_waits", code=getattr(error, "code", "internal"))
+            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
+            with anyio.move_on_after(LOOK_EVERY_S):
+                await self._wake.wait()
+
+    async def write_down(self) -> int:
+        """Write down every deferred cascade, the oldest first; return how many pages it took."""
+        count = 0
+        while pages := await anyio.to_thread.run_sync(self._plan):
+            for page in pages:
+                accepted(await self._write(IntentUnit(_intent(page), None, "system")))
+            count += len(pages)
+        return count
+
+    def _plan(self) -> list[Enqueued]:
+        with self._ledger.view() as view:
+            waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)
+            return plan_deferred(view, waiting[0]) if waiting else []
+
+
+def _intent(page: Enqueued) -> EnqueueRecompute:
+    return EnqueueRecompute(intent_key=digest(page.model_dump()), asked_for=page)

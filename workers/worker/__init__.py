@@ -1,0 +1,1 @@
+"""The worker process: drains queues and reports to a gateway."""

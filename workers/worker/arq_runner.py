@@ -1,0 +1,230 @@
+"""A worker process: drain slots that arq keeps running (architecture, section 5).
+
+arq owns the life of the process's jobs; this module is the only one that knows it. A job is a slot
+(`slots.py`), not an item, so an item costs no arq job and is picked up in milliseconds. arq's own
+queue is private to the process and holds slots alone; it may be lost with the rest of Redis, and
+the slots that are missing are started again within a second. It is looked at only while one is
+missing.
+
+A stop lets every slot finish the batch that it holds; what is not finished in time is given back.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+import orjson
+import structlog
+from arq.connections import ArqRedis
+from arq.worker import Worker, func
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from queues.capacity_leases import CapacityLeases
+from queues.errors import QueueError
+from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from workers.telemetry.http_metrics import SpanTally
+from workers.worker.batches import Drainer
+from workers.worker.consumers import Slots
+from workers.worker.cron import CronRunner
+from workers.worker.metrics import WorkerMetrics
+
+BEAT_EVERY_S = 4.0
+BEAT_TTL_MS = 12_000
+SLOT_TURN_S = 600.0
+ARQ_POLL_S = 0.2
+"""Sends nothing while every slot runs."""
+
+KEEP_EVERY_S = 1.0
+TICK_EVERY_S = 1.0
+RECONNECT_PAUSE_S = 0.5
+RECONNECT_PAUSE_MAX_S = 4.0
+FINISH_S = 0.6
+"""How long a stop waits for the batches that are in hand; a supervisor kills after one second."""
+
+GIVE_BACK_S = 0.3
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """The slots of one process; `run` returns after `stop`, when every batch is finished."""
+
+    redis: Redis
+    drainers: Mapping[str, Drainer]
+    """By the name of their queue."""
+
+    leases: CapacityLeases
+    heartbeats: Heartbeats
+    slots: int
+    lease_slots: int
+    worker_id: str
+    pid: int
+    crons: CronRunner | None = None
+    host: str = ""
+    version: str = ""
+    spans: SpanTally | None = None
+    metrics: WorkerMetrics = field(init=False)
+    _stopping: anyio.Event = field(default_factory=anyio.Event)
+    _drained: anyio.Event = field(default_factory=anyio.Event)
+    _running: set[int] = field(default_factory=set)
+    _turn: int = 0
+    _begun: int = 0
+    _started_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    _slots: Slots = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = WorkerMetrics(self.drainers, self.slots, self.spans)
+        self._slots = Slots(
+            self.drainers, self.leases, self.lease_slots, self._stopping, self.metrics
+        )
+
+    def stop(self) -> None:
+        """Ask every slot to finish what it holds and end."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until stopped; a Redis that goes away is waited for."""
+        pause_s = RECONNECT_PAUSE_S
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            try:
+                await self._run_arq()
+            except* (RedisError, QueueError, OSError) as errors:
+                _log.warning("worker_waits_for_redis", error=repr(errors.exceptions[0]))
+            except* Exception as errors:  # noqa: BLE001 - arq reads what anybody may have put under its keys
+                _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
+            if time.monotonic() - began_s > RECONNECT_PAUSE_MAX_S:
+                pause_s = RECONNECT_PAUSE_S
+            await self._rest(pause_s)
+            pause_s = min(RECONNECT_PAUSE_MAX_S, 2 * pause_s)
+
+    async def _run_arq(self) -> None:
+        # Another queue each time, so that nothing of the last one comes back.
+        self._begun += 1
+        queue_name = f"rotulus:arq:{self.worker_id}:{self._begun}"
+        worker = Worker(
+            functions=[
+                func(
+                    cast("Any", self._slot), name="drain_slot", timeout=SLOT_TURN_S * 2, max_tries=1
+                )
+            ],
+            queue_name=queue_name,
+            redis_pool=ArqRedis(
+                self.redis.connection_pool,
+                job_serializer=orjson.dumps,
+                job_deserializer=orjson.loads,
+                default_queue_name=queue_name,
+            ),
+            handle_signals=False,
+            max_jobs=self.slots + 1,
+            poll_delay=ARQ_POLL_S,
+            keep_result=0,
+            job_serializer=orjson.dumps,
+            job_deserializer=orjson.loads,
+            ctx={},
+        )
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._beat)
+                tasks.start_soon(self._keep_slots, worker)
+                for bell, queue, least in self._slots.listeners():
+                    tasks.start_soon(bell.listen, queue, least)
+                tasks.start_soon(worker.async_run)
+                tasks.start_soon(self._tick)
+                await self._stopping.wait()
+                if self._running:
+                    with anyio.move_on_after(FINISH_S):
+                        await self._drained.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(worker.tasks.values())
+                with anyio.move_on_after(GIVE_BACK_S), contextlib.suppress(QueueError, RedisError):
+                    await self._slots.give_back()
+                    await self.heartbeats.leave(self.worker_id)
+                    await self.redis.delete(queue_name)
+
+    async def _keep_slots(self, worker: Worker) -> None:
+        """Start the slots that do not run, again and again; the last serves critical work alone."""
+        while True:
+            missing = set(range(self.slots + 1)) - self._running
+            worker.allow_pick_jobs = bool(missing)
+            for slot in sorted(missing):
+                self._turn += 1
+                job_id = f"{self.worker_id}:{slot}:{self._turn}"
+                await worker.pool.enqueue_job("drain_slot", slot, _job_id=job_id)
+            await anyio.sleep(KEEP_EVERY_S)
+
+    async def _beat(self) -> None:
+        while True:
+            tallies = [drainer.tally for drainer in self.drainers.values()]
+            beat = WorkerBeat(
+                worker_id=self.worker_id,
+                pid=self.pid,
+                queues=tuple(self.drainers),
+                slots=self.slots,
+                started_at_ms=self._started_at_ms,
+                completed=sum(tally.completed for tally in tallies),
+                failed=sum(tally.failed for tally in tallies),
+                in_flight=sum(tally.in_flight for tally in tallies),
+                version=self.version,
+                host=self.host,
+                last_error=next((one.last_error for one in tallies if one.last_error), ""),
+            )
+            await self.heartbeats.beat(beat, BEAT_TTL_MS)
+            await anyio.sleep(BEAT_EVERY_S)
+
+    async def _tick(self) -> None:
+        """Run the crons that are due; every worker asks, and one of them runs each."""
+        while self.crons is not None:
+            try:
+                await self.crons.tick(time.time())
+            except Exception:  # noqa: BLE001 - a defect of one cron is not its worker's end
+                _log.exception("cron_defect")
+            await anyio.sleep(TICK_EVERY_S)
+
+    async def _slot(self, _: dict[str, Any], slot: int) -> None:
+        """Drain for a turn; what arq sees is a job that never fails."""
+        # A job is read from Redis: it may name anything.
+        if slot not in range(self.slots + 1) or slot in self._running:
+            return
+        self._running.add(slot)
+        try:
+            holder, last = f"{self.worker_id}/{slot}", slot == self.slots
+            await self._slots.drain(holder, SLOT_TURN_S, critical_alone=last)
+        except* (RedisError, QueueError, OSError) as errors:
+            # It is `run` that waits for Redis, and `_keep_slots` that starts the slot again.
+            _log.info("slot_ends", slot=slot, error=repr(errors.exceptions[0]))
+        finally:
+            self._running.discard(slot)
+            if self._stopping.is_set() and not self._running:
+                self._drained.set()
+
+    async def _rest(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._stopping.wait()
+
+
+async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:
+    """Let arq's part of the jobs, which goes on after ours, come to its end.
+
+    Cancelled once, arq writes down that a job did not finish; cancelled again while it does, which
+    a scope would do, it leaves the write alone, to fail when Redis closes.
+    """
+    ended = asyncio.gather(*jobs, return_exceptions=True)
+    _, unfinished = await asyncio.wait([ended], timeout=0.2)
+    if unfinished:
+        ended.cancel()
+        await asyncio.wait([ended], timeout=0.5)
+
+
+def new_worker_id() -> str:
+    """Return a name that no other worker has."""
+    return f"worker-{secrets.token_hex(4)}"

@@ -1,0 +1,240 @@
+"""What every drain slot does with a batch, whatever its queue: hand it over, settle each claim.
+
+A handler knows what an item is; this knows what a claim is. Each claim ends in one of four ways:
+it leaves the queue, it is put off or suspended (which is nobody's attempt), or it failed, which is
+tried again after a growing pause until its attempts are used up, and then recorded as a dead
+letter. An item leaves the queue when the record no longer asks for it, not before.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import structlog
+
+from kernel.errors import LedgerUnavailable
+from kernel.priorities import CapacityPriority
+from queues.errors import QueueError
+from queues.items import Claim
+from queues.retry_delay import MAX_ATTEMPTS, backoff_ms
+from queues.work_queue import WorkQueue
+from workers.clients.gateway import GatewayError
+from workers.worker.gateway_reports import NO_ROOM, HandIn, Outcome
+
+ABSENCE_DELAY_MS = 500
+INPUT_PENDING_DELAY_MS = 20
+
+CAPACITY_SHORT = "envelope_capacity_unavailable"
+"""A refusal that another attempt may not meet, though the kernel names no time (§18)."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a drainer has done since it started."""
+
+    completed: int = 0
+    failed: int = 0
+    put_off: int = 0
+    dead_letters: int = 0
+    in_flight: int = 0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one claim ends."""
+
+    claim: Claim
+    verdict: Literal["done", "put_off", "suspended", "failed"]
+    code: str = ""
+    delay_ms: int = ABSENCE_DELAY_MS
+    """Of what is put off."""
+
+    final: bool = False
+    """Of a failure: trying again would change nothing."""
+
+
+class Handler(Protocol):
+    """What the items of one queue are."""
+
+    claim_items: int = 64
+    """How many of them a slot takes in hand at once."""
+
+    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        """Work on a batch and return how each claim ends; what is left out is put off.
+
+        May be cancelled, and may be given the same item again.
+        """
+
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority of which it could work on something now."""
+        return "background"
+
+    async def renew(self) -> None:
+        """Keep what it holds for the batches in hand; asked for as often as claims are renewed."""
+        return
+
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record the item's requests as dead letters; raises `GatewayError`."""
+
+
+class Told(Protocol):
+    """Who is told of batches."""
+
+    def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
+        """Take note of a batch that was claimed then (ns since the epoch) and is settled now."""
+
+
+class Drainer:
+    """Serves one queue by its handler."""
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        handler: Handler,
+        hand_in: HandIn,
+        random_unit: Callable[[], float],
+        told: Told | None = None,
+    ) -> None:
+        self._told = told
+        self.queue = queue
+        self.tally = Tally()
+        self._handler = handler
+        self._hand_in = hand_in
+        self._random_unit = random_unit
+
+    @property
+    def claim_items(self) -> int:
+        """How many items a slot claims at once."""
+        return self._handler.claim_items
+
+    async def ready(self) -> bool:
+        """Tell whether claiming makes sense: there is a gateway to hand in to."""
+        return await self._hand_in.ready()
+
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority that is worth a claim now, beside the slot's own."""
+        return await self._handler.least()
+
+    async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
+        """Keep claims hidden, and what their handler holds for them."""
+        await self.queue.renew(claims, visibility_ms)
+        await self._handler.renew()
+
+    async def drain(self, claims: Sequence[Claim]) -> bool:
+        """Serve claims, each settled before returning; tell whether anything left the queue.
+
+        Raises:
+            QueueError: when Redis is away; what was not settled comes back by itself.
+        """
+        self.tally.in_flight += len(claims)
+        claimed_ns = 0 if self._told is None else time.time_ns()
+        try:
+            # What was delivered so often without an end may be what ends its workers.
+            settled = [
+                Settlement(claim, "failed", "attempts_exhausted", final=True)
+                for claim in claims
+                if claim.attempt > MAX_ATTEMPTS
+            ]
+            fresh = [claim for claim in claims if claim.attempt <= MAX_ATTEMPTS]
+            settled += await self._handle(fresh)
+            told = {one.claim.key for one in settled}
+            settled += [
+                Settlement(claim, "put_off", "not_settled")
+                for claim in fresh
+                if claim.key not in told
+            ]
+            await self._settle(settled)
+            if self._told is not None:
+                self._told.settled(self.queue.name, settled, claimed_ns)
+        finally:
+            self.tally.in_flight -= len(claims)
+        return any(one.verdict == "done" or one.final for one in settled)
+
+    async def _handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        if not claims:
+            return []
+        try:
+            return await self._handler.handle(claims)
+        except LedgerUnavailable as error:
+            return [Settlement(claim, "put_off", error.code) for claim in claims]
+        except (QueueError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect of the handler fails its batch alone
+            _log.exception("batch_failed", queue=self.queue.name)
+            code = getattr(error, "code", "internal")
+            return [Settlement(claim, "failed", str(code)) for claim in claims]
+
+    async def _settle(self, settled: Sequence[Settlement]) -> None:
+        done = [one.claim for one in settled if one.verdict == "done"]
+        if done:
+            await self.queue.acknowledge(done)
+            self.tally.completed += len(done)
+        # In the order in which the handler tells of them.
+        await self.queue.suspend([one.claim for one in settled if one.verdict == "suspended"])
+        for code, put_off in _by_code(settled, "put_off").items():
+            claims = [one.claim for one in put_off]
+            await self.queue.put_off(claims, [self._spread(one) for one in put_off], code)
+            self.tally.put_off += len(claims)
+        for code, failed in _by_code(settled, "failed").items():
+            self.tally.failed += len(failed)
+            self.tally.last_error = code
+            given_up = [one for one in failed if one.final or one.claim.attempt >= MAX_ATTEMPTS]
+            again = [one.claim for one in failed if one not in given_up]
+            delays = [backoff_ms(claim.attempt, self._random_unit()) for claim in again]
+            if again:
+                await self.queue.retry(again, delays, code)
+            for one in given_up:
+                await self._bury(one.claim, code)
+
+    def _spread(self, one: Settlement) -> int:
+        """Half to one and a half of an absence, so that a fleet does not come back as one."""
+        if one.delay_ms != ABSENCE_DELAY_MS:
+            return one.delay_ms
+        return int(one.delay_ms * (0.5 + self._random_unit()))
+
+    async def _bury(self, claim: Claim, code: str) -> None:
+        """First on the record, then out of the queue: what is lost in between comes back."""
+        if not await self._record_dead_letter(claim, code):
+            await self.queue.retry([claim], [backoff_ms(claim.attempt, 1.0)], code)
+            return
+        _log.error("item_dead_lettered", item_key=claim.key, error_signature=code)
+        await self.queue.bury([claim], [code])
+        self.tally.dead_letters += 1
+
+    async def _record_dead_letter(self, claim: Claim, code: str) -> bool:
+        if not await self.ready():
+            return False
+        try:
+            await self._handler.give_up(claim, code)
+        except GatewayError as error:
+            _log.warning("dead_letter_not_recorded", item_key=claim.key, code=error.code)
+            return False
+        return True
+
+
+def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> Settlement:
+    """Return how a claim ends whose result was handed in."""
+    found = outcome["outcome"]
+    if found in ("completed", "closed", "unknown"):
+        return Settlement(claim, "done")
+    code = str(outcome.get("code", "internal" if found == "failed" else found))
+    if found == "input_pending":
+        return Settlement(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
+    if found == "absent" or code in NO_ROOM:
+        return Settlement(claim, "put_off", code)
+    if outcome.get("retry_after_s") is not None:
+        return Settlement(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
+    final = rejection_is_final and found == "rejected" and code != CAPACITY_SHORT
+    return Settlement(claim, "failed", code, final=final)
+
+
+def _by_code(settled: Sequence[Settlement], verdict: str) -> dict[str, list[Settlement]]:
+    found: dict[str, list[Settlement]] = {}
+    for one in settled:
+        if one.verdict == verdict:
+            found.setdefault(one.code, []).append(one)
+    return found

@@ -1,0 +1,252 @@
+"""Drain slots: each takes a lease for a queue, claims a batch, and rests until there is more.
+
+A slot takes its lease at the least capacity priority that has room, and claims what is at least as
+urgent (§8.3, §14.2). Where there is no room at all, critical work is claimed all the same, a user's
+after a pause, and what is of the background waits. One slot beside the others serves critical work
+alone, so that it is never behind a batch of anything else.
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from kernel.pressure import course_of
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
+from queues.capacity_leases import CapacityLeases
+from queues.errors import QueueError
+from queues.items import Claim
+from queues.lease_holder import Holder, capacity_of
+from queues.priorities import least_of
+from queues.work_queue import WorkQueue
+from workers.worker.batches import Drainer
+from workers.worker.metrics import WorkerMetrics
+from workers.worker.queue_order import turn_order
+
+VISIBILITY_MS = 5_000
+"""How long the claims of a worker that died stay hidden; a living one renews them."""
+
+RENEW_EVERY_S = 1.0
+LEASE_TTL_MS = 5_000
+LEASE_RETRY_MS = 250
+"""After which a slot that had to leave something looks whether there is capacity for it."""
+
+IDLE_WAIT_S = 10.0
+"""For how long a wait may be deaf: a flushed Redis forgets who waits."""
+
+GATEWAY_RETRY_S = 0.5
+STUCK_PAUSE_S = 0.02
+"""After a batch of which nothing left the queue: others have to move first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What a slot may claim of a queue now, by the least urgent priority; None is nothing."""
+
+    at_once: str | None
+    after_pause: str | None = None
+    pause_ms: int = 0
+    """Not 0 where something is left out: look again after so long."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    holder: Holder
+    floor: CapacityPriority
+    """It serves nothing that is less urgent."""
+
+
+class Bell:
+    """Wakes the slots that rest when a queue may have something that they serve."""
+
+    def __init__(self, behind: "Bell | None" = None) -> None:
+        """One behind another is silent while a slot of the other rests, which serves as much."""
+        self._behind = behind
+        self._resting = 0
+        self._somebody_rests = anyio.Event()
+        self._nobody_rests = anyio.Event()
+        self._nobody_rests.set()
+        self._rings = anyio.Event()
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[anyio.Event]:
+        """Let the queues be listened to; gives the event of the next ring."""
+        self._resting += 1
+        self._somebody_rests.set()
+        self._nobody_rests = anyio.Event()
+        try:
+            yield self._rings
+        finally:
+            self._resting -= 1
+            if not self._resting:
+                self._somebody_rests = anyio.Event()
+                self._nobody_rests.set()
+
+    async def listen(self, queue: WorkQueue, least: str) -> None:
+        """Wait on a queue while a slot rests; one connection, whatever the number of slots."""
+        while True:
+            await self._somebody_rests.wait()
+            if self._behind is not None:
+                await self._behind._nobody_rests.wait()  # noqa: SLF001 - of the same kind
+            if await queue.wait(IDLE_WAIT_S, least):
+                self._rings.set()
+                self._rings = anyio.Event()
+                # The slots that were woken look before this one waits again.
+                await anyio.lowlevel.checkpoint()
+
+
+@dataclass(slots=True)
+class Slots:
+    """The slots of one process, what they share, and the batches that they have in hand."""
+
+    drainers: Mapping[str, Drainer]
+    """By the name of their queue."""
+
+    leases: CapacityLeases
+    lease_slots: int
+    stopping: anyio.Event
+    metrics: WorkerMetrics
+    _served: dict[str, int] = field(default_factory=dict)
+    _serving: int = 0
+    _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
+    """By holder: the batch that its slot has begun."""
+
+    _bells: dict[CapacityPriority, Bell] = field(default_factory=dict)
+    """By the floor of the slots that hear it."""
+
+    def listeners(self) -> list[tuple[Bell, WorkQueue, str]]:
+        """Return what has to be listened to while slots drain: `Bell.listen` of each."""
+        everything = Bell()
+        self._bells = {"background": everything, "critical": Bell(behind=everything)}
+        return [
+            (bell, drainer.queue, least)
+            for floor, bell in self._bells.items()
+            for drainer in self.drainers.values()
+            if (least := least_of(drainer.queue.priorities, floor)) is not None
+        ]
+
+    async def drain(self, holder: str, turn_s: float, *, critical_alone: bool) -> None:
+        """Drain under leases of this holder until the turn is over or the process stops."""
+        floor: CapacityPriority = "critical" if critical_alone else "background"
+        slot = _Slot(Holder(self.leases, holder, LEASE_TTL_MS), floor)
+        try:
+            with anyio.move_on_after(turn_s):
+                while not self.stopping.is_set():
+                    await self._drain_once(slot)
+        finally:
+            await slot.holder.release()
+
+    async def give_back(self) -> None:
+        """Return the batches that were cut off to their queues, at once and untried."""
+        while self._in_hand:
+            _, (queue, claims) = self._in_hand.popitem()
+            await queue.put_off(claims, [0] * len(claims), "worker_stopped")
+
+    async def _drain_once(self, slot: _Slot) -> None:
+        """Serve a batch of the queue whose turn it is, or rest until there may be one."""
+        gateway_away, pressed = False, list[tuple[Drainer, Permit]]()
+        for drainer in await self._in_turn(slot):
+            if not await drainer.ready():
+                gateway_away = True
+                continue
+            permit = await self._permit(slot, drainer)
+            if await self._serve(slot, drainer, permit.at_once):
+                return
+            if permit.pause_ms:
+                pressed.append((drainer, permit))
+        await slot.holder.release()
+        if gateway_away:
+            await self._rest(GATEWAY_RETRY_S)
+        elif pressed:
+            await self._rest(min(permit.pause_ms for _, permit in pressed) / 1000)
+            for drainer, permit in pressed:
+                if self.stopping.is_set() or await self._serve(slot, drainer, permit.after_pause):
+                    return
+        else:
+            async with self._bells[slot.floor].resting() as rings:
+                await self._until_stopped(rings.wait())
+
+    async def _in_turn(self, slot: _Slot) -> list[Drainer]:
+        self._serving += 1
+        drainers = {
+            name: drainer
+            for name, drainer in self.drainers.items()
+            if least_of(drainer.queue.priorities, slot.floor) is not None
+        }
+        if len(drainers) == 1:
+            return list(drainers.values())
+        deadlines: dict[str, int | None] = {}
+        for name, drainer in drainers.items():
+            heads = await drainer.queue.peek(1)
+            deadlines[name] = heads[0].deadline_ms if heads else None
+        order = turn_order(deadlines, self._served, self._serving)
+        return [drainers[name] for name in order]
+
+    async def _permit(self, slot: _Slot, drainer: Drainer) -> Permit:
+        """Take a lease at the least priority that has room; say what goes on where none has."""
+        queue, capacity = drainer.queue, capacity_of(self.lease_slots)
+        floor = max(slot.floor, await drainer.least(), key=CAPACITY_PRIORITIES.index)
+        for priority in CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(floor) :]:
+            least = least_of(queue.priorities, priority)
+            if least is not None and await slot.holder.hold(queue.name, capacity, priority):
+                return Permit(least, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS)
+        critical = least_of(queue.priorities, "critical")
+        if slot.floor == "critical":
+            return Permit(critical)
+        course = course_of(await self.leases.state(queue.name, capacity), "user_initiated")
+        users = least_of(queue.priorities, "user_initiated")
+        return Permit(critical, users, max(1, course.for_ms))
+
+    async def _serve(self, slot: _Slot, drainer: Drainer, least: str | None) -> bool:
+        """Claim what is as urgent and drain it; False when there was nothing."""
+        if least is None:
+            return False
+        claims = await drainer.queue.claim(drainer.claim_items, VISIBILITY_MS, least)
+        if not claims:
+            return False
+        self._served[drainer.queue.name] = self._serving
+        if not await self._finish(slot, drainer, claims):
+            await self._rest(STUCK_PAUSE_S)
+        return True
+
+    async def _finish(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> bool:
+        """Drain a batch; one that was begun is finished: it may be on the record already."""
+        moved, began_s = False, time.perf_counter()
+        self.metrics.claimed(drainer.queue.name, claims)
+        self._in_hand[slot.holder.name] = (drainer.queue, claims)
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._renew, slot, drainer, claims)
+                moved = await drainer.drain(claims)
+                tasks.cancel_scope.cancel()
+        # Not where it was cut off: then the batch is still in hand, and is given back.
+        del self._in_hand[slot.holder.name]
+        self.metrics.drained(drainer.queue.name, time.perf_counter() - began_s)
+        return moved
+
+    async def _renew(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> None:
+        while True:
+            await anyio.sleep(RENEW_EVERY_S)
+            with contextlib.suppress(QueueError):  # whoever settles the claims will see
+                await drainer.renew(claims, VISIBILITY_MS)
+                await slot.holder.renew()
+
+    async def _rest(self, seconds: float) -> None:
+        await self._until_stopped(anyio.sleep(seconds))
+
+    async def _until_stopped(self, waiting: Awaitable[Any]) -> None:
+        """Await something that a stop cuts short."""
+
+        async def stop_early() -> None:
+            await self.stopping.wait()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop_early)
+            await waiting
+            tasks.cancel_scope.cancel()

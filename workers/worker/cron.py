@@ -1,0 +1,141 @@
+"""What a fleet does from time to time, each once in its period whatever the number of workers.
+
+A worker claims the period of a cron in Redis and runs it. Redis may forget a claim, so each of them
+is such that a second run changes nothing: what it writes, the ledger recognises.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import anyio.to_thread
+import structlog
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger
+from kernel.verify.recent import Audit, AuditMark, audit_since
+from queues.cron_claims import Crons
+from queues.errors import QueueError
+from queues.work_queue import WorkQueue
+from workers.clients.gateway import GatewayError
+from workers.worker.gateway_reports import HandIn
+
+CHAIN_AUDIT = "chain-audit"
+RETENTION_SWEEP = "retention-sweep"
+DECAY_TICK = "decay-tick"
+AUDITS_MAX = 5
+"""Pages of an audit in one period; a record that grows faster is looked at later."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CronTools:
+    """What crons work with."""
+
+    queues: Mapping[str, WorkQueue]
+    ledger: Ledger
+    hand_in: HandIn
+    crons: Crons
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """One row of the table."""
+
+    every_s: int
+    run: Callable[[CronTools], Awaitable[None]]
+
+
+async def reap(tools: CronTools) -> None:
+    """Return the claims of workers that died to their queues."""
+    for queue in tools.queues.values():
+        returned = await queue.reap()
+        if returned:
+            _log.info("claims_expired", queue=queue.name, items=returned)
+
+
+async def sweep_retention(tools: CronTools) -> None:
+    """Let the gateway delete what is kept for a time and whose time is over."""
+    answer = await tools.hand_in.post(f"/internal/crons/{RETENTION_SWEEP}", {})
+    _log.info("retention_swept", **answer["result"])
+
+
+async def tick_decay(tools: CronTools) -> None:
+    """Let the gateway ask for the recomputes that are due tonight (T3); a day has one tick."""
+    answer = await tools.hand_in.post("/v1/authority/tick", {})
+    _log.info("decay_ticked", **answer)
+
+
+async def audit_chain(tools: CronTools) -> None:
+    """Check what was recorded since the last audit; the gateway records what is wrong with it."""
+    mark = _mark(await tools.crons.recall(CHAIN_AUDIT))
+    for _ in range(AUDITS_MAX):
+        audited = await anyio.to_thread.run_sync(_audit, tools.ledger, mark)
+        if not audited.found.ok:
+            _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
+            await tools.hand_in.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(mark))
+            return
+        if audited.mark == mark:
+            return
+        mark = audited.mark
+        await tools.crons.remember(CHAIN_AUDIT, asdict(mark))
+    _log.warning("chain_audit_behind", ec_sequence_number=mark.ec_sequence_number)
+
+
+CRONS: Mapping[str, Cron] = MappingProxyType(
+    {
+        "reap": Cron(2, reap),
+        RETENTION_SWEEP: Cron(3600, sweep_retention),
+        CHAIN_AUDIT: Cron(300, audit_chain),
+        DECAY_TICK: Cron(86_400, tick_decay),
+    }
+)
+"""By name. One that has to write posts to the gateway, which has a unit for it by the same name
+(`workers/api/routes/cron_jobs.py`), or a route of its own."""
+
+
+@dataclass(slots=True)
+class CronRunner:
+    """Runs the crons whose period has come, as far as no other worker does."""
+
+    tools: CronTools
+    worker_id: str
+    table: Mapping[str, Cron] = field(default_factory=lambda: CRONS)
+    _seen: dict[str, int] = field(default_factory=dict)
+    """The newest period of each that this worker has looked at."""
+
+    async def tick(self, now_s: float) -> None:
+        """Run what is due; a run that failed is given back, for whoever ticks next."""
+        for name, cron in self.table.items():
+            period = int(now_s) // cron.every_s
+            if self._seen.get(name) == period:
+                continue
+            try:
+                taken = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
+                if not taken or await self._ran(name, cron, period):
+                    self._seen[name] = period
+            except QueueError as error:  # it is the slots that wait for Redis
+                _log.info("cron_without_redis", cron=name, code=error.code)
+
+    async def _ran(self, name: str, cron: Cron, period: int) -> bool:
+        try:
+            await cron.run(self.tools)
+        except (GatewayError, LedgerUnavailable) as error:
+            _log.warning("cron_failed", cron=name, code=error.code)
+            await self.tools.crons.release(name, period)
+            return False
+        return True
+
+
+def _audit(ledger: Ledger, mark: AuditMark) -> Audit:
+    with ledger.view() as view:
+        return audit_since(view, mark)
+
+
+def _mark(state: dict[str, Any]) -> AuditMark:
+    try:
+        return AuditMark(**state)
+    except TypeError:
+        return AuditMark()

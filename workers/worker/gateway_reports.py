@@ -1,0 +1,129 @@
+"""How a worker hands in: batches, their outcomes, and what the gateway's absence means.
+
+That a gateway is away, full or failing is no item's fault: what could not be handed in is put off
+without counting as an attempt, and nothing is claimed until the gateway answers again. A full
+mailbox makes the pause longer each time, so that a fleet claims as fast as its gateway takes.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernel.priorities import capacity_priority_of
+from queues.items import Claim
+from workers.clients.gateway import GatewayClient, GatewayError
+from workers.telemetry.trace_context import traceparents_of
+
+BUSY_FIRST_S = 0.1
+BUSY_MAX_S = 5.0
+
+ABSENCES = frozenset(
+    {
+        "gateway_unreachable",
+        "gateway_full",
+        "body_too_slow",
+        "mailbox_full",
+        "runtime_full",
+        "actor_failed",
+        "commit_failed",
+        "shard_unowned",
+        "stale_epoch",
+        "reply_lost",
+        "queue_unavailable",
+        "ledger_unavailable",
+        "unauthorized",
+    }
+)
+"""Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
+
+NO_ROOM = frozenset(
+    {"mailbox_full", "runtime_full", "commit_failed", "shard_unowned", "stale_epoch", "reply_lost"}
+)
+"""The same of one item's outcome. That its session's actor failed may be the item's fault."""
+
+_UNREACHABLE = "gateway_unreachable"
+_BATCH_REFUSED = frozenset({413, 422})
+"""Statuses that speak of a batch as a whole, though one item may be to blame: halves are tried."""
+
+Outcome = dict[str, Any]
+
+
+class HandIn:
+    """One worker's way to its gateway, shared by everything that it drains."""
+
+    def __init__(
+        self, gateway: GatewayClient, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._gateway = gateway
+        self._clock_s = clock_s
+        self._away = False
+        self._busy_until_s = float("-inf")
+        self._busy_s = BUSY_FIRST_S
+
+    async def ready(self) -> bool:
+        """Tell whether there is a gateway that takes something now."""
+        if self._away:
+            self._away = not await self._gateway.answers("/healthz")
+        return not self._away and self._clock_s() >= self._busy_until_s
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Post and return the answer; a failure is remembered where it is the gateway's.
+
+        Raises:
+            GatewayError: with the gateway's own code, or `gateway_unreachable`.
+        """
+        try:
+            return await self._gateway.post(path, body)
+        except GatewayError as error:
+            self._note(error.code)
+            raise
+
+    async def batch(
+        self,
+        path: str,
+        name: str,
+        items: Sequence[Any],
+        more: dict[str, Any] | None = None,
+        claims: Sequence[Claim] = (),
+    ) -> list[Outcome]:
+        """Hand items in under a name and return an outcome for each, in order; never raises.
+
+        `claims` are what they come of, one for each: who is traced, and what is urgent.
+        """
+        if not items:
+            return []
+        body = {name: list(items), **(more or {}), **told_of(claims)}
+        try:
+            answer = await self.post(path, body)
+        except GatewayError as error:
+            if error.status in _BATCH_REFUSED and len(items) > 1:
+                half = len(items) // 2
+                first = await self.batch(path, name, items[:half], more, claims[:half])
+                return first + await self.batch(path, name, items[half:], more, claims[half:])
+            found = "absent" if error.code in ABSENCES else "failed"
+            return [{"outcome": found, "code": error.code}] * len(items)
+        outcomes: list[Outcome] = answer["outcomes"]
+        codes = {str(one.get("code")) for one in outcomes}
+        if codes <= NO_ROOM:
+            self._note(min(codes))
+        else:
+            # One session that is full holds up nobody else's.
+            self._busy_s = BUSY_FIRST_S
+        return outcomes
+
+    def _note(self, code: str) -> None:
+        if code == _UNREACHABLE:
+            self._away = True
+        elif code in ABSENCES:
+            self._busy_until_s = self._clock_s() + self._busy_s
+            self._busy_s = min(BUSY_MAX_S, 2 * self._busy_s)
+
+
+def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
+    """Return what a hand-in says of its claims: their traces, and whether any is critical."""
+    told: dict[str, Any] = {}
+    if traceparents := traceparents_of(claims):
+        told["traceparents"] = traceparents
+    if any(capacity_priority_of(one.priority) == "critical" for one in claims):
+        told["urgent"] = True
+    return told

@@ -1,0 +1,1 @@
+"""What is done with an item of each queue."""

@@ -1,0 +1,116 @@
+"""What authority items are: computed from a snapshot, recorded if still due (§8.2).
+
+A worker reads the ledger at one snapshot, computes, and hands in the values with the sequence it
+read; the gateway decides whether they are still due. The worker's ledger handle cannot write
+(K18).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio.to_thread
+import orjson
+import structlog
+
+from kernel.authority.graph import authority_of
+from kernel.authority.read_ahead import Around, read_ahead
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.authority.strategy import AuthorityStrategy
+from kernel.canonical import digest
+from kernel.ledger.ledger import Document, Ledger, LedgerView
+from queues.items import Claim
+from workers.worker.batches import Handler, Settlement, settlement_of
+from workers.worker.gateway_reports import HandIn
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A claim, and what to hand in for it; None when the record asks for nothing any more."""
+
+    claim: Claim
+    result: Document | None
+    error: str | None = None
+    """Why it could not be computed."""
+
+
+class AuthorityHandler(Handler):
+    """Turns claims into recorded authorities."""
+
+    claim_items = 256
+    """As many as one commit takes: to compute one costs much less than a commit."""
+
+    def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:
+        self._ledger = ledger
+        self._hand_in = hand_in
+        self._strategy = strategy
+
+    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        """Compute, hand in, and say how each claim ends."""
+        settled, asked = [], []
+        for one in await anyio.to_thread.run_sync(self._compute, claims):
+            if one.error is not None:
+                settled.append(Settlement(one.claim, "failed", one.error))
+            elif one.result is None:
+                settled.append(Settlement(one.claim, "done"))
+            else:
+                asked.append(one)
+        results = [one.result for one in asked]
+        claims_asked = [one.claim for one in asked]
+        outcomes = await self._hand_in.batch(
+            "/internal/recomputed", "results", results, claims=claims_asked
+        )
+        settled += [
+            settlement_of(one.claim, outcome, rejection_is_final=False)
+            for one, outcome in zip(asked, outcomes, strict=True)
+        ]
+        return settled
+
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record every open request for the understanding as a dead letter."""
+        body = {"item_key": _target(claim), "error_signature": code}
+        await self._hand_in.post("/internal/dead-letters", body)
+
+    def _compute(self, claims: Sequence[Claim]) -> list[Computed]:
+        with self._ledger.view() as snapshot:
+            view = snapshot.batch()
+            sequence = view.head().ec_sequence_number
+            read_ahead(view, [(Around.INPUTS, _target(claim)) for claim in claims])
+            return [self._compute_alone(view, claim, sequence) for claim in claims]
+
+    def _compute_alone(self, view: LedgerView, claim: Claim, sequence: int) -> Computed:
+        try:
+            return Computed(claim, self._compute_one(view, _target(claim), sequence))
+        except Exception as error:  # noqa: BLE001 - one item's failure is not its batch's
+            _log.error("authority_not_computed", item_key=claim.key, error=repr(error))
+            return Computed(claim, None, "computation_failed")
+
+    def _compute_one(self, view: LedgerView, target: str, sequence: int) -> Document | None:
+        requests = view.open_requests_of(AUTHORITY_QUEUE, target)
+        node = view.node(target)
+        if not requests or node is None:
+            return None
+        value, inputs = authority_of(view, self._strategy, node)
+        created = view.log_row_of(node["created_by_operation_id"])
+        result: Document = {
+            "intent": {
+                "intent_kind": "recalculate_authority",
+                "intent_key": digest([requests[0].request_id, sequence]),
+                "target_cu_id": target,
+                "as_of_sequence": sequence,
+                "cu_authority": value,
+                "input_versions": [one.document() for one in inputs],
+            }
+        }
+        if created is not None and created["session_id"]:
+            result["session_id"] = created["session_id"]
+        return result
+
+
+def _target(claim: Claim) -> str:
+    """The node that an item is about; the item's key may only be a digest of it."""
+    try:
+        return str(orjson.loads(claim.payload)["target_cu_id"])
+    except (ValueError, KeyError, TypeError):
+        return claim.key

@@ -1,0 +1,231 @@
+"""What binding items are: evaluations, as many as capacity and fan-out allow (§14.1, §14.3).
+
+What a binding evaluates is behind the port `BindingEvaluator`; a worker without one gives an item
+up as `binding_evaluator_missing`, so that nobody waits for what will not happen. Before it comes
+the fan-out of the event, then the capacity: `kernel.pressure.course_of` says what is evaluated
+without it, and what is suspended goes on in the order of suspension.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, Request
+from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
+from kernel.work.order import FanOut, fan_out_of
+from kernel.work.reports import (
+    BindingEvaluated,
+    BindingOutcomeRecord,
+    CapacityRejected,
+    WorkReport,
+)
+from kernel.work.requests import read_content
+from queues.items import Claim
+from queues.lease_holder import Holder
+from workers.worker.batches import Handler, Settlement, settlement_of
+from workers.worker.gateway_reports import HandIn, Outcome
+from workers.worker.handlers.binding_evaluator import (
+    EVALUATION_S_MAX,
+    BindingCapacity,
+    BindingEvaluator,
+    Evaluated,
+    MidEvaluationRejection,
+)
+from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
+
+EVALUATOR_MISSING = "binding_evaluator_missing"
+SUSPENDED = "binding_suspended_capacity_pressure"
+REJECTED = "capacity_rejected_mid_evaluation"
+DEFERRED = "binding_deferred_fan_out_limit"
+
+REJECTED_DELAY_MS = 1000
+"""After which a binding to which capacity was refused under way is tried again."""
+
+_log = structlog.get_logger(__name__)
+
+
+_PENDING_SUSPENDED = Evaluated("pending", SUSPENDED)
+_PENDING_REJECTED = Evaluated("pending", REJECTED)
+
+
+def log_outcome(outcome: BindingOutcomeRecord) -> None:
+    """Write an outcome to the process's log."""
+    _log.info("binding_outcome", **outcome.model_dump(mode="json", exclude_none=True))
+
+
+def _outcome_of(request: Request, found: Evaluated) -> BindingOutcomeRecord:
+    evaluation: BindingEvaluation = read_content(request)
+    return BindingOutcomeRecord(
+        outcome_id=f"outcome:{request.request_id}",
+        source_event_id=evaluation.source_event_id,
+        binding_id=evaluation.binding_id,
+        target_kind=evaluation.target_kind,
+        outcome_state=found.outcome_state,
+        outcome_target_ref=found.outcome_target_ref,
+        outcome_reason_code=found.outcome_reason_code,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A claim whose request is open."""
+
+    claim: Claim
+    request: Request
+
+    @property
+    def capacity_priority(self) -> CapacityPriority:
+        return capacity_priority_of(self.request.priority)
+
+
+class BindingHandler(Handler):
+    """Turns claims into outcomes of bindings."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        hand_in: HandIn,
+        capacity: BindingCapacity,
+        evaluator: BindingEvaluator | None,
+        now_us: Callable[[], int],
+        observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
+    ) -> None:
+        """`observe` is told of every outcome, those that are pending included."""
+        self._observe = observe
+        self._ledger = ledger
+        self._hand_in = hand_in
+        self._capacity = capacity
+        self._evaluator = evaluator
+        self._now_us = now_us
+
+    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+        """Evaluate what may be evaluated now and say how each claim ends."""
+        due, plans = await anyio.to_thread.run_sync(self._read, claims)
+        there = {one.claim.key for one in due}
+        settled = [Settlement(claim, "done") for claim in claims if claim.key not in there]
+        evaluator = self._evaluator
+        if evaluator is None:
+            code = EVALUATOR_MISSING
+            return settled + [Settlement(one.claim, "failed", code, final=True) for one in due]
+        admitted = [one for one in due if _admits(plans, one)]
+        settled += self._defer([one for one in due if one not in admitted], plans)
+        return settled + await self._evaluate_all(evaluator, admitted)
+
+    async def least(self) -> CapacityPriority:
+        """Return what would not be suspended at once, so that no other is claimed."""
+        return await self._capacity.least()
+
+    async def renew(self) -> None:
+        """Keep the slots in which evaluations run."""
+        await self._capacity.renew()
+
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record the request as a dead letter."""
+        await report_given_up(self._hand_in, BINDING_QUEUE, claim, code)
+
+    def _read(self, claims: Sequence[Claim]) -> tuple[list[_Due], dict[str, FanOut]]:
+        """Read the open requests and, for each of their events, what its cycle admits."""
+        due, plans = [], {}
+        with self._ledger.view() as view:
+            for claim in claims:
+                row = view.tables.get(schema.outbox, claim.key)
+                if row is None or not row["open"]:
+                    continue
+                request = Request.of_row(row)
+                due.append(_Due(claim, request))
+                if request.item_key not in plans:
+                    plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())
+        return due, plans
+
+    def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[Settlement]:
+        """Put off what belongs to a later cycle of its event until that begins (K.30)."""
+        settled = []
+        for event in dict.fromkeys(one.request.item_key for one in deferred):
+            plan = plans[event]
+            _log.warning(
+                DEFERRED,
+                source_event_id=event,
+                bindings_admitted=len(plan.admitted),
+                bindings_deferred=len(plan.deferred),
+                deferred_evaluation_at_us=plan.deferred_evaluation_at_us,
+            )
+        for one in deferred:
+            until_us = plans[one.request.item_key].deferred_evaluation_at_us or self._now_us()
+            delay_ms = max(1, (until_us - self._now_us()) // 1000)
+            settled.append(Settlement(one.claim, "put_off", DEFERRED, delay_ms))
+        return settled
+
+    async def _evaluate_all(
+        self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
+    ) -> list[Settlement]:
+        """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
+        settled = list[Settlement]()
+        urgency = CAPACITY_PRIORITIES[::-1]
+        waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
+        async with self._capacity.holder() as holder:
+            for place, one in enumerate(waiting):
+                course = await self._capacity.course(holder, one.capacity_priority)
+                if course.action == "suspend":
+                    return settled + [self._suspend(each) for each in waiting[place:]]
+                if course.action == "throttle":
+                    await anyio.sleep(course.for_ms / 1000)
+                settled.append(await self._evaluate(evaluator, one, holder))
+        return settled
+
+    def _suspend(self, one: _Due) -> Settlement:
+        self._observe(_outcome_of(one.request, _PENDING_SUSPENDED))
+        return Settlement(one.claim, "suspended", SUSPENDED)
+
+    async def _evaluate(self, evaluator: BindingEvaluator, one: _Due, holder: Holder) -> Settlement:
+        """Evaluate and hand the outcome in."""
+        evaluation: BindingEvaluation = read_content(one.request)
+        try:
+            with anyio.fail_after(EVALUATION_S_MAX):
+                found = await evaluator.evaluate(one.request.request_id, evaluation)
+        except MidEvaluationRejection as rejection:
+            return await self._hand_in_rejection(one, rejection, holder)
+        except TimeoutError:
+            return Settlement(one.claim, "failed", "binding_evaluation_timeout")
+        except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
+            _log.error("binding_not_evaluated", request_id=one.claim.key, error=repr(error))
+            return Settlement(one.claim, "failed", "binding_evaluation_failed")
+        outcome = _outcome_of(one.request, found)
+        self._observe(outcome)
+        report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
+        handed_in = await self._report(one.claim, report)
+        return settlement_of(one.claim, handed_in, rejection_is_final=True)
+
+    async def _hand_in_rejection(
+        self, one: _Due, rejection: MidEvaluationRejection, holder: Holder
+    ) -> Settlement:
+        """Record that capacity was refused; the item comes back at its retry's priority."""
+        self._observe(_outcome_of(one.request, _PENDING_REJECTED))
+        report = CapacityRejected(
+            request_id=one.request.request_id,
+            binding_evaluation_id=rejection.binding_evaluation_id,
+            retry_eligible=rejection.retry_eligible,
+            capacity_signal_at_rejection=await self._capacity.signal(holder, one.capacity_priority),
+        )
+        handed_in = await self._report(one.claim, report)
+        if handed_in["outcome"] != "recorded":
+            return settlement_of(one.claim, handed_in, rejection_is_final=True)
+        if not rejection.retry_eligible:
+            return Settlement(one.claim, "failed", REJECTED, final=True)
+        if one.capacity_priority == "critical":
+            # The record asks for it as background from now on, and the relay sends it as that.
+            return Settlement(one.claim, "done")
+        return Settlement(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
+
+    async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
+        more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
+        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, [claim])
+        return handed_in
+
+
+def _admits(plans: Mapping[str, FanOut], one: _Due) -> bool:
+    return one.request.request_id in plans[one.request.item_key].admitted

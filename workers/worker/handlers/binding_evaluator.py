@@ -1,0 +1,112 @@
+"""The port of whatever evaluates a binding, and the capacity of a fleet to do so (§13.4, §14.3)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernel.pressure import (
+    NOTHING,
+    ONE_SLOT,
+    RUN,
+    CapacityState,
+    Course,
+    capacity_signal,
+    course_of,
+)
+from kernel.priorities import CapacityPriority
+from kernel.work.contents import BindingEvaluation
+from kernel.work.reports import CapacitySignal, OutcomeState
+from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.lease_holder import Holder, capacity_of
+from queues.work_queue import WorkQueue
+
+EVALUATION_S_MAX = 30.0
+LEASE_TTL_MS = 5_000
+"""How long the slot of a worker that died is missing; one that evaluates renews it."""
+
+
+class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
+    """Raised by an evaluator to which capacity was refused; it has stopped and changed nothing."""
+
+    def __init__(
+        self, binding_evaluation_id: str | None = None, *, retry_eligible: bool = True
+    ) -> None:
+        super().__init__("capacity was refused")
+        self.binding_evaluation_id = binding_evaluation_id
+        self.retry_eligible = retry_eligible
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What an evaluation came to; an evaluator's is not pending."""
+
+    outcome_state: OutcomeState
+    outcome_reason_code: str
+    outcome_target_ref: str | None = None
+
+
+class BindingEvaluator(Protocol):
+    """Whatever evaluates a binding against its event (§13.4)."""
+
+    async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+        """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
+
+        Raises:
+            MidEvaluationRejection: when capacity was refused under way (§14.3).
+        """
+
+
+class BindingCapacity:
+    """The slots in which a fleet evaluates bindings, and what is known of them."""
+
+    def __init__(
+        self, leases: CapacityLeases, queue: WorkQueue, slots: int, worker_id: str
+    ) -> None:
+        self._leases = leases
+        self._queue = queue
+        self._capacity = capacity_of(slots)
+        self._worker_id = worker_id
+        self._turn = 0
+        self._holders: set[Holder] = set()
+        """Those who hold a slot now, or ask for one."""
+
+    async def least(self) -> CapacityPriority:
+        """Return the least capacity priority that would not be suspended now."""
+        course = course_of(await self._state(), "background")
+        return "user_initiated" if course.action == "suspend" else "background"
+
+    @asynccontextmanager
+    async def holder(self) -> AsyncIterator[Holder]:
+        """Give who holds a slot for a batch; `course` takes it, and it is renewed until the end."""
+        self._turn += 1
+        holder = Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
+        self._holders.add(holder)
+        try:
+            yield holder
+        finally:
+            self._holders.discard(holder)
+            await holder.release()
+
+    async def renew(self) -> None:
+        """Keep every slot that is held here for another time to live."""
+        for holder in tuple(self._holders):
+            await holder.renew()
+
+    async def course(self, holder: Holder, priority: CapacityPriority) -> Course:
+        """Have the holder hold a slot at this priority, or say what is done without one."""
+        if await holder.hold(CAPACITY_RESOURCE, self._capacity, priority):
+            return RUN
+        await holder.release()
+        return course_of(await self._state(), priority)
+
+    async def signal(self, holder: Holder, priority: CapacityPriority) -> CapacitySignal:
+        """Return what is known of the capacity; who holds a slot wants no other."""
+        depth = await self._queue.depth()
+        waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
+        wanted = ONE_SLOT if holder.lease is None else NOTHING
+        signal = capacity_signal(await self._state(), priority, waiting, wanted)
+        return CapacitySignal.model_validate(signal)
+
+    async def _state(self) -> CapacityState:
+        return await self._leases.state(CAPACITY_RESOURCE, self._capacity)

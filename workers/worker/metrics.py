@@ -1,0 +1,61 @@
+"""What a worker measures of its batches, and what it says of itself."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from queues.items import Claim
+from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
+from workers.telemetry.metric_registry import Metrics, Readings
+from workers.telemetry.metric_table import WORKER
+from workers.worker.batches import Drainer
+
+
+class WorkerMetrics:
+    """The metrics of one worker."""
+
+    def __init__(
+        self, drainers: Mapping[str, Drainer], slots: int, spans: SpanTally | None = None
+    ) -> None:
+        self._spans = spans
+        self._drainers = drainers
+        self._slots = slots
+        self._metrics = Metrics(WORKER, self._readings)
+
+    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
+        """Take note of a batch that was delivered now."""
+        now_ms = time.time_ns() // 1_000_000
+        self._metrics.observe("rotulus_worker_batch_items", len(claims), queue)
+        for claim in claims:
+            if claim.attempt == 1:
+                # The clocks of this machine and of Redis may differ.
+                waited_s = max(0, now_ms - claim.enqueued_at_ms) / 1000
+                self._metrics.observe(
+                    "rotulus_worker_queue_wait_seconds", waited_s, queue, claim.priority
+                )
+
+    def drained(self, queue: str, seconds: float) -> None:
+        """Take note of a batch that was settled."""
+        self._metrics.observe("rotulus_worker_batch_duration_seconds", seconds, queue)
+
+    def text(self) -> bytes:
+        """Return everything as Prometheus reads it; may be called on another thread."""
+        return self._metrics.text()
+
+    def _readings(self) -> Readings:
+        tallies = {name: drainer.tally for name, drainer in self._drainers.items()}
+        return {
+            "rotulus_worker_slots": {(): self._slots},
+            "rotulus_worker_items_in_flight": {
+                (name,): tally.in_flight for name, tally in tallies.items()
+            },
+            "rotulus_worker_items_total": {
+                (name, outcome): getattr(tally, outcome)
+                for name, tally in tallies.items()
+                for outcome in ("completed", "failed", "put_off")
+            },
+            "rotulus_worker_dead_letters_total": {
+                (name,): tally.dead_letters for name, tally in tallies.items()
+            },
+            "rotulus_redis_values_dropped_total": values_dropped(),
+            "rotulus_trace_spans_total": spans_told(self._spans),
+        }
