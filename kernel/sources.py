@@ -68,7 +68,7 @@ def sources_of(
         if reading is None or reading.keys().isdisjoint(payload):
             continue
         for name, role in reading.items():
-            for ref in _refs_in(payload.get(name)):
+            for ref in _refs_in(name, payload.get(name)):
                 yield Source(f"primitive_effects.{index}.payload.{name}", ref, role)
     for index, ref in enumerate(read_set_refs):
         yield Source(f"read_set_refs.{index}", ref, is_read=True)
@@ -281,8 +281,10 @@ def _by_target(written: Iterable[tuple[str | None, Document]]) -> dict[str, tupl
     return stated
 
 
-def _refs_in(value: object) -> Iterator[str]:
+def _refs_in(name: str, value: object) -> Iterator[str]:
     """Yield what a field names: a reference, a span, or a list of either."""
+    if name == "source_spans" and not isinstance(value, list):
+        return
     for one in value if isinstance(value, list) else [value]:
         ref = one.get("source_ref") if isinstance(one, dict) else one
         if isinstance(ref, str) and ref:

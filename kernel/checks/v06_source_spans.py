@@ -83,7 +83,9 @@ class _Grounding:
             if effect.undoes is not None:
                 refusal = self._check_restored(effect, place)
             elif effect.target_ref is not None and effect.effect_kind in MERGING_KINDS:
-                refusal = self._check_written(effect, effect.target_ref, place)
+                # As it was handed in: in canonical form 1.0 would be the whole number 1.
+                payload = self._submission.document["primitive_effects"][index].get("payload", {})
+                refusal = self._check_written(effect, effect.target_ref, payload, place)
             if refusal is not None:
                 return refusal
         return None
@@ -101,12 +103,14 @@ class _Grounding:
         field = f"{place}.undoes.restores_hash"
         return self._check_spans(undone.record_key, payload, field) or _check_shown(payload, field)
 
-    def _check_written(self, effect: KernelEffect, node_id: str, place: str) -> Refusal | None:
+    def _check_written(
+        self, effect: KernelEffect, node_id: str, payload: _Fields, place: str
+    ) -> Refusal | None:
         node = self._view.node(node_id)
         before = self._drafts.get(node_id)
         if before is None and node is not None:
             before = node["payload"]
-        after = {**(before or {}), **effect.payload}
+        after = {**(before or {}), **payload}
         kinds = [after.get("node_kind"), None if node is None else node["node_kind"]]
         refusal = None
         if UNDERSTANDING in kinds and (before is None or _may_ground(self._submission, effect)):
