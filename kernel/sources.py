@@ -19,7 +19,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.simulations import MOST_RESTRICTIVE, simulation_of
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import FRAMING_KINDS
-from kernel.spans import names_of, sources_in, span_named_by
+from kernel.spans import NAMING, names_of, sources_in, span_named_by
 from kernel.visibility import LEAST_RESTRICTIVE, RANKS, VISIBILITY_CLASSES, max_visibility_class
 
 MAX_SOURCES_WALKED = 20_000
@@ -41,9 +41,9 @@ _RECORDS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
 class Source:
-    """Something that an operation was made of, and where it says so."""
+    """Something that an operation was made of, and where it says so; for reading only."""
 
     field: str
     ref: str
@@ -166,7 +166,9 @@ class SourceClasses:
         whatever is no node hands nothing on.
         """
         self._view = view
-        self._written = _by_target(written)
+        self._stated = list(written)
+        self._targets = {target_ref for target_ref, _ in self._stated}
+        self._written: dict[str, tuple[int, list[str]]] | None = None
         self._deep = deep
         self._nodes_alone = nodes_alone
         self._walked = self._looked_for = 0
@@ -178,9 +180,10 @@ class SourceClasses:
         if found is None:
             # What is sent has to be there, and what is shared is seen as it then is. To have looked
             # for what is not there matters where something is written of it.
-            matters = source.role == "source" and (self._written or not source.is_read)
+            writes = self._targets - {None}
+            matters = source.role == "source" and (writes or not source.is_read)
             return MOST_RESTRICTIVE if matters else None
-        if source.is_read and self.frames(source.ref):
+        if source.is_read and found != LEAST_RESTRICTIVE and self.frames(source.ref):
             return None
         return found
 
@@ -191,6 +194,11 @@ class SourceClasses:
         return self._known[ref]
 
     def _walk(self, ref: str) -> str | None:
+        node = self._view.node(ref)
+        alone = ref not in self._targets and "#" not in ref
+        # Most sources are drawn from nothing.
+        if node is not None and alone and not (self._deep and _is_drawn(node)):
+            return str(node["visibility_class"])
         rank, waiting, seen = 0, [ref], {ref}
         while waiting:
             self._walked += 1
@@ -210,7 +218,7 @@ class SourceClasses:
 
     def _place(self, ref: str) -> tuple[str, Iterable[str]] | None:
         """Return what a name itself says: its class, and what it was drawn from."""
-        node, written = self._view.node(ref), self._written.get(ref)
+        node, written = self._view.node(ref), self._written_of(ref)
         drawn: list[str] = []
         rank, known = 0, node is not None or written is not None
         if node is not None:
@@ -229,6 +237,13 @@ class SourceClasses:
         if other is not None:
             return other, drawn
         return None if span is None else (LEAST_RESTRICTIVE, drawn)
+
+    def _written_of(self, ref: str) -> tuple[int, list[str]] | None:
+        if ref not in self._targets:
+            return None
+        if self._written is None:
+            self._written = _by_target(self._stated)
+        return self._written.get(ref)
 
     def _class_of_other(self, ref: str) -> str | None:
         if self._nodes_alone:
@@ -258,12 +273,16 @@ class SourceClasses:
 
     def is_node(self, ref: str) -> bool:
         """Tell whether a reference names a node that is there, or that the envelope writes."""
-        return self._view.node(ref) is not None or ref in self._written
+        return ref in self._targets or self._view.node(ref) is not None
 
     def frames(self, ref: str) -> bool:
         """Tell whether a reference names what is no evidence (EC3 of §7.7)."""
         node = self._view.node(ref)
         return node is not None and node["node_kind"] in FRAMING_KINDS
+
+
+def _is_drawn(node: Document) -> bool:
+    return not NAMING.isdisjoint(node["payload"])
 
 
 def _by_target(written: Iterable[tuple[str | None, Document]]) -> dict[str, tuple[int, list[str]]]:

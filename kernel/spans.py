@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 _NAMED = re.compile(r"(?s)(?P<source>.+)#(?P<one>[0-9]{1,15})-(?P<other>[0-9]{1,15})\Z")
 
-_NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
+NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
 """The fields by which a payload says what it was drawn from."""
 
 
@@ -45,7 +45,7 @@ class Span:
 
 def span_named_by(ref: str) -> Span | None:
     """Return the stretch that a reference names, None where it names a whole thing."""
-    match = _NAMED.match(ref)
+    match = _NAMED.match(ref) if "#" in ref else None
     if match is None:
         return None
     start, end = sorted((int(match["one"]), int(match["other"])))
@@ -90,7 +90,7 @@ def span_of(document: object) -> Span | None:
 
 def sources_in(payload: Mapping[str, Any]) -> list[str]:
     """Return everything that a payload says it was drawn from, each once (INV-PROV-TAINT-1)."""
-    if _NAMING.isdisjoint(payload):
+    if NAMING.isdisjoint(payload):
         return []
     sources = [*_source_refs(payload), *(span.source_ref for span in spans_in(payload))]
     return list(dict.fromkeys(name for ref in sources for name in names_of(ref)))
