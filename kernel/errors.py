@@ -34,7 +34,8 @@ class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not
     """The tables have another version than this program; trying again does not help.
 
     `code` is `ledger_schema_older` where `rotulus migrate` brings the tables forward, and
-    `ledger_schema_newer` or `ledger_schema_unknown` where only another program can read them.
+    `ledger_schema_newer` or `ledger_schema_unknown` where only another program can read them;
+    `ledger_schema_altered` where they are of this version and not as this program makes them.
     """
 
     code = "ledger_schema_unknown"

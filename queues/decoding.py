@@ -4,6 +4,7 @@ A reader returns a value that lies within its bounds, or raises `Foreign`. `reco
 drops what is foreign, so that one of them spoils no other. Nobody else reads a reply by hand.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -89,6 +90,19 @@ def content(bytes_max: int = TEXT_BYTES_MAX) -> Read[bytes]:
         if not isinstance(value, bytes) or len(value) > bytes_max:
             raise Foreign("not bytes within their bounds")
         return value
+
+    return read
+
+
+def matching(pattern: str) -> Read[str]:
+    """Return a reader of texts that a pattern describes as a whole."""
+    read_text, whole_text = text(), re.compile(pattern)
+
+    def read(value: Any) -> str:
+        found = read_text(value)
+        if not whole_text.fullmatch(found):
+            raise Foreign("not of the form that it should have")
+        return found
 
     return read
 

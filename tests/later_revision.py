@@ -5,9 +5,11 @@ and a rule of the append-only log that becomes wider, for which SQLite builds th
 """
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from kernel.ledger import migrations, schema
+from kernel.ledger import migrations, schema, sqlite_catalog
 
 LATER = schema.SCHEMA_VERSION + 1
 
@@ -82,3 +84,33 @@ def write_later_revision(folder: Path) -> Path:
     text = _TEXT.format(later=LATER, before=schema.SCHEMA_VERSION, helper=helper)
     (folder / f"v{LATER:04}_reviews.py").write_text(text)
     return folder
+
+
+def _statements(database):
+    return [one for step in migrations.revisions_after(0, database) for one in step.statements]
+
+
+def later_facts_of_sqlite():
+    """Return the facts of a file that all revisions made."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for statement in _statements("sqlite"):
+            connection.execute(statement)
+        return frozenset(sqlite_catalog._stored(connection))
+
+
+def later_facts_of_postgres(postgres):
+    """Return the facts of a database that all revisions made."""
+    import psycopg  # noqa: PLC0415 - where there is a server there is the driver
+
+    from kernel.ledger import postgres_catalog  # noqa: PLC0415 - needs the driver
+
+    url = postgres.new_database()
+    with psycopg.connect(url) as connection:
+        for statement in _statements("postgresql"):
+            connection.execute(statement)
+        facts = postgres_catalog._stored(
+            lambda sql, values: connection.execute(sql, values).fetchall()
+        )
+        connection.rollback()
+    postgres.drop(url)
+    return frozenset(facts)

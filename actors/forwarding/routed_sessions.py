@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 class Outbound(Protocol):
     """The mailboxes of shards, for who puts something in."""
 
-    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+    async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
         """Put an entry behind those of a shard and wake its owner; False when there is no room.
 
         Raises an error with a code when the mailbox cannot be reached.
@@ -115,7 +115,7 @@ class RoutedSessions:
         self._waiting[ask_id] = reply
         try:
             with anyio.fail_after(self._reply_s):
-                if not await self._mail.post(shard, entry, owner):
+                if not await self._mail.post(shard, ask_id, entry, owner):
                     raise MailboxFull("the shard has too much waiting", {"shard": shard})
                 return await reply.wait()
         except TimeoutError:

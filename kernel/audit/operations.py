@@ -29,7 +29,7 @@ SCANNED_ROWS_MAX = 20_000
 
 PAGE_ROWS = 200
 
-WRITTEN_STORES = (*(str(table.name) for table in schema.STATE_TABLES), str(schema.receipts.name))
+WRITTEN_STORES = (*schema.STORES, str(schema.receipts.name))
 """The stores in which an applied effect may have written a record."""
 
 

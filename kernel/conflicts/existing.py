@@ -44,13 +44,13 @@ class ExistingState:
 
     @property
     def node_kind(self) -> str | None:
-        """The kind of a node; an edge has none."""
+        """The kind of a node; no other record has one."""
         return self.record.get("node_kind")
 
     @property
     def payload(self) -> Document:
         """The fields as they stand."""
-        if self.table is schema.nodes:
+        if self.table is not schema.edges:
             return dict(self.record["payload"])
         ends = {name: self.record[name] for name in ("source_node_id", "target_node_id")}
         return {**self.record["edge_metadata"], **ends, "edge_type": self.record["edge_type"]}

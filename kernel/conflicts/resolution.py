@@ -107,7 +107,10 @@ def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outco
     if strategy == "highest_authority_wins":
         lower = _authority(write.fields) < _authority(existing.payload)
         return "lower_authority" if lower else "accept"
-    return _OUTCOMES[strategy]
+    outcome = _OUTCOMES[strategy]
+    if outcome in _IN_THE_GRAPH and existing.table not in (schema.nodes, schema.edges):
+        return "review"
+    return outcome
 
 
 _OUTCOMES: dict[Strategy, Outcome] = {
@@ -117,6 +120,10 @@ _OUTCOMES: dict[Strategy, Outcome] = {
     "user_review_required": "review",
     "emit_contradiction_edge": "contradiction",
 }
+
+
+_IN_THE_GRAPH: tuple[Outcome, ...] = ("merge", "contradiction")
+"""What only nodes and edges can have: another record has one value of each field."""
 
 
 def _authority(fields: Document) -> float:
@@ -129,5 +136,5 @@ def _authority(fields: Document) -> float:
 
 
 def is_node(conflict: Conflict) -> bool:
-    """Tell whether a conflict is about a node, and not about an edge."""
+    """Tell whether a conflict is about a node, and not about another record."""
     return conflict.existing.table is schema.nodes

@@ -1,18 +1,22 @@
-"""What an envelope writes into nodes and edges, record by record.
+"""What an envelope writes into the stores that are compared, record by record.
 
-Of a node the fields of its payload, of an edge its ends, its type and its metadata. A visibility
-class is not among them: whoever wrote it, the more restricted one holds. Nor is who is let in:
-one more grant contradicts none.
+Of a node the fields of its payload, of an edge its ends, its type and its metadata, of a record of
+another store what the effect states. Which stores are compared stands with their tables. A
+visibility class is not among them: whoever wrote it, the more restricted one holds. Nor is who is
+let in: one more grant contradicts none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Table
 
+from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.ledger.schema import store_of
 from kernel.model.envelope import Envelope
 
 _OF_NODES = frozenset(
@@ -66,16 +70,30 @@ def fields_written(document: Document, table: Table, record_key: str) -> Documen
 def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
     found: dict[tuple[str, str], Write] = {}
     for index, (kind, target, payload) in enumerate(effects):
-        table = schema.nodes if kind in _OF_NODES else schema.edges if kind in _OF_EDGES else None
+        table = _table_of(kind)
         if table is None or target is None:
             continue
         write = found.setdefault((table.name, target), Write(table, target, index, {}))
-        write.fields |= _node_fields(payload) if table is schema.nodes else _edge_fields(payload)
+        write.fields |= _FIELDS.get(table.name, dict)(payload)
         if table is schema.nodes:
             write.node_kind = payload.get("node_kind", write.node_kind)
             write.visibility_class = payload.get("visibility_class", write.visibility_class)
         write.makes_edge |= kind in _MAKING_EDGES
     return list(found.values())
+
+
+def _table_of(kind: str) -> Table | None:
+    """Return the store that an effect writes, where what it states there is compared."""
+    if kind in _OF_NODES:
+        return schema.nodes
+    if kind in _OF_EDGES:
+        return schema.edges
+    known = EFFECT_KINDS.get(kind)
+    table = None if known is None else schema.STORES.get(known.store)
+    if table is None or table in (schema.nodes, schema.edges):
+        return None
+    store = store_of(table)
+    return table if store is not None and store.compared else None
 
 
 def _node_fields(payload: Document) -> Document:
@@ -87,3 +105,9 @@ def _edge_fields(payload: Document) -> Document:
     fields = dict(metadata) if isinstance(metadata, dict) else {}
     fields.pop("merge_provenance", None)
     return fields | {name: payload[name] for name in _EDGE_FIELDS if name in payload}
+
+
+_FIELDS: Mapping[str, Callable[[Document], Document]] = MappingProxyType(
+    {"nodes": _node_fields, "edges": _edge_fields}
+)
+"""How the fields of a write are read; of any other store they are what the effect states."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Table
 
 from kernel.errors import LedgerCorrupt
+from kernel.ledger.catalog import ContentReport, StorageFault
 from kernel.ledger.keys import (
     Columns,
     Values,
@@ -244,6 +245,14 @@ class BufferedTables:
             known[(*given.values(), row[column])].append(row)
             held.rows.setdefault(held.key(row), row)
         return rows
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return what the store says of its tables."""
+        return self._store.schema_faults()
+
+    def content_faults(self) -> ContentReport:
+        """Return what the store says of what it holds."""
+        return self._store.content_faults()
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""

@@ -24,7 +24,8 @@ import psycopg
 from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
-from kernel.ledger import statements
+from kernel.ledger import postgres_catalog, statements
+from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.postgres_connection import (
     Connection,
     closed_on_failure,
@@ -134,6 +135,16 @@ class PostgresTables(SqlTables):
                 self._execute(sql, values)
         except psycopg.errors.UniqueViolation as error:
             raise DuplicateKey(error.diag.constraint_name or "") from None
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the database's tables are not those that this program makes."""
+        with self._translated():
+            return postgres_catalog.schema_faults(self._connection)
+
+    def content_faults(self) -> ContentReport:
+        """Compare indexes with tables, where the server has what that takes."""
+        with self._translated():
+            return postgres_catalog.content_faults(self._connection)
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
@@ -329,6 +340,7 @@ class PostgresStore:
                 create_schema(writer, self.place)
             else:
                 check_schema(writer, self.place)
+            refuse_differences(postgres_catalog.schema_faults(writer), self.place)
         return writer
 
     def _connect_first_reader(self) -> Connection:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _COMMENT = "rotulus ledger, schema "
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
+REFUSAL_BODY = " BEGIN RAISE EXCEPTION 'append only'; END "
 _REFUSAL = (
-    "CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql"
-    " AS $$ BEGIN RAISE EXCEPTION 'append only'; END $$"
+    f"CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql AS $${REFUSAL_BODY}$$"
 )
 
 

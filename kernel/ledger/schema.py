@@ -11,6 +11,9 @@ Names (verbs, kinds, stores, outcomes) are data: the registry guards them when a
 verification when it is read. A database checks what no registry can see: shape, keys, append-only.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -23,10 +26,29 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from kernel.ledger.storage import (
+    DOCUMENTS,
+    GRAPH,
+    KERNEL,
+    MATTERS,
+    SHARING,
+    StateStore,
+    of_record,
+    state,
+)
+
 SCHEMA_VERSION = 12
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
+
+
+def _fields(*names: str) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    return lambda record: tuple(record[name] for name in names)
+
+
+def _in_force(record: dict[str, Any]) -> int:
+    return int(record["state"] == "effective")
 
 
 chain_head = Table(
@@ -45,13 +67,13 @@ policy_snapshots = Table(
     "policy_snapshots",
     metadata,
     Column("policy_generation_id", String, primary_key=True),
-    Column("generation", Integer, nullable=False, unique=True),
+    Column("generation", Integer, nullable=False, unique=True, info=of_record("generation")),
     # 0 once the generation was reverted.
-    Column("in_force", Integer, nullable=False),
+    Column("in_force", Integer, nullable=False, info=of_record(_in_force)),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("policy_snapshots_in_force", "in_force", "generation"),
-    info={"state": True},
+    info=state(StateStore(KERNEL, searched_by=())),
 )
 
 kernel_event_log = Table(
@@ -159,43 +181,52 @@ nodes = Table(
     "nodes",
     metadata,
     Column("node_id", String, primary_key=True),
-    Column("node_kind", String, nullable=False),
+    Column("node_kind", String, nullable=False, info=of_record("node_kind")),
     # 1 while the node puts an access overlay in force; over what, or over a stretch of what.
     Column("overlay_in_force", Integer, nullable=False),
     Column("overlay_target", String),
     # What the node is about, where it says so; nodes that are about the same are one entity.
-    Column("identity_key", String),
-    Column("updated_at", String, nullable=False),
+    Column(
+        "identity_key", String, info=of_record(lambda record: record["payload"].get("identity_key"))
+    ),
+    Column("updated_at", String, nullable=False, info=of_record("updated_at")),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("nodes_by_kind", "node_kind", "node_id"),
     Index("nodes_by_overlay", "overlay_in_force", "overlay_target"),
     Index("nodes_by_identity", "identity_key", "updated_at"),
-    info={"state": True},
+    info=state(StateStore(GRAPH, holds_things=True, compared=True)),
 )
 
 edges = Table(
     "edges",
     metadata,
     Column("edge_id", String, primary_key=True),
-    Column("source_node_id", String, nullable=False, index=True),
-    Column("target_node_id", String, nullable=False),
+    Column("source_node_id", String, nullable=False, index=True, info=of_record("source_node_id")),
+    Column("target_node_id", String, nullable=False, info=of_record("target_node_id")),
     # The kind of node that feeds the target's authority through this edge, null for other edges.
     Column("input_from", String),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
-    info={"state": True},
+    info=state(
+        StateStore(
+            GRAPH,
+            holds_things=True,
+            speaks_of=_fields("source_node_id", "target_node_id"),
+            compared=True,
+        )
+    ),
 )
 
 corpus_membership_records = Table(
     "corpus_membership_records",
     metadata,
     Column("membership_id", String, primary_key=True),
-    Column("node_id", String, nullable=False, index=True),
+    Column("node_id", String, nullable=False, index=True, info=of_record("node_id")),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"))),
 )
 
 derived_indexes = Table(
@@ -204,7 +235,7 @@ derived_indexes = Table(
     Column("entry_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(GRAPH, "derived_index", speaks_of=_fields("target_ref"))),
 )
 
 materialized_views = Table(
@@ -213,7 +244,7 @@ materialized_views = Table(
     Column("view_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(GRAPH, "atomic_view")),
 )
 
 membership_state_transitions = Table(
@@ -222,7 +253,7 @@ membership_state_transitions = Table(
     Column("transition_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(KERNEL, written_once=True)),
 )
 
 filing_units = Table(
@@ -231,7 +262,7 @@ filing_units = Table(
     Column("filing_unit_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS, holds_things=True)),
 )
 
 filing_unit_versions = Table(
@@ -240,7 +271,7 @@ filing_unit_versions = Table(
     Column("filing_unit_version_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS, holds_things=True)),
 )
 
 filing_unit_text_versions = Table(
@@ -249,7 +280,7 @@ filing_unit_text_versions = Table(
     Column("filing_unit_text_version_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS, holds_things=True)),
 )
 
 filing_relationships = Table(
@@ -258,7 +289,7 @@ filing_relationships = Table(
     Column("filing_relationship_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS)),
 )
 
 ruling_dispositions = Table(
@@ -267,7 +298,7 @@ ruling_dispositions = Table(
     Column("ruling_disposition_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS)),
 )
 
 court_disposition_observations = Table(
@@ -276,7 +307,7 @@ court_disposition_observations = Table(
     Column("observation_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS)),
 )
 
 case_resolution_events = Table(
@@ -285,7 +316,7 @@ case_resolution_events = Table(
     Column("case_resolution_event_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(MATTERS)),
 )
 
 topic_assignments = Table(
@@ -294,32 +325,49 @@ topic_assignments = Table(
     Column("topic_assignment_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(
+        StateStore(
+            MATTERS,
+            speaks_of=lambda record: (
+                record["payload"].get("node_id"),
+                record["payload"].get("topic_id"),
+            ),
+        )
+    ),
 )
 
 binding_generation_snapshots = Table(
     "binding_generation_snapshots",
     metadata,
     Column("snapshot_id", String, primary_key=True),
-    Column("binding_id", String, nullable=False),
-    Column("generation", Integer, nullable=False),
-    Column("in_force", Integer, nullable=False),
+    Column("binding_id", String, nullable=False, info=of_record("binding_id")),
+    Column(
+        "generation",
+        Integer,
+        nullable=False,
+        info=of_record(lambda record: int(record["binding_generation_id"])),
+    ),
+    Column("in_force", Integer, nullable=False, info=of_record(_in_force)),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("binding_id", "generation"),
-    info={"state": True},
+    info=state(StateStore(KERNEL, searched_by=("binding_id",), speaks_of=_fields("binding_id"))),
 )
 
 extraction_attempts = Table(
     "extraction_attempts",
     metadata,
     Column("attempt_id", String, primary_key=True),
-    Column("extraction_run_id", String, nullable=False),
-    Column("attempt_number", Integer, nullable=False),
+    Column("extraction_run_id", String, nullable=False, info=of_record("extraction_run_id")),
+    Column("attempt_number", Integer, nullable=False, info=of_record("attempt_number")),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("extraction_run_id", "attempt_number"),
-    info={"state": True},
+    info=state(
+        StateStore(
+            DOCUMENTS, searched_by=("extraction_run_id",), speaks_of=_fields("extraction_run_id")
+        )
+    ),
 )
 
 document_artifacts = Table(
@@ -328,7 +376,7 @@ document_artifacts = Table(
     Column("document_artifact_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(DOCUMENTS, holds_things=True)),
 )
 
 materializations = Table(
@@ -337,7 +385,7 @@ materializations = Table(
     Column("materialization_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(DOCUMENTS, holds_things=True)),
 )
 
 operation_rollbacks = Table(
@@ -354,10 +402,15 @@ share_links = Table(
     metadata,
     Column("share_link_id", String, primary_key=True),
     # Null until the token was issued.
-    Column("token_sha256", String, index=True),
+    Column(
+        "token_sha256",
+        String,
+        index=True,
+        info=of_record(lambda record: record.get("token_sha256")),
+    ),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(SHARING)),
 )
 
 daily_operation_counts = Table(
@@ -394,10 +447,16 @@ recorded_model_outputs = Table(
     "recorded_model_outputs",
     metadata,
     Column("recorded_output_id", String, primary_key=True),
-    Column("output_payload_blob_ref", String, nullable=False, index=True),
+    Column(
+        "output_payload_blob_ref",
+        String,
+        nullable=False,
+        index=True,
+        info=of_record("output_payload_blob_ref"),
+    ),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info={"state": True},
+    info=state(StateStore(KERNEL)),
 )
 
 outbox = Table(
@@ -507,12 +566,24 @@ mail_keys = Table(
     Column("key", LargeBinary, nullable=False),
 )
 
-STATE_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("state"))
+
+def _tables_with(sort: str) -> tuple[Table, ...]:
+    return tuple(table for table in metadata.sorted_tables if table.info.get(sort))
+
+
+STATE_TABLES = _tables_with("state")
 """The typed stores: what the log folds into."""
 
-FOLDED_TABLES = tuple(table for table in metadata.sorted_tables if table.info.get("folded"))
+STORES = {str(table.name): table for table in STATE_TABLES}
+"""The typed stores by name."""
+
+FOLDED_TABLES = _tables_with("folded")
 """What the log folds into beside the typed stores: written by applying, by no effect."""
 
-APPEND_ONLY_TABLES = tuple(
-    table for table in metadata.sorted_tables if table.info.get("append_only")
-)
+APPEND_ONLY_TABLES = _tables_with("append_only")
+
+
+def store_of(table: Table) -> StateStore | None:
+    """Return what is known of a typed store; None of any other table."""
+    store: StateStore | None = table.info.get("state")
+    return store

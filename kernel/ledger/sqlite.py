@@ -16,10 +16,18 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.errors import CommitOutcomeUnknown, LedgerFailed, LedgerUnavailable, TextNotStorable
-from kernel.ledger import statements
+from kernel.errors import (
+    CommitOutcomeUnknown,
+    LedgerCorrupt,
+    LedgerFailed,
+    LedgerUnavailable,
+    TextNotStorable,
+)
+from kernel.ledger import sqlite_catalog, statements
+from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.sql_tables import SqlTables
+from kernel.ledger.sqlite_folding import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -42,6 +50,7 @@ PAGE_BYTES = 8192
 """Of a new file; with twice SQLite's own, a COMMIT of a batch takes a fifth less CPU time."""
 
 _ADD_OR_FAIL = "INSERT OR FAIL"
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _OF_WHAT_IS_ASKED = frozenset(
     {
         sqlite3.SQLITE_ERROR,
@@ -113,6 +122,14 @@ class SqliteTables(SqlTables):
         values = map(values_getter(column_names(table)), rows)
         self._write_many(statements.upsert_sql(table), values)
 
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the file's tables are not those that this program makes."""
+        return sqlite_catalog.schema_faults(self._connection)
+
+    def content_faults(self) -> ContentReport:
+        """Compare indexes with tables and look at every page."""
+        return sqlite_catalog.content_faults(self._connection)
+
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
             return self._execute(sql, values).fetchall()
@@ -145,6 +162,7 @@ class SqliteStore:
         """
         self._path = path
         self._read_only = read_only
+        self._leaves_one_file = read_only and is_folded(path)
         self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._lock = threading.Lock()
@@ -201,13 +219,21 @@ class SqliteStore:
                 reader.close()
 
     def close(self) -> None:
-        """Close every idle connection and fold the write-ahead log into the file."""
+        """Close every idle connection and fold the write-ahead log into the file.
+
+        A handle that only reads leaves one file where it opened one; what a killed writer left
+        beside the file it leaves there.
+        """
         while not self._readers.empty():
             self._readers.get_nowait().close()
         with self._lock:
             if self._writer is not None:
+                # SQLite folds at the last of all connections, and another process may have one.
+                checkpoint(self._writer)
                 self._writer.close()
                 self._writer = None
+        if self._leaves_one_file:
+            fold(self._path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:
@@ -224,6 +250,7 @@ class SqliteStore:
         return connection
 
     def _connect_writer(self) -> sqlite3.Connection:
+        make_private(self._path)
         writer = self._connect("rwc")
         with _closed_on_failure(writer, self._path):
             writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -234,6 +261,7 @@ class SqliteStore:
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             create_schema(writer, self._path)
+            refuse_differences(sqlite_catalog.schema_faults(writer), str(self._path))
         return writer
 
     def _connect_first_reader(self) -> sqlite3.Connection:
@@ -270,6 +298,8 @@ def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[N
         yield
     except sqlite3.Error as error:
         connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
         raise LedgerUnavailable(f"{path}: {error}") from error
     except BaseException:
         connection.close()

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import Table
 
+from kernel.ledger.catalog import ContentReport, StorageFault
+
 Row = dict[str, Any]
 
 
@@ -81,6 +83,12 @@ class TablesView(Protocol):
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """Return the number of rows for each combination of the columns' values."""
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where tables, indexes and triggers are not those that this program makes."""
+
+    def content_faults(self) -> ContentReport:
+        """Compare stored indexes and pages with the tables; linear in the size of the ledger."""
 
 
 class Tables(TablesView, Protocol):

@@ -26,15 +26,7 @@ MAX_OVERLAYS_EXAMINED = 100_000
 """Both for one envelope; what would take more is refused rather than searched."""
 
 _CONTAINING_STATES = ("candidate", "confirmed", "policy_blocked")
-_RECORDED_IN = (
-    schema.nodes,
-    schema.filing_units,
-    schema.filing_unit_versions,
-    schema.filing_unit_text_versions,
-    schema.document_artifacts,
-    schema.materializations,
-    schema.edges,
-)
+_RECORDED_IN = tuple(table for table in schema.STATE_TABLES if table.info["state"].holds_things)
 
 
 class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record

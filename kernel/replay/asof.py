@@ -1,9 +1,9 @@
 """The state as it was just before an operation, to be read through and written nowhere.
 
 A record as of a sequence is the pre-image of the first effect on it at or after that sequence;
-where there is none, nobody has written it since, and it is the record that stands. A row of
-`membership_state_transitions` has no effect of its own and is never written twice: it was there if
-its writer's operation came earlier.
+where there is none, nobody has written it since, and it is the record that stands. A record that is
+written once has no effect of its own: it was there if its writer's operation came earlier. Which
+stores are so, and which are searched by what, stands with their tables (`ledger/schema.py`).
 
 What is written here stays here: it is what the next operation in sequence finds. So a run over a
 range looks a record up once, and from then on knows it from what it computed itself.
@@ -11,7 +11,6 @@ range looks a record up once, and from then on knows it from what it computed it
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 import orjson
@@ -19,30 +18,18 @@ from sqlalchemy import Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.catalog import ContentReport, StorageFault
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.schema import store_of
 from kernel.ledger.tables import Row, TablesView
 from kernel.stores.columns import columns_of
 
 RECORDS_KNOWN_MAX = 100_000
 EFFECTS_PAGE_ROWS = 1000
 
-_STATE = frozenset(table.name for table in schema.STATE_TABLES)
-
 _NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
 """Read as they are: two by commitments to their content, and the head, which a replay overrules."""
-
-_WRITTEN_ONCE = frozenset({"membership_state_transitions"})
-
-_LASTING_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "policy_snapshots": (),
-        "binding_generation_snapshots": ("binding_id",),
-        "extraction_attempts": ("extraction_run_id",),
-    }
-)
-"""Stores that are searched when an effect is applied, and the columns that a record never changes,
-by which the rows that stand may be looked through."""
 
 
 class StateAsOf:
@@ -68,10 +55,18 @@ class StateAsOf:
         """Look everything up again: an operation was not computed, or not as it was recorded."""
         self._known.clear()
 
+    def schema_faults(self) -> list[StorageFault]:
+        """Return what the store says of its tables now."""
+        return self._tables.schema_faults()
+
+    def content_faults(self) -> ContentReport:
+        """Return what the store says of what it holds now."""
+        return self._tables.content_faults()
+
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key as it was."""
         name = table.name
-        if name not in _STATE:
+        if store_of(table) is None:
             if name not in _NEVER_CHANGING:
                 _refuse(name)
             return self._tables.get(table, *key)
@@ -161,17 +156,17 @@ class StateAsOf:
 
     def put(self, table: Table, row: Row) -> None:
         """Keep a row of state for the operations to come; any other goes nowhere."""
-        if table.name in _STATE:
+        if store_of(table) is not None:
             self._known[(table.name, row[key_names(table)[0]])] = row
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Change a row of state for the operations to come; any other stays as it is."""
-        if table.name in _STATE:
+        if store_of(table) is not None:
             self.put(table, {**(self.get(table, *key) or {}), **values})
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Have no row of state under a key from here on."""
-        if table.name in _STATE:
+        if store_of(table) is not None:
             self._known[(table.name, str(key[0]))] = None
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
@@ -185,7 +180,8 @@ class StateAsOf:
         yield
 
     def _lookup(self, table: Table, name: str, key: str) -> Row | None:
-        if name in _WRITTEN_ONCE:
+        store = store_of(table)
+        if store is not None and store.written_once:
             row = self._tables.get(table, key)
             return row if row is not None and self._was_written(row) else None
         pre_image_hash = self._found_by_own(name, key)
@@ -238,10 +234,10 @@ class StateAsOf:
 
     def _candidates(self, table: Table, key_column: str, where: Mapping[str, Any]) -> list[str]:
         """Return the keys of every record that may have equalled `where`, and of others."""
-        lasting = _LASTING_COLUMNS.get(table.name)
-        if lasting is None:
+        store = store_of(table)
+        if store is None or store.searched_by is None:
             _refuse(table.name)
-        narrowed = {name: where[name] for name in lasting if name in where}
+        narrowed = {name: where[name] for name in store.searched_by if name in where}
         keys = {row[key_column]: None for row in self._tables.select(table, narrowed)}
         keys |= dict.fromkeys(sorted(self._gone_from(table)))
         return list(keys)

@@ -11,8 +11,6 @@ from kernel.rollback.plan import Place, Step
 from kernel.sources import state_taint
 from kernel.stores.rollback_marks import mark_of
 
-_TABLES = {str(table.name): table for table in schema.STATE_TABLES}
-
 
 def inverse_envelope(transaction: LedgerTransaction, step: Step, tier: int) -> Document:
     """Return the operation that undoes an operation's reversible effects, the last one first."""
@@ -119,7 +117,7 @@ def _inverses(transaction: LedgerTransaction, step: Step) -> list[Document]:
     for ordinal, one in enumerate(step.of(REVERSIBLE)):
         place, restores = one.place, one.applied["pre_image_hash"]
         if place not in stands:
-            row = transaction.tables.get(_TABLES[place[0]], place[1])
+            row = transaction.tables.get(schema.STORES[place[0]], place[1])
             stands[place] = "" if row is None else sha256_hex(bytes(row["record"]))
         undone = {
             "operation_id": step.operation_id,
@@ -149,7 +147,7 @@ def _writers(transaction: LedgerTransaction, step: Step) -> list[str]:
     """Whoever wrote last what is undone: their writes have been seen."""
     found = []
     for one in step.effects:
-        table = _TABLES.get(one.place[0])
+        table = schema.STORES.get(one.place[0])
         row = None if table is None else transaction.tables.get(table, one.place[1])
         if row is not None and row["updated_by_operation_id"]:
             found.append(row["updated_by_operation_id"])

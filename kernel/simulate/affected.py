@@ -4,33 +4,18 @@ A preview shows records, so the class of every node that it shows is part of its
 not the operation named it as a source: nobody reads a sealed node by simulating a change of it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
+from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.schema import store_of
 from kernel.ledger.simulations import simulation_of
 from kernel.model.simulation import RecordChange, SimulationPrediction
 from kernel.simulate.dry_run import DryRun
 from kernel.sources import SourceClasses, classes_of
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
-
-_NODES_OF_RECORD: Mapping[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = MappingProxyType(
-    {
-        "nodes": lambda record: (record["node_id"],),
-        "edges": lambda record: (record["source_node_id"], record["target_node_id"]),
-        "corpus_membership_records": lambda record: (record["node_id"], record["corpus_id"]),
-        "topic_assignments": lambda record: (
-            record["payload"].get("node_id"),
-            record["payload"].get("topic_id"),
-        ),
-        "derived_indexes": lambda record: (record["target_ref"],),
-        "binding_generation_snapshots": lambda record: (record["binding_id"],),
-        "extraction_attempts": lambda record: (record["extraction_run_id"],),
-    }
-)
-"""What a record speaks of; one of another store speaks of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +40,10 @@ def affected_node_refs(changes: Iterable[RecordChange]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for change in changes:
         record = change.after or change.before
-        of_record = _NODES_OF_RECORD.get(change.store)
-        refs = (change.record_key,) if of_record is None or not record else of_record(record)
+        table = schema.STORES.get(change.store)
+        store = None if table is None else store_of(table)
+        speaks_of = None if store is None else store.speaks_of
+        refs = speaks_of(record) if speaks_of is not None and record else (change.record_key,)
         found.update(dict.fromkeys(ref for ref in refs if isinstance(ref, str)))
     return tuple(found)
 

@@ -15,8 +15,6 @@ from kernel.model.receipt import Receipt
 from kernel.stores.columns import columns_of
 from kernel.stores.record import Applied, Operation
 
-_TABLES = {str(table.name): table for table in schema.STATE_TABLES}
-
 
 def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
     """Put a record back as it was before the effect that is undone, or remove it again.
@@ -27,7 +25,7 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
             `rollback_pre_image_corrupt` where what is kept of it is not what was recorded.
     """
     transaction, key = operation.transaction, undone.record_key
-    table = _TABLES[undone.store]
+    table = schema.STORES[undone.store]
     row = transaction.tables.get(table, key)
     stands = "" if row is None else sha256_hex(bytes(row["record"]))
     if stands != undone.replaces_hash:
@@ -56,7 +54,7 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
 
 
 def _put_back(undone: UndoneEffect, operation: Operation) -> None:
-    transaction, table = operation.transaction, _TABLES[undone.store]
+    transaction, table = operation.transaction, schema.STORES[undone.store]
     try:
         content = transaction.pre_image(undone.restores_hash)
     except LedgerCorrupt as error:

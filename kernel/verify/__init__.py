@@ -1,30 +1,33 @@
 """Verification: everything on the record computed again from stored bytes, in one snapshot.
 
-Four levels, in this order. The first uses `json` and `hashlib` and none of the code that writes.
+Six levels, in this order. The first two use none of the code that writes.
 
+S. Schema. Tables, indexes, constraints and triggers are those that this program makes.
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
    The log's chain is walked twice, by code that has nothing in common but the hash.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief. Every session replays, and the log anchors its newest event.
 D. Authorities. Each stored authority is what its inputs give.
+I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
 
-Some columns follow from nothing on the record, so changing them is not seen: the clock of the head
-and of summaries (within bounds), when an idempotency key expires, whether a request was given up
-as a dead letter or cancelled. A ledger that was put back to an earlier state as a whole is a sound
-ledger: compare `head_hash` with a copy kept elsewhere.
+What is compared with what, and what is not and why, is the table in README.md beside this file. A
+ledger that was put back to an earlier state as a whole, or written anew from some row on, is a
+sound ledger: keep `head` elsewhere and expect it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.ledger import schema
+from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
-from kernel.verify.chains import RECEIPTS, Chain, check_receipts
+from kernel.verify.chains import GENESIS, RECEIPTS, Chain, check_receipts
+from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
@@ -40,6 +43,7 @@ from kernel.verify.records import (
     check_pre_images,
     check_requests,
 )
+from kernel.verify.storage import add_faults
 
 LIMIT_FINDINGS = 20
 
@@ -63,8 +67,15 @@ class Verification:
 
     authorities_equal: int
     authorities_pending: int
+    not_checked: tuple[str, ...] = ()
+    """What of the storage could not be compared, and why."""
     findings: tuple[Finding, ...] = field(default=())
     """In order of discovery: the first names the first bad row."""
+
+    @property
+    def head(self) -> str:
+        """The newest row's sequence and hash, in the form in which they are expected again."""
+        return f"{self.rows}:{self.head_hash}"
 
     @property
     def ok(self) -> bool:
@@ -79,17 +90,31 @@ def verify(
     fold: bool = True,
     limit_findings: int = LIMIT_FINDINGS,
     strategy: AuthorityStrategy | None = None,
+    expect_head: ExpectedHead | None = None,
+    damage: Iterable[StorageFault] = (),
 ) -> Verification:
     """Compute a snapshot's record again and name the rows that differ, the first one first.
 
-    Nothing stored makes it raise. It stops at `limit_findings`. Memory is bounded by a page of
-    rows, but for the fold, which holds the state, and for one belief session at a time. Without
-    `fold`, level B is left out. `strategy` is the one under which the ledger was written.
+    Nothing stored makes it raise. With `expect_head`, the log must hold that row. `damage` is what
+    was wrong with the file before it was opened. It stops at `limit_findings`. Memory is bounded by
+    a page of rows, but for the fold, which holds the state, and for one belief session at a time.
+    Without `fold`, level B is left out. `strategy` is the one under which the ledger was written.
+
+    Raises:
+        LedgerUnavailable: when the store went away meanwhile.
     """
     run = _Run(view, Findings(max(1, limit_findings)), strategy or BetaPosteriorMean(), progress)
     with suppress(EnoughFindings):
-        run.check(fold=fold)
+        run.check(damage, expect_head, fold=fold)
     return run.result()
+
+
+def unreadable(damage: Iterable[StorageFault]) -> Verification:
+    """Return the verification of a store that could not be opened, which is all damage."""
+    findings = Findings(LIMIT_FINDINGS)
+    with suppress(EnoughFindings):
+        add_faults(findings, damage)
+    return Verification(0, 0, 0, 0, 0, 0, 0, GENESIS, 0, 0, findings=tuple(findings.found))
 
 
 class _Run:
@@ -110,40 +135,79 @@ class _Run:
         self._log = LogCheck(self._reader)
         self._requests = (0, 0)
         self._answers: set[str] = set()
+        self._emitted = 0
+        self._not_checked: tuple[str, ...] = ()
         self._belief = BeliefCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
 
-    def check(self, *, fold: bool) -> None:
-        self._total = self._reader.count(schema.kernel_event_log) * (2 if fold else 1)
+    def check(
+        self, damage: Iterable[StorageFault], expect_head: ExpectedHead | None, *, fold: bool
+    ) -> None:
+        findings = self._findings
+        add_faults(findings, damage)
+        if not self._check_schema():
+            return
+        with findings.guard(schema.kernel_event_log, "count"):
+            self._total = self._reader.count(schema.kernel_event_log) * (2 if fold else 1)
         self._check_chains()
         self._check_links()
+        if expect_head is not None:
+            check_expected(self._reader, expect_head)
         if fold:
-            Fold(self._reader, self._strategy).run(self._step)
-        check_belief(self._reader, self._belief)
-        self._authority.run()
+            with findings.guard(schema.kernel_event_log, "fold"):
+                Fold(self._reader, self._strategy).run(self._step)
+        with findings.guard(schema.belief_sessions, "sessions"):
+            check_belief(self._reader, self._belief)
+        with findings.guard(schema.nodes, "authorities"):
+            self._authority.run()
+        # Last: a row that differs is named by its key before its index is named by its entry.
+        with findings.guard("ledger", "content"):
+            content = self._reader.tables.content_faults()
+            self._not_checked = tuple(content.not_checked)
+            add_faults(findings, content.faults)
         if self._progress is not None:
             self._progress(self._total, self._total)
 
+    def _check_schema(self) -> bool:
+        """Check what holds the rows; tell whether they can be read as rows."""
+        with self._findings.guard("ledger", "schema"):
+            faults = self._reader.tables.schema_faults()
+            add_faults(self._findings, faults)
+            if any(one.rule in NOT_READ for one in faults):
+                return False
+        return True
+
     def _check_chains(self) -> None:
-        reader, log = self._reader, self._log
-        emitted = check_receipts(reader, self._receipts)
-        log.run(self._step)
+        """Take every step, whatever became of the one before: each looks at other rows."""
+        reader, log, findings = self._reader, self._log, self._findings
+        with findings.guard(schema.receipts, "chain"):
+            self._emitted = check_receipts(reader, self._receipts)
+        with findings.guard(schema.kernel_event_log, "chain"):
+            log.run(self._step)
         head = reader.get(schema.chain_head, "main")
         if head is None:
-            self._findings.add(schema.chain_head, "main", "missing", "the ledger has no head")
+            findings.add(schema.chain_head, "main", "missing", "the ledger has no head")
         else:
-            with self._findings.guard(schema.chain_head, "main"):
+            with findings.guard(schema.chain_head, "main"):
                 self._receipts.finish(head, witness=str(log.receipt_hash))
                 log.chain.finish(head, witness=answered_hash(reader, log.chain.last))
-        check_head(reader, log.committed_at_us)
-        check_extra_effects(reader, log.effects)
-        check_extra_receipts(reader, emitted, log.emitted)
-        self._answers = check_model_outputs(reader)
-        check_extra_blobs(reader, log.blobs, self._answers)
-        check_answers(reader, head)
-        self._requests = check_requests(reader, head)
-        check_pre_images(reader)
+        with findings.guard(schema.chain_head, "main"):
+            check_head(reader, log.committed_at_us)
+        with findings.guard(schema.applied_effects, "count"):
+            check_extra_effects(reader, log.effects)
+        with findings.guard(schema.receipts, "count"):
+            check_extra_receipts(reader, self._emitted, log.emitted)
+        with findings.guard(schema.recorded_model_outputs, "answers"):
+            self._answers = check_model_outputs(reader)
+        with findings.guard(schema.blobs, "count"):
+            check_extra_blobs(reader, log.blobs, self._answers)
+        with findings.guard(schema.idempotency_records, "answers"):
+            check_answers(reader, head)
+        with findings.guard(schema.outbox, "requests"):
+            self._requests = check_requests(reader, head)
+        with findings.guard(schema.pre_images, "contents"):
+            check_pre_images(reader)
 
     def _check_links(self) -> None:
         """Walk the log again the short way; what it finds and the long way did not is a finding."""
@@ -175,5 +239,6 @@ class _Run:
             head_hash=self._log.chain.tail_hash,
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
+            not_checked=self._not_checked,
             findings=tuple(self._findings.found),
         )

@@ -230,8 +230,10 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
 
 def is_emitted(row: Row) -> bool:
     """Tell whether an operation on the log emitted a receipt, by the form of its id."""
-    operation_id = row["operation_id"]
-    return operation_id is not None and row["receipt_id"].startswith(f"receipt:{operation_id}:")
+    operation_id, receipt_id = row["operation_id"], row["receipt_id"]
+    if operation_id is None or not isinstance(receipt_id, str):
+        return False
+    return receipt_id.startswith(f"receipt:{operation_id}:")
 
 
 def is_of_a_replay(row: Row) -> bool:

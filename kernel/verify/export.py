@@ -7,7 +7,7 @@ the last line names the ends of both chains. What a row says of its envelope is 
 
 The search ends at the first bad line: behind it, nothing in the file has a place to stand on.
 A file that was cut and given another last line is a sound export of an earlier state, as is one
-that was written anew from its first row on: compare `head_hash` with a copy kept elsewhere.
+that was written anew from its first row on: keep `head` elsewhere and expect it.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from kernel.canonical import canonicalize
 from kernel.model.lite import LITE_INTENT
 from kernel.rules import Rules, rules_of, unknown_version
 from kernel.verify.chains import GENESIS, is_canonical, sha256_hex
+from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
 from kernel.verify.names import unknown_effect_name, unknown_row_name
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
@@ -63,6 +64,11 @@ class ExportVerification:
     finding: LineFinding | None
 
     @property
+    def head(self) -> str:
+        """The newest row's sequence and hash, in the form in which they are expected again."""
+        return f"{self.rows}:{self.head_hash}"
+
+    @property
     def ok(self) -> bool:
         """Whether nothing was found."""
         return self.finding is None
@@ -75,15 +81,19 @@ class _BadLine(Exception):  # noqa: N818 - the end of the search
 
 
 def verify_export(
-    file: BinaryIO, *, progress: Progress | None = None, line_bytes_max: int = LINE_BYTES_MAX
+    file: BinaryIO,
+    *,
+    progress: Progress | None = None,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    expect_head: ExpectedHead | None = None,
 ) -> ExportVerification:
-    """Check an export line by line and name the first bad one.
+    """Check an export line by line and name the first bad one; it must hold `expect_head`.
 
     Memory is bounded by a line, and by the rows of the lite envelopes that are not migrated yet.
 
     Nothing in the file makes it raise.
     """
-    walk = _Walk()
+    walk = _Walk(expect_head)
     lines, finding = 0, None
     try:
         while line := file.readline(line_bytes_max):
@@ -104,7 +114,8 @@ def verify_export(
 class _Walk:
     """Both chains as far as the file has told them."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: ExpectedHead | None) -> None:
+        self._expected = expected
         self.rows = 0
         self.row_hash = GENESIS
         self.receipts = 0
@@ -138,11 +149,20 @@ class _Walk:
         """Check that the file ended where an export ends."""
         if not self._ended:
             raise _BadLine("missing", "the file ends without its last line")
+        if self._expected is not None and self._expected.ec_sequence_number > self.rows:
+            self._check_expected(self._expected.ec_sequence_number, None)
 
     def _header(self, document: Document) -> None:
         if document["format"] != EXPORT_FORMAT:
             raise _BadLine("field_differs", f"format is {shown(document['format'])}")
         self._started = True
+        self._check_expected(0, GENESIS)
+
+    def _check_expected(self, sequence: int, row_hash: str | None) -> None:
+        if self._expected is not None and self._expected.ec_sequence_number == sequence:
+            wrong = mismatch(self._expected, row_hash)
+            if wrong is not None:
+                raise _BadLine(*wrong)
 
     def _receipt(self, document: Document) -> None:
         if document["after_row"] != str(self.rows):
@@ -191,6 +211,7 @@ class _Walk:
         if row.get("receipt_chain_head") != self._receipt_hash:
             raise _BadLine("link_broken", "does not seal the receipts before it")
         _check_commitments(document)
+        self._check_expected(self.rows + 1, row_hash)
         self.rows, self.row_hash, self._committed_us = self.rows + 1, row_hash, committed_us
 
     def _check_supersession(self, row: Document) -> None:

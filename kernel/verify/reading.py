@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Table
 
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.catalog import StorageRule
 from kernel.ledger.tables import Row, TablesView
 
 PAGE_ROWS = 1000
@@ -41,7 +43,10 @@ Rule = Literal[
     "authority_differs",
     "rules_unknown",
     "unknown_name",
+    "head_not_found",
+    StorageRule,
 ]
+"""What is wrong with a row, or with what holds it; each name is stable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,15 @@ class Findings:
         self.found: list[Finding] = []
         self._limit = limit
 
-    def add(self, table: Table, key: object, rule: Rule, message: str) -> None:
-        """Note one bad row.
+    def add(self, table: Table | str, key: object, rule: Rule, message: str) -> None:
+        """Note one bad row, or one bad part of the storage.
 
         Raises:
             EnoughFindings: when the limit is reached.
         """
         self.found.append(
             Finding(
-                str(table.name),
+                table if isinstance(table, str) else str(table.name),
                 _printable(str(key))[:KEY_CHARS_MAX],
                 rule,
                 _printable(message)[:MESSAGE_CHARS_MAX],
@@ -85,11 +90,15 @@ class Findings:
             raise EnoughFindings
 
     @contextmanager
-    def guard(self, table: Table, key: object) -> Iterator[None]:
-        """Turn whatever the block raises into a finding about this row."""
+    def guard(self, table: Table | str, key: object) -> Iterator[None]:
+        """Turn whatever the block raises into a finding about this row.
+
+        Raises:
+            LedgerUnavailable: when the store went away, which says nothing about the row.
+        """
         try:
             yield
-        except EnoughFindings:
+        except (EnoughFindings, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - what a bad row makes a reader raise has no end
             self.add(table, key, "unreadable", f"{type(error).__name__}: {error}")
@@ -124,13 +133,16 @@ class Reader:
     ) -> Iterator[Row]:
         """Yield every row in the order of a column, which need not be unique.
 
-        A row that cannot be read is a finding, and what is after it is not seen.
+        A row that cannot be read is a finding, and what is after it is not seen. So is an order
+        in which a page does not end behind the one before: a damaged tree can lead in a circle.
         """
         column = order_by or list(table.primary_key.columns)[-1].name
         after, limit = None, page_rows
         while True:
             try:
                 rows = self.tables.select(table, where, order_by=column, after=after, limit=limit)
+            except LedgerUnavailable:
+                raise
             except Exception as error:  # noqa: BLE001 - each store has errors of its own
                 if limit > 1:
                     limit = 1
@@ -148,11 +160,32 @@ class Reader:
             yield from rows
             if not full:
                 return
-            after = rows[-1][column]
+            before, after = after, rows[-1][column]
+            if not _is_behind(after, before):
+                message = f"a page ends with {shown(after)}, the one before with {shown(before)}"
+                self.findings.add(table, f"after {before}", "page_damaged", message)
+                return
 
     def count(self, table: Table) -> int:
         """Return the number of rows."""
         return self.tables.count(table)
+
+
+def _is_behind(value: object, before: object) -> bool:
+    """Tell whether a value stands behind another in the order of the databases."""
+    ranks = [_rank(value), _rank(before)]
+    if ranks[0] != ranks[1] or ranks[0] == 0:
+        return ranks[0] > ranks[1]
+    try:
+        return bool(value > before)  # type: ignore[operator]
+    except TypeError:
+        return False
+
+
+def _rank(value: object) -> int:
+    if isinstance(value, str):
+        return 2
+    return 1 if isinstance(value, int | float) else 3 if isinstance(value, bytes) else 0
 
 
 def joined(*parts: object) -> str:

@@ -4,12 +4,16 @@ An entry waits until it is deleted; who reads keeps its own place and asks for w
 A mailbox holds so many entries and takes no more. Each entry names the mailbox in which it stands,
 because the offsets of one that was lost with Redis say nothing of its successor's.
 
-Entries and answers are sealed. What does not open was put there by nobody who may, or by a gateway
-of another ledger: it is deleted unread, and counted.
+Entries and answers are sealed until they expire. What does not open was put there by nobody who
+may, or by a gateway of another ledger; what opens a second time, at another place, was put there
+again. Both are deleted, and counted, like what has expired. An asking is taken once by a process;
+that it takes effect once, whoever takes it, is for the ledger to say (`mailbox_offsets`, and the
+keys of what is asked for).
 """
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -19,15 +23,21 @@ from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.gateways.inbox import Heard, Inbox, mail_note, reply_note
-from queues.gateways.message_mac import Seal
+from queues.gateways.message_seal import Opened, Seal
 from queues.keys import SHARD
 from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
+ASIDE_MAX: Final = 64
+"""Entries of a shard that are kept beside its mailbox; of others the finding alone is left."""
 
-Refused = Literal["entry", "answer"]
+VALID_MS: Final = 120_000
+"""How long a message counts, by the clock of who sealed it: longer than any asker waits."""
+
+Refused = Literal["entry", "answer", "expired", "replayed"]
 
 _MAILBOX_ID: Final = re.compile(rb"[0-9a-f]{16}")
+_STREAM_ID: Final = re.compile(rb"[0-9]{1,15}-[0-9]{1,20}")
 _MS_DIGITS: Final = 15
 _NUMBER_DIGITS: Final = 20
 
@@ -44,6 +54,18 @@ class Entry:
 
     body: bytes
 
+    ends: int = 0
+    """How often who had it in hand has ended since, without giving it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """An entry that nobody takes any more."""
+
+    shard: int
+    offset: str
+    bytes: int
+
 
 class ShardMail:
     """The mailboxes of every shard, as one gateway uses them."""
@@ -55,23 +77,28 @@ class ShardMail:
         seal: Seal,
         entries_max: int = ENTRIES_MAX,
         refused: Callable[[Refused], None] = lambda _: None,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
-        """`refused` is told of each entry and each answer that did not open."""
+        """`refused` is told of each entry and each answer that did not open or came too late."""
         self._seal = seal
+        self._clock_s = clock_s
+        self._taken: dict[str, tuple[int, tuple[int, bytes, str]]] = {}
+        """By id of an asking: until when it counts, and at which place it was read."""
+        self._forgets_at_ms = 0
         self._refused = refused
         self._redis = redis
         self._scripts = Scripts(redis, "")
         self._inbox = inbox
         self._entries_max = entries_max
 
-    async def post(self, shard: int, entry: bytes, owner: str) -> bool:
+    async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
         """Put an entry behind those of a shard and wake its owner; False when there is no room.
 
         Raises:
             QueueError: `queue_unavailable`; the entry may be there.
         """
         scripts = self._scripts.at(_prefix(shard))
-        sealed = self._seal.close(_entry_place(shard), entry)
+        sealed = self._seal.close("ask", _entry_place(shard), ask_id, self._expiry_ms(), entry)
         posted = await scripts.run("mail_post", self._entries_max, secrets.token_hex(8), sealed)
         if posted:
             await self._inbox.tell([owner], mail_note(shard))
@@ -83,12 +110,16 @@ class ShardMail:
         if heard is None or not heard.replies:
             return heard
         place = _reply_place(self._inbox.gateway)
-        opened = [self._seal.open(place, one) for one in heard.replies]
-        replies = [one for one in opened if one is not None]
-        if len(replies) < len(opened):
-            _log.warning("answers_refused", count=len(opened) - len(replies))
-            for _ in range(len(opened) - len(replies)):
-                self._refused("answer")
+        replies = []
+        for sealed in heard.replies:
+            opened = self._seal.open("answer", place, sealed)
+            wrong = self._what_is_wrong(opened, "answer")
+            if opened is not None and wrong is None:
+                replies.append(opened.content)
+            elif wrong is not None:
+                self._refused(wrong)
+        if len(replies) < len(heard.replies):
+            _log.warning("answers_refused", count=len(heard.replies) - len(replies))
         return replace(heard, replies=replies)
 
     async def read(
@@ -103,12 +134,13 @@ class ShardMail:
         for shard, cursor in cursors.items():
             after = f"({_stream_id(cursor)}" if cursor else "-"
             pipe.xrange(f"{_prefix(shard)}mail", after, "+", count=limit)
+            pipe.hgetall(f"{_prefix(shard)}taken")
         try:
             found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
             failed = [
                 shard
-                for shard, rows in zip(cursors, found, strict=True)
-                if isinstance(rows, Exception)
+                for shard, *both in zip(cursors, found[::2], found[1::2], strict=True)
+                if any(isinstance(one, Exception) for one in both)
             ]
             for shard in failed:
                 await self._scripts.at(_prefix(shard)).mend(SHARD)
@@ -117,17 +149,18 @@ class ShardMail:
         if failed:
             return None
         read: dict[int, list[Entry]] = {}
-        unopened: dict[int, list[str]] = {}
-        for shard, rows in zip(cursors, found, strict=True):
+        refused: dict[int, list[tuple[str, Refused]]] = {}
+        self._forget()
+        for shard, rows, taken in zip(cursors, found[::2], found[1::2], strict=True):
             for stream_id, fields in rows:
                 offset = _offset(stream_id)
-                entry = self._open(shard, offset, fields)
-                if entry is None:
-                    unopened.setdefault(shard, []).append(offset)
-                else:
+                entry = self._open(shard, offset, fields, _count(taken.get(stream_id)))
+                if isinstance(entry, Entry):
                     read.setdefault(shard, []).append(entry)
-        if unopened:
-            await self._refuse(unopened)
+                else:
+                    refused.setdefault(shard, []).append((offset, entry))
+        if refused:
+            await self._refuse(refused)
         return read
 
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
@@ -135,6 +168,7 @@ class ShardMail:
         pipe = self._redis.pipeline(transaction=False)
         for shard, some in offsets.items():
             pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, some))
+            pipe.hdel(f"{_prefix(shard)}taken", *map(_stream_id, some))
         try:
             # What is no mailbox any more holds none of them; `read` mends it.
             deleted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
@@ -142,30 +176,131 @@ class ShardMail:
             return False
         return all(isinstance(one, int) or "WRONGTYPE" in str(one) for one in deleted)
 
-    async def reply(self, replies: Mapping[str, Sequence[bytes]]) -> None:
-        """Send answers to gateways; where Redis cannot be reached they are lost."""
+    async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Count entries as taken, until they are deleted or given back; False as for `delete`."""
+        return await self._count_taken(offsets, 1)
+
+    async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Take the count back: they were not carried out, and nobody ended; False as before."""
+        return await self._count_taken(offsets, -1)
+
+    async def _count_taken(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
+        pipe = self._redis.pipeline(transaction=False)
+        for shard, some in offsets.items():
+            for offset in some:
+                pipe.hincrby(f"{_prefix(shard)}taken", _stream_id(offset), by)
+        try:
+            counted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+        except QueueError:
+            return False
+        return all(isinstance(one, int) for one in counted)
+
+    async def set_aside(self, shard: int, offset: str) -> None:
+        """Keep an entry beside its mailbox, where nobody takes it.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        scripts = self._scripts.at(_prefix(shard))
+        await scripts.run("mail_set_aside", _stream_id(offset), ASIDE_MAX)
+
+    async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
+        """Put an entry that was set aside behind those that wait; False where it is not there.
+
+        It is sealed anew: its time was over, and it was taken.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        scripts, place = self._scripts.at(_prefix(shard)), _entry_place(shard)
+        kept: Any = self._redis.hget(f"{_prefix(shard)}aside", _stream_id(offset))
+        sealed: bytes | None = await self._scripts.ask(kept)
+        opened = None if sealed is None else self._seal.open("ask", place, sealed)
+        if opened is None:
+            return False
+        ask_id, mailbox_id = secrets.token_hex(16), secrets.token_hex(8)
+        again = self._seal.close("ask", place, ask_id, self._expiry_ms(), opened.content)
+        there = await scripts.run("mail_put_back", _stream_id(offset), mailbox_id, again)
+        if there and owner is not None:
+            await self._inbox.tell([owner], mail_note(shard))
+        return bool(there)
+
+    async def aside(self, shards: Collection[int]) -> list[SetAside]:
+        """Return what was set aside of shards, oldest first in each.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        for shard in shards:
+            pipe.hgetall(f"{_prefix(shard)}aside")
+        found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+        return [
+            SetAside(shard, offset, len(body))
+            for shard, rows in zip(shards, found, strict=True)
+            if isinstance(rows, dict)
+            for offset, body in sorted(
+                (_offset(name), body) for name, body in rows.items() if _STREAM_ID.fullmatch(name)
+            )
+        ]
+
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
+        """Send answers, each with what it answers; where Redis cannot be reached they are lost."""
         try:
             for gateway, some in replies.items():
-                place = _reply_place(gateway)
-                notes = [reply_note(self._seal.close(place, one)) for one in some]
+                place, expiry_ms = _reply_place(gateway), self._expiry_ms()
+                notes = [
+                    reply_note(self._seal.close("answer", place, ask_id, expiry_ms, answer))
+                    for ask_id, answer in some
+                ]
                 await self._inbox.tell([gateway], *notes)
         except QueueError:
             return
 
-    def _open(self, shard: int, offset: str, fields: Mapping[bytes, bytes]) -> Entry | None:
+    def _open(
+        self, shard: int, offset: str, fields: Mapping[bytes, bytes], ends: int
+    ) -> Entry | Refused:
         mailbox_id = fields.get(b"mailbox", b"")
-        body = self._seal.open(_entry_place(shard), fields.get(b"body", b""))
-        if body is None or not _MAILBOX_ID.fullmatch(mailbox_id):
-            return None
-        return Entry(mailbox_id.decode(), offset, body)
+        opened = self._seal.open("ask", _entry_place(shard), fields.get(b"body", b""))
+        wrong = self._what_is_wrong(opened, "entry")
+        if opened is None or not _MAILBOX_ID.fullmatch(mailbox_id):
+            return wrong or "entry"
+        if wrong is not None:
+            return wrong
+        place = (shard, mailbox_id, offset)
+        _, taken_at = self._taken.setdefault(opened.ask_id, (opened.expires_at_ms, place))
+        if taken_at != place:
+            return "replayed"
+        return Entry(mailbox_id.decode(), offset, opened.content, ends)
 
-    async def _refuse(self, unopened: Mapping[int, Collection[str]]) -> None:
-        """Delete what nobody can open; where Redis has gone away it is refused again."""
-        for shard, offsets in unopened.items():
-            _log.warning("entries_refused", shard=shard, count=len(offsets))
-            for _ in offsets:
-                self._refused("entry")
-        await self.delete(unopened)
+    def _what_is_wrong(self, opened: Opened | None, unopened: Refused) -> Refused | None:
+        if opened is None:
+            return unopened
+        return "expired" if opened.expires_at_ms <= self._now_ms() else None
+
+    def _now_ms(self) -> int:
+        return int(self._clock_s() * 1000)
+
+    def _expiry_ms(self) -> int:
+        return self._now_ms() + VALID_MS
+
+    def _forget(self) -> None:
+        """Forget the askings that have expired: nobody takes them a second time."""
+        now_ms = self._now_ms()
+        if now_ms >= self._forgets_at_ms:
+            self._forgets_at_ms = now_ms + VALID_MS // 4
+            self._taken = {
+                ask_id: taken for ask_id, taken in self._taken.items() if taken[0] > now_ms
+            }
+
+    async def _refuse(self, refused: Mapping[int, Sequence[tuple[str, Refused]]]) -> None:
+        """Delete what nobody may take; where Redis has gone away it is refused again."""
+        for shard, entries in refused.items():
+            whys = sorted({why for _, why in entries})
+            _log.warning("entries_refused", shard=shard, count=len(entries), whys=whys)
+            for _, why in entries:
+                self._refused(why)
+        await self.delete({shard: [at for at, _ in entries] for shard, entries in refused.items()})
 
 
 def _prefix(shard: int) -> str:
@@ -188,3 +323,8 @@ def _offset(stream_id: bytes) -> str:
 def _stream_id(offset: str) -> str:
     ms, number = offset.split("-")
     return f"{int(ms)}-{int(number)}"
+
+
+def _count(value: bytes | None) -> int:
+    """Read a count that anybody may have written."""
+    return int(value) if value is not None and value.isdigit() and len(value) < 4 else 0

@@ -6,6 +6,7 @@ What it makes of a binding follows from the binding alone, so asking twice chang
 from functools import partial
 
 from kernel.work.contents import BindingEvaluation
+from tests.chaos import witness
 from workers.cli.common import read_settings, redis_url, run
 from workers.worker.handlers.binding_evaluator import Evaluated
 from workers.worker.process import serve_worker
@@ -20,5 +21,6 @@ class SayYes:
 
 
 if __name__ == "__main__":
+    witness.admit()
     settings = read_settings(None)
     run(partial(serve_worker, settings, redis_url(settings), SayYes()))

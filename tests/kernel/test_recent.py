@@ -52,7 +52,7 @@ def test_a_row_that_was_changed_is_found_by_the_audit_that_looks_at_it(sequence)
     # What lies before the mark is for a whole verification to find.
     assert found.found.ok == (sequence < mark.ec_sequence_number)
     if not found.found.ok:
-        assert found.mark == mark
+        assert found.mark == (mark if sequence > mark.ec_sequence_number else AuditMark())
         assert found.found.findings[0].key == str(sequence)
 
 
@@ -68,7 +68,9 @@ def test_rows_that_are_gone_are_missed(table):
 
 def test_the_same_findings_leave_one_receipt():
     ledger = written()
-    found = audit(ledger, AuditMark(3, "0" * 64)).found
+    with ledger.store.transaction() as tables:
+        tables.update(schema.kernel_event_log, (3,), {"row_hash": "1" * 64})
+    found = audit(ledger, AuditMark()).found
     assert not found.ok
     with ledger.transaction() as transaction:
         assert record_violation(transaction, found, once=True)
@@ -76,3 +78,24 @@ def test_the_same_findings_leave_one_receipt():
     with ledger.view() as view:
         where = {"receipt_kind": "kernel_event_log_integrity_violation"}
         assert view.tables.count(schema.receipts, where) == 1
+
+
+@pytest.mark.spec("§17.5")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        AuditMark(3, "0" * 64),
+        AuditMark(99, "1" * 64),
+        AuditMark(2**53, "0" * 64, 2**53, "0" * 64),
+        AuditMark(0, "0" * 64, 1, "f" * 64),
+        AuditMark(1, "not a hash", 1, ""),
+    ],
+)
+def test_a_forged_mark_finds_nothing_in_a_sound_record_and_hides_nothing(forged):
+    ledger = written()
+    sound = audit(ledger, forged)
+    assert (sound.found.ok, sound.mark_fits) == (True, False)
+    assert sound.mark == audit(ledger, AuditMark()).mark
+    with ledger.store.transaction() as tables:
+        tables.update(schema.kernel_event_log, (2,), {"row_hash": "1" * 64})
+    assert not audit(ledger, forged).found.ok

@@ -1,9 +1,14 @@
 """Every table is registered, and every receipt kind that the specification retains is known."""
 
+import subprocess
+import sys
+
 import pytest
 
+from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.registry import STORAGE_REGISTRY
+from kernel.ledger.schema import store_of
 from kernel.model.receipt import RECEIPT_KINDS
 
 RETENTION_OF_17_6 = {
@@ -52,3 +57,22 @@ def test_a_store_of_state_is_durable_and_wrapped_in_receipts(table):
 @pytest.mark.parametrize("kind", RETENTION_OF_17_6)
 def test_a_receipt_is_kept_as_long_as_the_specification_says(kind):
     assert RECEIPT_KINDS[kind] == RETENTION_OF_17_6[kind]
+
+
+@pytest.mark.spec("K1", "K15")
+def test_a_new_store_is_one_entry():
+    """In a process of its own, because the tables are read when the program is imported."""
+    command = [sys.executable, "-m", "tests.kernel.toy_store"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.spec("K1")
+def test_every_store_that_an_effect_writes_is_one():
+    written = {kind.store for kind in EFFECT_KINDS.values()} - {"receipts"}
+    assert written <= schema.STORES.keys()
+
+
+@pytest.mark.parametrize("table", schema.STATE_TABLES, ids=lambda table: table.name)
+def test_a_store_is_searched_by_columns_that_it_has(table):
+    assert set(store_of(table).searched_by or ()) <= set(table.columns.keys())

@@ -11,7 +11,7 @@ from queues.capacity_leases import CapacityLeases
 from queues.cron_claims import Crons
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_mac import Seal
+from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import LiveState, NewItem

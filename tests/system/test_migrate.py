@@ -8,20 +8,24 @@ import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
 from kernel.errors import LedgerSchemaDiffers
-from kernel.ledger import migrations, schema
+from kernel.ledger import migrations, postgres_catalog, schema, sqlite_catalog
 from kernel.ledger.ledger import Ledger
 from kernel.verify import verify
 from tests.contract.described import described_postgres, described_sqlite
 from tests.kernel.build import FakeHost, adapt, create, submit
-from tests.later_revision import LATER, write_later_revision
+from tests.later_revision import (
+    LATER,
+    later_facts_of_postgres,
+    later_facts_of_sqlite,
+    write_later_revision,
+)
 from tests.system.submitting_process import open_store
 from workers.environment.ledger_access import migrate_ledger
-
-psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
 ROOT = Path(__file__).parents[2]
 ROWS = 6
@@ -48,10 +52,23 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def later_program(monkeypatch, folder):
+def later_program(become_later):
     """This program, as it would be with the later revision."""
-    monkeypatch.setattr(migrations, "VERSIONS", folder)
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    become_later()
+
+
+@pytest.fixture
+def become_later(monkeypatch, folder, place, postgres):
+    def become():
+        monkeypatch.setattr(migrations, "VERSIONS", folder)
+        monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+        if is_database(place):
+            facts, catalog = later_facts_of_postgres(postgres), postgres_catalog
+        else:
+            facts, catalog = later_facts_of_sqlite(), sqlite_catalog
+        monkeypatch.setattr(catalog, "_expected", lambda: facts)
+
+    return become
 
 
 def is_database(place):
@@ -185,7 +202,9 @@ def test_two_that_migrate_at_once_go_one_after_the_other(place, migrating):
         assert sorted(migrating.ended()) == [(0, "0"), (0, "1")]
 
 
-def test_killed_in_the_middle_it_is_whole_or_not_at_all(place, folder, migrating, monkeypatch):
+def test_killed_in_the_middle_it_is_whole_or_not_at_all(
+    place, folder, migrating, monkeypatch, become_later
+):
     with monkeypatch.context() as later:
         later.setattr(migrations, "VERSIONS", folder)
         [revision] = migrate_ledger(typed(place), dry_run=True).revisions
@@ -201,5 +220,5 @@ def test_killed_in_the_middle_it_is_whole_or_not_at_all(place, folder, migrating
     migrating.begin("")
     assert migrating.ended() == [(0, "1")]
     assert described(place) != before
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    become_later()
     assert head_of(place) == head

@@ -6,6 +6,7 @@ from typing import BinaryIO, NoReturn
 
 import click
 
+from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
 from workers.environment.data_folder import DataFolder
@@ -24,21 +25,39 @@ from workers.environment.terminal_progress import Progress
     is_flag=True,
     help="Leave a durable receipt of findings on the ledger; nothing else may run on it then.",
 )
+@click.option(
+    "--expect-head",
+    metavar="SEQUENCE:HASH",
+    callback=lambda _context, _parameter, text: _expected_head(text),
+    help="The `head` that an earlier verification printed: the log must hold that row still.",
+)
 @as_json
 @data_dir
-def verify(data_dir: Path | None, export: BinaryIO | None, *, record: bool, as_json: bool) -> None:
+def verify(
+    data_dir: Path | None,
+    export: BinaryIO | None,
+    expect_head: ExpectedHead | None,
+    *,
+    record: bool,
+    as_json: bool,
+) -> None:
     """Recompute the whole record from its stored bytes and name the first bad row.
 
-    Reads the ledger by itself; nothing else needs to run. Ends with 1 on any finding.
+    Reads the ledger by itself; nothing else needs to run. Ends with 0 when nothing was found, with
+    1 on any finding and where there is no ledger to read, with 2 when it was called wrongly.
     """
     if export is not None:
         if record:
             raise click.UsageError("a file has no ledger to record a finding on")
-        _verify_lines(export, as_json=as_json)
+        _verify_lines(export, expect_head, as_json=as_json)
     settings = read_settings(data_dir)
     place = ledger_place(settings)
     with clean_errors(), Progress("verify") as progress:
-        found = verify_file(place, lambda done, total: progress.show(f"{done} of {total} rows"))
+        found = verify_file(
+            place,
+            lambda done, total: progress.show(f"{done} of {total} rows"),
+            expect_head=expect_head,
+        )
         progress.show(f"{found.rows} rows")
     document = {
         "verifies": found.ok,
@@ -51,28 +70,45 @@ def verify(data_dir: Path | None, export: BinaryIO | None, *, record: bool, as_j
         "requests_closed": found.requests_closed,
         "authorities_equal": found.authorities_equal,
         "authorities_pending": found.authorities_pending,
+        "head": found.head,
         "head_hash": found.head_hash,
+        "not_checked": list(found.not_checked),
         "findings": [
             {"table": one.table, "key": one.key, "rule": one.rule, "message": one.message}
             for one in found.findings
         ],
     }
-    if record and not found.ok:
-        with clean_errors(), DataFolder(settings.data_dir).locked():
-            document["recorded_receipt_id"] = record_findings(place, found)
-    print_document(document, as_json=as_json)
+    try:
+        if record and not found.ok:
+            with clean_errors(), DataFolder(settings.data_dir).locked():
+                document["recorded_receipt_id"] = record_findings(place, found)
+    finally:
+        # What was found is told whether or not it could be written down.
+        print_document(document, as_json=as_json)
     sys.exit(0 if found.ok else 1)
 
 
-def _verify_lines(export: BinaryIO, *, as_json: bool) -> NoReturn:
+def _expected_head(text: str | None) -> ExpectedHead | None:
+    try:
+        return None if text is None else ExpectedHead.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json: bool) -> NoReturn:
     with Progress("verify") as progress:
-        found = verify_export(export, progress=lambda rows: progress.show(f"{rows} rows"))
+        found = verify_export(
+            export,
+            progress=lambda rows: progress.show(f"{rows} rows"),
+            expect_head=expect_head,
+        )
     bad = found.finding
     document = {
         "verifies": found.ok,
         "lines": found.lines,
         "rows": found.rows,
         "receipts": found.receipts,
+        "head": found.head,
         "head_hash": found.head_hash,
         "findings": []
         if bad is None

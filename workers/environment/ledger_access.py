@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from kernel.ledger import sqlite_schema
+from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.ledger import sqlite_catalog, sqlite_schema
+from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite_file import file_faults
+from kernel.ledger.sqlite_folding import fold
 from kernel.ledger.tables import Store
-from kernel.verify import Verification, verify
+from kernel.verify import Verification, unreadable, verify
+from kernel.verify.expected import ExpectedHead
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
@@ -67,6 +72,12 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
     return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
 
 
+def fold_ledger(place: LedgerPlace) -> None:
+    """Leave a file alone where a ledger was, whatever of it was killed; a database is as it is."""
+    if isinstance(place, Path):
+        fold(place)
+
+
 @contextmanager
 def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
     """Open a snapshot of a ledger.
@@ -82,10 +93,45 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
         ledger.close()
 
 
-def verify_file(place: LedgerPlace, progress: Callable[[int, int], None]) -> Verification:
-    """Verify everything in a ledger, as of now."""
-    with open_record(place) as view:
-        return verify(view, progress=progress)
+def verify_file(
+    place: LedgerPlace,
+    progress: Callable[[int, int], None],
+    *,
+    expect_head: ExpectedHead | None = None,
+) -> Verification:
+    """Verify everything in a ledger, as of now; a file that cannot be read is a finding too.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
+        LedgerSchemaDiffers: when its tables are of another version.
+    """
+    damage = _damage(place)
+    try:
+        with open_record(place) as view:
+            return verify(view, progress=progress, expect_head=expect_head, damage=damage)
+    except LedgerCorrupt as error:
+        return unreadable(damage or [StorageFault("ledger", "file", "page_damaged", str(error))])
+    except (LedgerUnavailable, LedgerSchemaDiffers) as error:
+        damage = damage or _stated_version(place, error)
+        if not damage:
+            raise
+        return unreadable(damage)
+
+
+def _damage(place: LedgerPlace) -> list[StorageFault]:
+    if not isinstance(place, Path) or not place.is_file():
+        return []
+    try:
+        return file_faults(place)
+    except OSError as error:
+        raise LedgerUnavailable(f"{place}: {error.strerror}") from error
+
+
+def _stated_version(place: LedgerPlace, error: Exception) -> list[StorageFault]:
+    """Name a version that only the header states, beside tables that are this program's."""
+    if not isinstance(place, Path) or not isinstance(error, LedgerSchemaDiffers):
+        return []
+    return sqlite_catalog.misstated_version(place)
 
 
 def record_findings(place: LedgerPlace, found: Verification) -> str | None:

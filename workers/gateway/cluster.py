@@ -17,7 +17,7 @@ from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_mac import Seal
+from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import Refused, ShardMail
 from workers.environment.settings import Settings
@@ -36,6 +36,7 @@ class Sharing:
     keeper: ShardKeeper
     postroom: Postroom
     seal: Seal
+    mail: ShardMail
 
     def taken(self, notify: Callable[[], None]) -> None:
         """Let somebody else know as well whenever shards were taken."""
@@ -120,7 +121,7 @@ def share_sessions(
     )
     keeper.flushed = sessions.give_up
     keeper.taken = postroom.wake
-    return Sharing(ownership, runtime, sessions, keeper, postroom, seal)
+    return Sharing(ownership, runtime, sessions, keeper, postroom, seal, mail)
 
 
 def gateway_name(settings: Settings, port: int) -> str:

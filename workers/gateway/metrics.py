@@ -52,7 +52,9 @@ class GatewayMeasures:
         self.rejections: Counter[Labels] = Counter()
         self.commits: Counter[Labels] = Counter({("committed",): 0, ("rolled_back",): 0})
         self.requests: Counter[Labels] = Counter()
-        self.refused: Counter[Labels] = Counter({("entry",): 0, ("answer",): 0})
+        self.refused: Counter[Labels] = Counter(
+            {(what,): 0 for what in ("entry", "answer", "expired", "replayed")}
+        )
         self.read: Readings = {}
         """What was read last."""
 

@@ -103,7 +103,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),
     _counter(
         "rotulus_mail_refused_total",
-        "Entries and answers in Redis that no gateway of this ledger had sealed: entry, answer",
+        "Mail of gateways that was refused: entry or answer not sealed here, expired, replayed",
         "what",
     ),
     _DROPPED,

@@ -7,7 +7,7 @@ is such that a second run changes nothing: what it writes, the ledger recognises
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 import structlog
@@ -16,6 +16,8 @@ from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.verify.recent import Audit, AuditMark, audit_since
 from queues.cron_claims import Crons
+from queues.decoding import Field, fields, matching, records, whole
+from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.clients.gateway import GatewayError
@@ -73,9 +75,12 @@ async def audit_chain(tools: CronTools) -> None:
     mark = _mark(await tools.crons.recall(CHAIN_AUDIT))
     for _ in range(AUDITS_MAX):
         audited = await anyio.to_thread.run_sync(_audit, tools.ledger, mark)
+        if not audited.mark_fits:
+            _log.warning("chain_audit_mark_dropped", ec_sequence_number=mark.ec_sequence_number)
+            dropped("chain_audit_mark")
         if not audited.found.ok:
             _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
-            await tools.hand_in.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(mark))
+            await tools.hand_in.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
             return
         if audited.mark == mark:
             return
@@ -134,8 +139,18 @@ def _audit(ledger: Ledger, mark: AuditMark) -> Audit:
         return audit_since(view, mark)
 
 
+_HASH: Final = matching(r"[0-9a-f]{64}")
+_MARK: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "ec_sequence_number": Field(whole(0)),
+        "row_hash": Field(_HASH),
+        "receipt_sequence": Field(whole(0)),
+        "receipt_hash": Field(_HASH),
+    }
+)
+
+
 def _mark(state: dict[str, Any]) -> AuditMark:
-    try:
-        return AuditMark(**state)
-    except TypeError:
-        return AuditMark()
+    """Read where the last audit came to; a hint, which the record has to bear out."""
+    read = records("chain_audit_mark", [state] if state else [], lambda one: fields(one, _MARK))
+    return AuditMark(**read[0]) if read else AuditMark()

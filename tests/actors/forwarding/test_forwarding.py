@@ -1,6 +1,7 @@
 """Gateways that share a ledger: who serves what, through which door it comes, and what is lost."""
 
 from contextlib import AsyncExitStack
+from itertools import count
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +15,16 @@ from actors.errors import (
     StaleEpoch,
 )
 from actors.forwarding.message_codec import Asking, encode_asking
-from actors.messages import Audit, Operate, Query, Recomputed, SubmitEnvelope
+from actors.messages import (
+    Audit,
+    DeclareConclusion,
+    EnterObligation,
+    Operate,
+    Query,
+    Recomputed,
+    RequestTermination,
+    SubmitEnvelope,
+)
 from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
@@ -27,6 +37,7 @@ from tests.actors.ports import Hub
 from tests.actors.shared import SHARDS, Clock, SharedGateway, owners
 from tests.actors.world import claim, recalculation, source, understanding
 
+ASKS = count()
 pytestmark = pytest.mark.anyio
 
 
@@ -348,7 +359,7 @@ async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(wo
     await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
     message = Operate((source("s"),))
     asking = Asking("ask-1", "a", session_id, message)
-    assert await a.mail.post(shard, encode_asking(asking), "b")
+    assert await a.mail.post(shard, f"ask-{next(ASKS)}", encode_asking(asking), "b")
     [entry] = world.hub.mail[shard]
     await settle(lambda: not world.hub.mail[shard])
     length = log_length(world.ledger)
@@ -365,6 +376,35 @@ async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(wo
     assert log_length(world.ledger) == length
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        strike("o", "h1"),
+        EnterObligation("ob", 0),
+        DeclareConclusion("c"),
+        RequestTermination(),
+        Operate((source("s"),)),
+    ],
+)
+async def test_a_copy_of_an_entry_at_another_place_takes_effect_no_second_time(world, message):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+    await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
+    entry = encode_asking(Asking("ask-1", "a", session_id, message))
+    for owner in (b, a):  # the second one remembers nothing
+        await a.mail.post(shard, "ask-1", entry, owner.name)
+        await settle(lambda: not world.hub.mail[shard])
+        trail = await a.sessions.ask(session_id, Audit())
+        length = log_length(world.ledger), len(trail["events"])
+        if owner is b:
+            before = length
+            b.die()
+            world.clock.pass_a_lease()
+            await a.turn()
+    assert length == before
+
+
 async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
     """A pause past the lease: its commit fails, and the entry is not lost with it."""
     a, b = await world.pair()
@@ -376,7 +416,7 @@ async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
     shard, length = shard_of(session_id, SHARDS), log_length(world.ledger)
     entry = encode_asking(Asking("ask-1", "c", session_id, strike("o", "h1")))
     a.ownership.drop(shard)
-    await b.mail.post(shard, entry, "b")
+    await b.mail.post(shard, f"ask-{next(ASKS)}", entry, "b")
     await settle(lambda: shard not in b.held)
     assert log_length(world.ledger) == length
     assert len(world.hub.mail[shard]) == 1
@@ -404,14 +444,14 @@ async def test_an_entry_that_cannot_be_read_holds_nobody_up(world):
     a, b = await world.pair()
     session_id = next(world.sessions(b))
     shard = shard_of(session_id, SHARDS)
-    await a.mail.post(shard, b"no entry", "b")
+    await a.mail.post(shard, f"ask-{next(ASKS)}", b"no entry", "b")
     await a.sessions.ask(session_id, declare("h"))
     await settle(lambda: not world.hub.mail[shard])
 
 
 async def test_a_reply_that_cannot_be_read_ends_nothing(world):
     a, b = await world.pair()
-    await b.mail.reply({"a": [b"no reply"]})
+    await b.mail.reply({"a": [("n", b"no reply")]})
     assert await a.sessions.ask(next(world.sessions(b)), declare("h"))
 
 

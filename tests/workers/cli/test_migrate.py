@@ -10,11 +10,11 @@ import structlog
 from click.testing import CliRunner
 
 from kernel.errors import LedgerSchemaDiffers
-from kernel.ledger import migrations, schema
+from kernel.ledger import migrations, schema, sqlite_catalog
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, create, submit
-from tests.later_revision import LATER, write_later_revision
+from tests.later_revision import LATER, later_facts_of_sqlite, write_later_revision
 from workers.cli.main import main
 from workers.environment.data_folder import DataFolder
 from workers.process_tree.tree import _bring_forward
@@ -29,12 +29,14 @@ def folder(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
     folder = DataFolder(tmp_path / "data")
     monkeypatch.setenv("ROTULUS_DATA_DIR", str(folder.path))
-    folder.path.mkdir()
+    folder.make()
     ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
     submit(ledger, create("n", "Note"))
     ledger.close()
     monkeypatch.setattr(migrations, "VERSIONS", write_later_revision(tmp_path / "later"))
     monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    facts = later_facts_of_sqlite()
+    monkeypatch.setattr(sqlite_catalog, "_expected", lambda: facts)
     yield folder
     structlog.reset_defaults()
 

@@ -1,0 +1,103 @@
+"""What a database says of the ledger's tables, held against what this program makes.
+
+An adapter tells both as facts: a column, a constraint, an index, a trigger, a setting. Whatever is
+a fact of one side alone is a fault. The order of columns and of constraints is no fact, because a
+migrated ledger has them in another one.
+"""
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from kernel.errors import LedgerSchemaDiffers
+
+StorageRule = Literal[
+    "not_a_table",
+    "schema_differs",
+    "schema_unreadable",
+    "index_differs",
+    "constraint_broken",
+    "page_damaged",
+    "setting_differs",
+    "not_a_database",
+    "file_empty",
+    "file_zeroed",
+    "file_truncated",
+    "wal_does_not_fit",
+    "wal_damaged",
+]
+
+NOT_READ = frozenset({"not_a_table", "schema_unreadable"})
+"""Under these, reading rows would run what a stranger has written, or cannot be done at all."""
+
+FACT_CHARS_MAX = 200
+
+
+class Fact(NamedTuple):
+    """One thing that a database says of a table."""
+
+    table: str
+    kind: Literal["table", "column", "constraint", "index", "trigger", "function", "object"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFault:
+    """A part of the storage itself that is not what the schema makes, or keeps sound."""
+
+    table: str
+    """The table that it concerns, `ledger` where it concerns all of them."""
+
+    name: str
+    """The object: an index, a trigger, a page."""
+
+    rule: StorageRule
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContentReport:
+    """What comparing stored indexes and pages with their tables came to."""
+
+    faults: list[StorageFault] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    """What could not be compared, and why, in words for an operator."""
+
+
+def differences(expected: AbstractSet[Fact], stored: AbstractSet[Fact]) -> list[StorageFault]:
+    """Return a fault for each fact that only one side has, tables first, in a stable order."""
+    missing = [_fault(fact, "is not there") for fact in expected - stored]
+    extra = [_fault(fact, "is not this program's") for fact in stored - expected]
+    rank = {"not_a_table": 0}
+    return sorted(
+        missing + extra, key=lambda one: (rank.get(one.rule, 1), one.table, one.name, one.message)
+    )
+
+
+def _fault(fact: Fact, what: str) -> StorageFault:
+    rule: StorageRule = "not_a_table" if fact.kind == "table" else "schema_differs"
+    text = fact.text if len(fact.text) <= FACT_CHARS_MAX else f"{fact.text[:FACT_CHARS_MAX]}..."
+    name = text.split("(")[0].strip()
+    return StorageFault(fact.table, f"{fact.kind} {name}", rule, f"{fact.kind} {text} {what}")
+
+
+def refuse_differences(faults: Iterable[StorageFault], place: str) -> None:
+    """Refuse tables that are not those which this program makes.
+
+    Raises:
+        LedgerSchemaDiffers: `ledger_schema_altered`, naming the first fault.
+    """
+    for fault in faults:
+        raise LedgerSchemaDiffers(
+            f"{place}: {fault.table}: {fault.message}; `rotulus verify` names every difference."
+            " Put the schema right, or put back a copy from before",
+            code="ledger_schema_altered",
+        )
+
+
+def table_fact(table: str, expected: Iterable[str], plain: Mapping[str, bool]) -> Fact:
+    """Return whether a table can be read as one: each column of the schema is plainly there."""
+    lacking = sorted(name for name in expected if not plain.get(name, False))
+    text = f"{table} with the columns of the schema"
+    return Fact(table, "table", f"{text}, but for {', '.join(lacking)}" if lacking else text)

@@ -1,0 +1,66 @@
+"""What a table of the ledger is: the entry that stands with it in the schema (§17.3).
+
+A typed store is one entry. Whoever folds it, looks at it as it was, builds it again, undoes in it,
+compares what was written into it or lists it, asks this entry.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+StorageClass = Literal[
+    "table",
+    "jsonl",
+    "atomic_view",
+    "derived_index",
+    "current_view",
+    "receipt_store",
+    "blob_store",
+]
+RetentionClass = Literal["ephemeral", "durable"]
+
+KERNEL = "EC Core, kernel runtime (§17)"
+GRAPH = "DOC72, graph stores (§4.3.1, §4.3.2)"
+MATTERS = "Artifact 2, matters and topics (§4.3.8 to §4.3.21)"
+SHARING = "Artifact 4, sharing (§4.3.9)"
+DOCUMENTS = "Artifact 5, documents (§4.3.4, §4.3.11, §16)"
+
+Derive = Callable[[dict[str, Any]], Any]
+"""A column's value by the record beside which it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """A typed store: records that the log folds into, each in its newest version."""
+
+    owner: str
+    storage_class: StorageClass = "table"
+    searched_by: tuple[str, ...] | None = None
+    """Columns that a record never changes, by which its store is searched when an effect is
+    applied; empty where it is looked through as a whole, None where it is not searched."""
+
+    written_once: bool = False
+    """Whether a record is written beside an effect of another store, and never again."""
+
+    holds_things: bool = False
+    """Whether its keys are names by which operations refer to things, so that a record says in what
+    the thing lies (§12.3)."""
+
+    speaks_of: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
+    """The nodes of which a record speaks; None where it speaks of itself."""
+
+    compared: bool = False
+    """Whether two writes of its records that had not seen each other conflict (§15.5)."""
+
+
+def state(store: StateStore) -> dict[str, Any]:
+    """Return the `info` of a typed store's table."""
+    return {"state": store}
+
+
+def of_record(derive: str | Derive) -> dict[str, Any]:
+    """Return the `info` of a column that repeats a field of the record, or follows from it."""
+    if isinstance(derive, str):
+        name = derive
+        return {"of_record": lambda record: record[name]}
+    return {"of_record": derive}

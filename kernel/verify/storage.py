@@ -1,0 +1,12 @@
+"""What holds the rows: the faults of a store as findings, beside those of its rows."""
+
+from collections.abc import Iterable
+
+from kernel.ledger.catalog import StorageFault
+from kernel.verify.reading import Findings
+
+
+def add_faults(findings: Findings, faults: Iterable[StorageFault]) -> None:
+    """Note faults of the storage, each under the object that it concerns."""
+    for fault in faults:
+        findings.add(fault.table, fault.name, fault.rule, fault.message)

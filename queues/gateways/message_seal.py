@@ -1,0 +1,98 @@
+"""What gateways of one ledger send each other, sealed: Redis can neither read nor make it.
+
+A message is encrypted with AES-256-GCM under a key of its own, which HMAC-SHA-256 derives from the
+ledger's key and 24 random bytes. Two messages share a key only where these are equal: after 2^64
+messages of one ledger that has a probability below 2^-64, so the ledger's key needs no renewal for
+their number. What the message is for, who is answered and until when it counts are associated data:
+a message opens as what it was sealed as, or not at all.
+
+ version 1 | expires_at_ms 8 | length of ask id 1 | ask id | random 24 | ciphertext and tag
+"""
+
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES: Final = 32
+ASK_ID_BYTES_MAX: Final = 255
+
+Direction = Literal["ask", "answer"]
+
+_VERSION: Final = b"\x01"
+_LABEL: Final = b"rotulus mail 1"
+_TIME_BYTES: Final = 8
+_RANDOM_BYTES: Final = 24
+_TAG_BYTES: Final = 16
+_FIXED_BYTES: Final = len(_VERSION) + _TIME_BYTES + 1
+_NONCE: Final = bytes(12)
+"""Every message has a key of its own, so one nonce does for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A message that a gateway of this ledger has sealed."""
+
+    ask_id: str
+    expires_at_ms: int
+    content: bytes
+
+
+class Seal:
+    """Seals messages and opens what was sealed under the same key."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        """Without a key, seal under one that nobody else has, until `use` is told another."""
+        self._key = secrets.token_bytes(KEY_BYTES) if key is None else key
+
+    def use(self, key: bytes) -> None:
+        """Seal and open under this key from now on."""
+        self._key = key
+
+    def close(
+        self, direction: Direction, place: str, ask_id: str, expires_at_ms: int, content: bytes
+    ) -> bytes:
+        """Return content sealed for a place, as the asking of this id or the answer to it.
+
+        Raises:
+            ValueError: when the id has more than 255 bytes, or the time is before 1970.
+        """
+        name = ask_id.encode()
+        if len(name) > ASK_ID_BYTES_MAX or expires_at_ms < 0:
+            raise ValueError("not an ask id and a time that can be sealed")
+        header = b"".join((_VERSION, expires_at_ms.to_bytes(_TIME_BYTES), bytes([len(name)]), name))
+        header += secrets.token_bytes(_RANDOM_BYTES)
+        return header + self._cipher(header).encrypt(
+            _NONCE, content, _about(direction, place, header)
+        )
+
+    def open(self, direction: Direction, place: str, sealed: bytes) -> Opened | None:
+        """Return the message that was sealed for this place and direction; None for all else."""
+        if len(sealed) < _FIXED_BYTES or sealed[:1] != _VERSION:
+            return None
+        end = _FIXED_BYTES + sealed[_FIXED_BYTES - 1] + _RANDOM_BYTES
+        header, ciphertext = sealed[:end], sealed[end:]
+        if len(ciphertext) < _TAG_BYTES:
+            return None
+        try:
+            content = self._cipher(header).decrypt(
+                _NONCE, ciphertext, _about(direction, place, header)
+            )
+        except InvalidTag:
+            return None
+        return Opened(
+            header[_FIXED_BYTES : end - _RANDOM_BYTES].decode(),
+            int.from_bytes(header[1 : 1 + _TIME_BYTES]),
+            content,
+        )
+
+    def _cipher(self, header: bytes) -> AESGCM:
+        return AESGCM(hmac.digest(self._key, _LABEL + header[-_RANDOM_BYTES:], "sha256"))
+
+
+def _about(direction: Direction, place: str, header: bytes) -> bytes:
+    name = place.encode()
+    return b"\0".join((_LABEL, direction.encode(), len(name).to_bytes(4), name + header))

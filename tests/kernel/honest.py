@@ -1,0 +1,329 @@
+"""An honest ledger of everything that the kernel does, for verification to look at."""
+
+from kernel.authority.graph import authority_of
+from kernel.authority.requests import close_requests, ready_items
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief
+from kernel.kernel import Kernel
+from kernel.ledger.receipts import append_receipt
+from kernel.model.receipt import Receipt
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model_registry import ActiveModels
+from kernel.model_retention import collect_model_outputs, mark_archived
+from kernel.replay.record import replay_operation
+from kernel.rollback.execute import rollback_operation
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.reports import CapacityRejected
+from kernel.work.requests import WorkRequest, enqueue
+from tests.kernel.build import (
+    adapt,
+    advance_policy,
+    create,
+    effect,
+    envelope,
+    envelope_of_anchor,
+    link,
+    submit,
+    submit_answered,
+)
+from tests.kernel.every import every_kind
+
+HOUR_US = 3600 * 1_000_000
+
+
+def accepted(result):
+    assert isinstance(result, SubmissionResult), result
+    return result
+
+
+def recompute(ledger, node_id):
+    with ledger.view() as view:
+        node = view.node(node_id)
+        value, inputs = authority_of(view, BetaPosteriorMean(), node)
+        as_of = view.head().ec_sequence_number
+    document = envelope(
+        "recalculate_authority",
+        [
+            effect(
+                "node_write",
+                node_id,
+                cu_authority=value,
+                cu_authority_input_versions=[one.document() for one in inputs],
+            ),
+            effect(
+                "index_update",
+                node_id,
+                index_name="authority_index",
+                entry={"cu_authority": value},
+            ),
+        ],
+        actor="system",
+        recompute_as_of_sequence=as_of,
+    )
+    accepted(submit(ledger, document, submitter="orchestrator"))
+
+
+def drain(ledger, keep=()):
+    """Recompute what is ready until nothing is, but for the nodes to keep waiting."""
+    while True:
+        with ledger.view() as view:
+            ready = ready_items(view, view.open_requests())
+        due = [one.item_key for one in ready if one.item_key not in keep]
+        if not due:
+            return
+        recompute(ledger, due[0])
+
+
+def give_up(ledger, node_id, outcome):
+    with ledger.transaction() as transaction:
+        transaction.next_commit_time_us()
+        closed = close_requests(
+            transaction,
+            node_id,
+            transaction.head_now.ec_sequence_number,
+            outcome=outcome,
+            operation_id=None,
+            closed_sequence=transaction.head_now.ec_sequence_number,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
+        assert closed
+        for request_id in closed:
+            body = {
+                "request_id": request_id,
+                "target_cu_id": node_id,
+                "error_signature": "KeyError at compute",
+            }
+            receipt = Receipt("authority_recompute_dead_lettered", body)
+            append_receipt(transaction, f"receipt:{transaction.host.new_id()}", receipt, None)
+
+
+ASKED_OPEN = 2
+"""How many requests that producers asked for are left open."""
+
+
+def ask_for_work(ledger):
+    """Requests of both queues: closed in every way, put back for capacity, and left open."""
+    step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
+    asked = [
+        WorkRequest(BINDING_QUEUE, f"b-{n}", {"binding_id": f"b-{n}", "source_event_id": "e"})
+        for n in range(4)
+    ]
+    asked.append(
+        WorkRequest(EXTRACTION_QUEUE, "x", {"extraction_run_id": "r", "attempt_number": 1, **step})
+    )
+    with ledger.transaction() as transaction:
+        ids = [one.request_id for one in enqueue(transaction, asked)]
+        close(transaction, ids[0], "completed", result={"outcome_state": "succeeded"})
+        signal = {"ec_capacity_lease_state": "none", "queue_depth": 3, "inflight_operations": 1}
+        rejected = CapacityRejected(request_id=ids[1], capacity_signal_at_rejection=signal)
+        assert reject_for_capacity(transaction, rejected)
+        close(transaction, ids[2], "dead_letter", reason="binding_evaluator_missing")
+        close(transaction, ids[4], "cancelled", reason="no longer wanted")
+
+
+EXTERNAL = sum(
+    "external_effect_descriptor" in one
+    for document in every_kind()
+    for one in document["primitive_effects"]
+)
+"""How many effects of the course wait to be performed outside."""
+
+
+SNAPSHOT_AT = 2
+
+
+class Believer:
+    """A belief session whose batches go onto the record."""
+
+    def __init__(self, ledger, session_id, count):
+        self.ledger, self.session_id = ledger, session_id
+        ontology = OntologyBundle("space", "v1", "graph", "v1")
+        names = [f"h-{number:03d}" for number in range(count)]
+        self.session, event = BeliefSession.declare(
+            session_id,
+            ontology,
+            names,
+            event_id=f"{session_id}:0",
+            ts=self.ts(0),
+            metadata={"case_name": "T"},
+        )
+        self.record([event])
+
+    @staticmethod
+    def ts(number):
+        return f"2026-02-09T10:00:00.{number:06d}Z"
+
+    def eliminate(self, *ids):
+        number = self.session.n_events
+        event = self.session.eliminate(
+            "src",
+            f"o-{number}",
+            ids,
+            event_id=f"{self.session_id}:{number}",
+            ts=self.ts(number),
+        ).event
+        self.record([event])
+
+    def record(self, events):
+        batch = BeliefBatch(
+            self.session_id,
+            "T",
+            self.session.n_events - len(events),
+            events[0].prev_event_hash,
+            tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            len(self.session.universe),
+            self.session.n_survivors,
+            self.session.first_survivors(SURVIVORS_SHOWN_MAX),
+            self.session.take_snapshot(0) if self.session.n_events == SNAPSHOT_AT else None,
+        )
+        with self.ledger.transaction() as transaction:
+            record_belief(transaction, batch)
+        anchor = envelope_of_anchor([batch.anchored().model_dump()])
+        accepted(submit(self.ledger, anchor, submitter="orchestrator"))
+
+
+def write_honestly(ledger, host):
+    """Submit about sixty envelopes of every sort, refused ones among them."""
+    cu, claim = "ConsolidatedUnderstanding", "VersionedClaim"
+    believer = Believer(ledger, "s-1", 30)
+    for document in every_kind():
+        accepted(submit(ledger, document, submitter="orchestrator"))
+    accepted(submit(ledger, create("claim-1", claim, authority=0.9)))
+    accepted(submit(ledger, create("claim-2", claim, authority=0.25)))
+    for name in ("cu-a", "cu-b", "cu-c", "cu-d", "cu-e"):
+        accepted(submit(ledger, create(name, cu, text=f"understanding {name} \u00e9\U0001f600")))
+    refused = create("cu-x", cu, policy_generation_id="old")
+    refused["policy_generation_id"] = "PG-0"
+    assert isinstance(submit(ledger, refused), RejectedResult)
+    assert isinstance(submit(ledger, "nonsense"), RejectedResult)
+    for number, (source, target, how) in enumerate(
+        [
+            ("claim-1", "cu-a", "core"),
+            ("claim-2", "cu-a", "tangential"),
+            ("cu-a", "cu-b", "supporting"),
+            ("cu-a", "cu-c", "core"),
+            ("cu-b", "cu-d", "core"),
+            ("cu-c", "cu-d", "supporting"),
+        ]
+    ):
+        accepted(submit(ledger, link(f"edge-{number}", source, target, how)))
+    drain(ledger, keep=("cu-e",))
+    give_up(ledger, "cu-e", "dead_letter")
+    believer.eliminate("h-001", "h-007")
+    urgent = envelope(
+        "annotate",
+        [effect("node_write", "claim-1", authority=0.7, scale=1.5e300, tiny=-2.5e-9)],
+        recompute_priority="user_initiated_critical",
+        session_id="session-1",
+    )
+    ask_for_work(ledger)
+    accepted(submit(ledger, urgent))
+    assert submit(ledger, urgent).duplicate
+    recompute(ledger, "cu-a")
+    give_up(ledger, "cu-b", "cancelled")
+    accepted(
+        submit(
+            ledger,
+            envelope(
+                "document_relationship_update",
+                [
+                    effect("edge_reclassify", "edge-4", edge_metadata={"essentiality": "core"}),
+                    effect("edge_remove", "edge-5"),
+                ],
+            ),
+        )
+    )
+    search = envelope("search_run_record", [effect("receipt_only", query="q", hits=3)])
+    accepted(submit(ledger, search))
+    tainted = create(
+        "secret",
+        "Document",
+        visibility_class="sealed",
+        envelope={
+            "source_visibility_taint": ["public_open", "sealed"],
+            "resolved_output_visibility_class": "sealed",
+        },
+    )
+    accepted(submit(ledger, tainted))
+    stale = envelope(
+        "annotate",
+        [
+            effect("node_write", "claim-2", note="x"),
+            effect("materialized_view_invalidation", "view-1"),
+            effect("index_update", "claim-2", index_name="by_note", entry={"note": "x"}),
+        ],
+    )
+    accepted(submit(ledger, stale))
+    host.time_us += 25 * HOUR_US
+    again = envelope(
+        "annotate",
+        [effect("materialized_view_recompute", "view-1"), effect("node_write", "claim-2", n=1)],
+        idempotency_key=stale["idempotency_key"],
+    )
+    accepted(submit(ledger, again))
+    member = effect("membership_write", "claim-1", corpus_id="corpus:test", to_state="confirmed")
+    accepted(submit(ledger, envelope("corpus_membership_confirm", [member])))
+    ask_models(ledger, host)
+    believer.eliminate("h-000", "h-002", "nobody")
+    believer.eliminate("h-029")
+    Believer(ledger, "s-2", 3)
+    disagree(ledger)
+    drain(ledger)
+    mistake = envelope("annotate", [effect("node_write", "claim-2", note="a mistake")])
+    accepted(submit(ledger, mistake))
+    with ledger.transaction() as transaction:
+        accepted(rollback_operation(Kernel(), transaction, mistake["operation_id"]).submission)
+    drain(ledger)
+    accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
+    recompute(ledger, "cu-g")
+    # Of cu-f, one request stays open.
+
+
+def ask_models(ledger, host):
+    """Three answers on record, one of them collected again, and replays of every retention."""
+    asked = [adapt("n", note=str(number)) for number in range(3)]
+    for document in asked:
+        accepted(submit_answered(ledger, document, b"an answer"))
+    registry = ActiveModels({"claude-opus-4-7": "claude-opus-4-7"})
+    with ledger.transaction() as transaction:
+        for document in asked:
+            replay_operation(transaction, document["operation_id"], "record_only", registry)
+        replay_operation(transaction, "nowhere", "record_only", registry)
+        mark_archived(transaction, asked[1]["operation_id"])
+    host.time_us += 8 * 24 * HOUR_US
+    with ledger.transaction() as transaction:
+        collected = collect_model_outputs(transaction, ActiveModels({}), host.time_us)
+        assert len(collected) == 1
+    accepted(submit(ledger, adapt("n", note="later")))
+
+
+def disagree(ledger):
+    """Two writes that had not seen each other of every outcome, in a run that has a budget."""
+    policy = "PG-4"
+    advance_policy(
+        ledger,
+        policy,
+        kernel_cost_governance={
+            "per_run_write_budget": 1,
+            "daily_write_quota_per_kind": {"create": 1},
+        },
+    )
+    run = {"policy_generation_id": policy, "run_id": "run-1"}
+    accepted(submit(ledger, create("rival", "Note", envelope=run, reply_id="r")))
+    other = envelope("annotate", [effect("node_write", "rival", reply_id="s")], **run)
+    accepted(submit(ledger, other, unseen=True))
+    for field, values in (("cites_refs", (["a"], ["a", "b"])), ("source_refs", (["a"], ["b"]))):
+        for number, value in enumerate(values):
+            note = effect("node_write", "rival", **{field: value})
+            result = submit(ledger, envelope("annotate", [note], **run), unseen=True)
+            assert isinstance(result, RejectedResult if number else SubmissionResult)
+            if field == "cites_refs" and number:
+                item = result.receipt_id
+    settled = envelope("annotate", [effect("node_write", "rival", settled=True)], **run)
+    accepted(submit(ledger, settled | {"adjudicates_receipt_ids": [item]}))
+    kind = "policy_snapshot_revert"
+    back = envelope(kind, [effect(kind, policy)], policy_generation_id=policy)
+    accepted(submit(ledger, back, submitter="orchestrator"))

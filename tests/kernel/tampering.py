@@ -1,0 +1,98 @@
+"""Copies of a ledger that are changed behind the kernel's back, and what is found in them."""
+
+import sqlite3
+from contextlib import closing
+
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from kernel.verify import verify
+from tests.kernel.build import (
+    FakeHost,
+)
+
+
+class Copy:
+    """A copy of the honest ledger that can be changed behind the kernel's back."""
+
+    def __init__(self, path):
+        self.path = path
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.row_factory = sqlite3.Row
+        self.db.execute("PRAGMA ignore_check_constraints = ON")
+        found = self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        self._triggers = dict(found.fetchall())
+        for name in self._triggers:
+            self.db.execute(f"DROP TRIGGER {name}")
+
+    def run(self, *words, values=()):
+        return self.db.execute(" ".join(words), values)
+
+    def rows(self, table):
+        keys = ", ".join(column.name for column in table.primary_key.columns)
+        found = self.run("SELECT rowid AS place, * FROM", table.name, "ORDER BY", keys)
+        return [dict(row) for row in found]
+
+    def a_row(self, table):
+        """A row from the middle, where a table has more than its ends."""
+        rows = self.rows(table)
+        return rows[len(rows) // 2]
+
+    def set(self, table, row, **values):
+        assigned = ", ".join(f"{name} = ?" for name in values)
+        where = (*values.values(), row["place"])
+        changed = self.run("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?", values=where)
+        assert changed.rowcount == 1
+
+    def insert(self, table, row):
+        names = [column.name for column in table.columns]
+        marks = ", ".join("?" for _ in names)
+        self.run(
+            "INSERT INTO",
+            table.name,
+            f"({', '.join(names)}) VALUES ({marks})",
+            values=[row[name] for name in names],
+        )
+
+    def delete(self, table, row):
+        self.run("DELETE FROM", table.name, "WHERE rowid = ?", values=(row["place"],))
+
+    def close(self):
+        """Leave the schema as it was: it is not what is tampered with."""
+        for sql in self._triggers.values():
+            self.db.execute(sql)
+        self._triggers = {}
+        self.db.close()
+
+    def verify(self, **options):
+        self.close()
+        return verify_file(self.path, **options)
+
+    def first(self):
+        findings = self.verify().findings
+        assert findings, "nothing was found"
+        return findings[0]
+
+
+def verify_file(path, **options):
+    with (
+        closing(SqliteStore(path, read_only=True)) as store,
+        Ledger(store, FakeHost().host).view() as view,
+    ):
+        return verify(view, **options)
+
+
+def key_of(table, row):
+    return "/".join(str(row[column.name]) for column in table.primary_key.columns)
+
+
+def names(finding, table, row):
+    """Whether a finding is about this row, or about the row and one of its effects."""
+    key = key_of(table, row)
+    return finding.table == table.name and (key == finding.key or key.startswith(finding.key + "/"))
+
+
+def flipped(content, position=None, bit=1):
+    position = len(content) // 2 if position is None else position
+    changed = bytearray(content)
+    changed[position] ^= bit
+    return bytes(changed)
