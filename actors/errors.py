@@ -63,6 +63,13 @@ class RequestTooLarge(ActorError):  # noqa: N818
     retryable = False
 
 
+class EnvelopeTooLarge(ActorError):  # noqa: N818
+    """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
+
+    code = "envelope_too_large"
+    retryable = False
+
+
 class RequestUnprocessable(ActorError):  # noqa: N818
     """The request fails whatever carries it out; it was refused on the record and had no effect.
 
@@ -70,6 +77,22 @@ class RequestUnprocessable(ActorError):  # noqa: N818
     """
 
     code = "request_unprocessable"
+    retryable = False
+
+
+class RefusalsTooMany(ActorError):  # noqa: N818
+    """The request was refused, as so many before it that this one is only counted (§17.6)."""
+
+    code = "refusals_too_many"
+
+
+class RequestSetAside(ActorError):  # noqa: N818
+    """Each process that took the request has ended; nobody takes it until an operator requeues it.
+
+    `details` name the finding on the record and the entry's place.
+    """
+
+    code = "request_set_aside"
     retryable = False
 
 

@@ -71,6 +71,9 @@ class Message:
     again: bool = field(default=False, init=False)
     """Whether it is handled once more, after its batch failed; then its place says nothing."""
 
+    ask_id: str | None = field(default=None, init=False)
+    """The id of the asking, when it came from another gateway; the event that it makes has it."""
+
     traceparents: tuple[tuple[str, ...], ...] = field(default=(), init=False)
     """For each part of what it reports, the spans that this belongs to; empty where none are."""
 

@@ -22,6 +22,7 @@ from kernel.ledger.tables import DuplicateKey
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.refusal_runs import Reason, RefusalRuns
 from kernel.rules import CURRENT_RULES
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
@@ -70,12 +71,14 @@ class Kernel:
         dev_mode: bool = False,
         capacity: CapacityLeases | None = None,
         conflict_window_ms: int = DEFAULT_CONFLICT_WINDOW_MS,
+        refusals: RefusalRuns | None = None,
     ) -> None:
         """Take the rules' parameters.
 
         `capacity` says what the leases hold (§18.2), without limit where it is left out.
         `conflict_window_ms` is how long after a commit a write that had not seen it conflicts
-        with it (§19.2, K10).
+        with it (§19.2, K10). `refusals` says which of them have a receipt, all where it is left
+        out.
         """
         self.strategy = strategy or BetaPosteriorMean()
         self.dev_mode = dev_mode
@@ -83,6 +86,7 @@ class Kernel:
 
         self._window_us = idempotency_window_hours * _US_PER_HOUR
         self._capacity = capacity or UnlimitedCapacity()
+        self._refusals = refusals
         self._conflict_window_us = conflict_window_ms * _US_PER_MS
 
     def submit(
@@ -105,9 +109,10 @@ class Kernel:
         False for what is going to be taken back: it uses up no capacity.
         """
         transaction.next_commit_time_us()
+        runs = self._refusals if draws else None
         parsed = parse(document)
         if isinstance(parsed, Refusal):
-            return _reject(transaction, document, "V1", parsed)
+            return _reject(transaction, document, "V1", parsed, runs)
         submission = self._submission(transaction, parsed, submitter)
         submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
@@ -115,9 +120,9 @@ class Kernel:
             try:
                 verdict = check(submission)
             except CanonicalizationError as error:
-                return _reject(transaction, document, *_why(error))
+                return _reject(transaction, document, *_why(error), runs)
             if isinstance(verdict, Refusal):
-                return self._refuse(submission, name, verdict)
+                return self._refuse(submission, name, verdict, runs)
             if isinstance(verdict, SubmissionResult):
                 return verdict
             if verdict is not None:
@@ -135,11 +140,23 @@ class Kernel:
                 result = self._record(submission)
                 self._record_own(transaction, beside.follow_ups)
         except _UNDOING as error:
-            return _reject(transaction, document, *_why(error))
+            return _reject(transaction, document, *_why(error), runs)
         if draws and beside.cost:
             envelope = submission.envelope
             self._capacity.draw(envelope.operation_kind, priority_of(envelope), beside.cost)
         return result
+
+    def has_receipt(
+        self,
+        transaction: LedgerTransaction,
+        reason: Reason,
+        operation_id: str | None,
+        message: str,
+    ) -> bool:
+        """Tell whether a refusal shall have a receipt of its own, and count it where not."""
+        now_us = transaction.head_now.committed_at_us
+        runs = self._refusals
+        return runs is None or runs.has_receipt(reason, now_us, operation_id, message)
 
     def _submission(
         self,
@@ -182,17 +199,24 @@ class Kernel:
                     raise _OwnRefused(name, verdict)
             self._record(submission)
 
-    def _refuse(self, submission: Submission, check: str, refusal: Refusal) -> RejectedResult:
-        """Record what happens instead, if anything does, and the receipt of the refusal."""
+    def _refuse(
+        self, submission: Submission, check: str, refusal: Refusal, runs: RefusalRuns | None
+    ) -> RejectedResult:
+        """Record what happens instead, if anything does, and the receipt of the refusal.
+
+        Without a receipt of its own a refusal changes nothing at all.
+        """
         transaction, document = submission.transaction, submission.document
         if not refusal.follow_ups:
-            return _reject(transaction, document, check, refusal)
+            return _reject(transaction, document, check, refusal, runs)
+        if not _has_receipt(transaction, document, check, refusal, runs):
+            return _rejected(document, check, refusal, None)
         try:
             with transaction.savepoint():
                 self._record_own(transaction, refusal.follow_ups)
         except _UNDOING as error:
-            return _reject(transaction, document, *_why(error))
-        return _reject(transaction, document, check, refusal)
+            return _reject(transaction, document, *_why(error), None)
+        return _reject(transaction, document, check, refusal, None)
 
 
 def _why(error: Exception) -> tuple[str, Refusal]:
@@ -341,19 +365,22 @@ def _remember(submission: Submission, result: SubmissionResult) -> None:
     )
 
 
+_STATED_NAMES = ("idempotency_key", "actor", "semantic_intent", "session_id")
+
+
 def _reject(
-    transaction: LedgerTransaction, document: object, check: str, refusal: Refusal
+    transaction: LedgerTransaction,
+    document: object,
+    check: str,
+    refusal: Refusal,
+    runs: RefusalRuns | None,
 ) -> RejectedResult:
-    """Leave a durable receipt and nothing else (K5)."""
+    """Leave a durable receipt and nothing else (K5); none where there were too many like it."""
+    if not _has_receipt(transaction, document, check, refusal, runs):
+        return _rejected(document, check, refusal, None)
     known = document if isinstance(document, dict) else {}
-    stated = {
-        name: known[name]
-        for name in ("operation_id", "idempotency_key", "actor", "semantic_intent", "session_id")
-        if _repeatable(known.get(name))
-    }
-    operation_id = stated.pop("operation_id", None)
     body: Document = {
-        **stated,
+        **{name: known[name] for name in _STATED_NAMES if _repeatable(known.get(name))},
         "check": check,
         "reason_code": refusal.reason_code,
         "field": refusal.field,
@@ -363,11 +390,38 @@ def _reject(
     if refusal.retry_after_s is not None:
         body["retry_after_s"] = refusal.retry_after_s
     receipt_id = f"receipt:{transaction.host.new_id()}"
-    append_receipt(transaction, receipt_id, Receipt(refusal.receipt_kind, body), operation_id)
+    receipt = Receipt(refusal.receipt_kind, body)
+    append_receipt(transaction, receipt_id, receipt, _stated(document, "operation_id"))
+    return _rejected(document, check, refusal, receipt_id)
+
+
+def _rejected(
+    document: object, check: str, refusal: Refusal, receipt_id: str | None
+) -> RejectedResult:
     rejection = Rejection(
         check, refusal.reason_code, refusal.field, refusal.message, refusal.retry_after_s
     )
-    return RejectedResult(operation_id, rejection, receipt_id)
+    return RejectedResult(_stated(document, "operation_id"), rejection, receipt_id)
+
+
+def _has_receipt(
+    transaction: LedgerTransaction,
+    document: object,
+    check: str,
+    refusal: Refusal,
+    runs: RefusalRuns | None,
+) -> bool:
+    if runs is None:
+        return True
+    reason = Reason(_stated(document, "session_id") or "", check, refusal.reason_code)
+    now_us = transaction.head_now.committed_at_us
+    operation_id = _stated(document, "operation_id")
+    return runs.has_receipt(reason, now_us, operation_id, refusal.message)
+
+
+def _stated(document: object, name: str) -> str | None:
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if _repeatable(value) else None
 
 
 def _repeatable(value: object) -> bool:

@@ -32,14 +32,16 @@ WORKERS: Final[Mapping[str, str]] = MappingProxyType(
 GATEWAYS: Final[Mapping[str, str]] = MappingProxyType(
     {"alive": "zset", "incarnations": "hash", "owners": "hash", "table": "hash"}
 )
-SHARD: Final[Mapping[str, str]] = MappingProxyType({"mail": "stream", "mailbox": "string"})
+SHARD: Final[Mapping[str, str]] = MappingProxyType(
+    {"mail": "stream", "mailbox": "string", "taken": "hash", "aside": "hash"}
+)
 INBOX: Final[Mapping[str, str]] = MappingProxyType({"inbox": "list"})
 
 _OF_OTHERS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         **dict.fromkeys(("beat", "alive", "leave"), WORKERS),
         **dict.fromkeys(("gateway_beat", "shard_claim", "shard_release"), GATEWAYS),
-        "mail_post": SHARD,
+        **dict.fromkeys(("mail_post", "mail_set_aside", "mail_put_back"), SHARD),
         "mend": MappingProxyType({}),
     }
 )

@@ -42,6 +42,9 @@ SWEEP_EVERY_S = 1.0
 PAUSE_BETWEEN_SENDS_S = 0.01
 """Collects what is committed meanwhile; an idle relay sends at once."""
 
+PAUSE_AWAY_MAX_S = 1.0
+"""What a pause grows to while Redis or the ledger is away."""
+
 SWEEP_SHARE = 20
 """After a sweep over much that is open, none is made for so many times as long as it took."""
 
@@ -101,20 +104,21 @@ class OutboxRelay:
 
     async def run(self) -> None:
         """Send until cancelled; what cannot be reached is tried again at the next look."""
-        looked_at_s, reached = float("-inf"), True
+        looked_at_s, reached, pause_s = float("-inf"), True, PAUSE_BETWEEN_SENDS_S
         while True:
             look = self._clock_s() - looked_at_s >= SWEEP_EVERY_S
             try:
                 await (self.look() if look else self.send_new())
-                reached = True
+                reached, pause_s = True, PAUSE_BETWEEN_SENDS_S
             except (QueueError, LedgerUnavailable) as error:
                 if reached:
                     _log.warning("relay_waits", code=error.code, error=str(error))
+                pause_s = min(PAUSE_AWAY_MAX_S, 4 * pause_s)
                 # What was read and not sent is found again by a sweep alone.
                 self._swept_at_s, look, reached = float("-inf"), True, False
             if look:
                 looked_at_s = self._clock_s()
-            await anyio.sleep(PAUSE_BETWEEN_SENDS_S)
+            await anyio.sleep(pause_s)
             with anyio.move_on_after(SWEEP_EVERY_S):
                 await self._wake.wait()
             self._wake = anyio.Event()

@@ -133,7 +133,12 @@ class LoopWatchdog:
         self._notice()
 
     def _sample(self) -> None:
+        used_s = 0.0
         while not self._stopped.wait(_SAMPLE_S):
+            before_s, used_s = used_s, time.process_time()
+            if used_s - before_s < _SAMPLE_S / 2:
+                # Nothing of this process holds anything.
+                continue
             running, frames = self._running, sys._current_frames()
             if running is not None and time.perf_counter() - running[1] > 2 * _SAMPLE_S:
                 self._seen = (running[2], _stack(frames.get(running[0])))

@@ -125,7 +125,7 @@ def taken_apart(parts: list[Part], cause: Exception) -> list[list[Part]]:
 def run_units(part: Part, bench: Bench) -> list[Any]:
     """Run the units of a part, each under a savepoint; one that failed has its error as result."""
     if part.cause is not None:
-        return [refuse(bench.transaction, unit, part.cause) for unit in part.units]
+        return [refuse(bench, unit, part.cause) for unit in part.units]
     return [_run(unit, unit.run, bench) for unit in part.units]
 
 
@@ -167,12 +167,12 @@ def _run(asked: object, run: Callable[[Bench], Any], bench: Bench) -> Any:
     except OF_THE_LEDGER:
         raise
     except TextNotStorable as error:
-        return refuse(bench.transaction, asked, error)
+        return refuse(bench, asked, error)
     except _VERDICTS as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this unit's
         _log.exception("unit_failed", unit=type(asked).__name__)
-        return refuse(bench.transaction, asked, error)
+        return refuse(bench, asked, error)
 
 
 def fail_unsettled(batch: Sequence[Waiting], error: Exception) -> None:

@@ -12,14 +12,16 @@ import structlog
 from pydantic import BaseModel
 
 from actors.commit.unit_context import Bench
-from actors.errors import RequestUnprocessable
+from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
 from kernel.canonical import sha256_hex
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
+from kernel.refusal_runs import Reason
 
 UNPROCESSABLE = "request_unprocessable"
+SET_ASIDE = "mailbox_entry_set_aside"
 CAUSE_CHARS_MAX = 200
 SESSION_ID_CHARS_MAX = 384
 
@@ -37,19 +39,56 @@ class RefusalUnit:
     cause: Exception
     session_id: str
 
-    def run(self, bench: Bench) -> RequestUnprocessable:
+    def run(self, bench: Bench) -> ActorError:
         """Leave the receipt and return what its asker is told."""
-        return refuse(bench.transaction, self.asked, self.cause, self.session_id)
+        return refuse(bench, self.asked, self.cause, self.session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideUnit:
+    """Say on the record that an entry of a mailbox is not taken any more."""
+
+    session_id: str
+    shard: int
+    position: Position
+    ends: int
+    entry_digest: str
+
+    def run(self, bench: Bench) -> RequestSetAside | None:
+        """Leave the finding and return what its asker is told; None where it was carried out."""
+        transaction, at = bench.transaction, self.position
+        known = consumed_to(transaction, self.session_id)
+        if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
+            return None
+        receipt_id = f"receipt:{SET_ASIDE}:{at.mailbox_id}:{at.offset}"
+        if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+            body = {
+                "reason_code": SET_ASIDE,
+                "shard": str(self.shard),
+                "mailbox_id": at.mailbox_id,
+                "offset": at.offset,
+                "process_ends": str(self.ends),
+                "entry_digest": self.entry_digest,
+            }
+            if _is_plain(self.session_id):
+                body["session_id"] = self.session_id
+            transaction.next_commit_time_us()
+            append_receipt(transaction, receipt_id, Receipt(SET_ASIDE, body), None)
+        return RequestSetAside(
+            f"{self.ends} processes have ended with the request in hand; it was set aside",
+            {"receipt_id": receipt_id, "shard": self.shard, "offset": at.offset},
+        )
 
 
 def refuse(
-    transaction: LedgerTransaction, asked: object, cause: Exception, session_id: str | None = None
-) -> RequestUnprocessable:
+    bench: Bench, asked: object, cause: Exception, session_id: str | None = None
+) -> ActorError:
     """Leave a durable receipt of a request that failed by itself; the same one leaves one.
 
     The receipt holds no word of the request, which may be what cannot be written, but its digest:
     SHA-256 over its JSON with sorted keys and every character beyond ASCII escaped.
     """
+    transaction = bench.transaction
     kind, digest = type(asked).__name__, digest_of(asked)
     receipt_id = f"receipt:{UNPROCESSABLE}:{digest}"
     _log.error(
@@ -66,6 +105,10 @@ def refuse(
         if isinstance(named, str) and _is_plain(named):
             body["session_id"] = named
         transaction.next_commit_time_us()
+        reason = Reason(body.get("session_id", ""), "apply", UNPROCESSABLE)
+        if not bench.kernel.has_receipt(transaction, reason, None, body["cause"]):
+            message = "the request cannot be carried out, as many before it"
+            return RefusalsTooMany(message, {"request_digest": digest, "cause": body["cause"]})
         append_receipt(transaction, receipt_id, Receipt(UNPROCESSABLE, body), None)
     return RequestUnprocessable(
         "the request cannot be carried out, and was refused on the record",

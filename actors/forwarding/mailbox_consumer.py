@@ -5,21 +5,31 @@ deleted once its answer is durable, and then its asker is told. If this process 
 the next owner finds the entry, and in the ledger that it was taken (`Position`).
 
 What an owner that has lost its shard could not carry out stays where it is, for the next one.
+
+An entry is counted as taken before it is begun, until it is answered or given back; so one that is
+counted when it is read was in hand when a process ended. It is taken once more with nothing else in
+hand, so that of those that were in hand together the one to blame alone is counted on; after
+`ENDS_MAX` such ends it is set aside, with a finding on the record.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import structlog
 
-from actors.errors import ShardUnowned, StaleEpoch
+from actors.commit.refusals import SetAsideUnit
+from actors.errors import ActorError, ActorFailed, CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
 from actors.forwarding.message_codec import Asking, decode_asking, encode_reply
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import Ownership
+from actors.supervision import kept_up
+from kernel.canonical import sha256_hex
 from kernel.ledger.shards import Fence, Position
 
 LOOK_EVERY_S = 1.0
@@ -30,6 +40,9 @@ ENTRIES_AT_ONCE_MAX = 256
 """Entries of one shard that are with their actors."""
 
 FINISHED_MAX = 4096
+ENDS_MAX = 3
+ALONE_S = 30.0
+"""How long others wait at most for an entry that is taken alone."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +61,10 @@ class Entry(Protocol):
     @property
     def body(self) -> bytes:
         """What was put in."""
+
+    @property
+    def ends(self) -> int:
+        """How often who had it in hand has ended."""
 
 
 class Heard(Protocol):
@@ -80,6 +97,15 @@ class Inbound(Protocol):
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
         """Remove entries."""
 
+    async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Count entries as taken, until they are deleted or given back."""
+
+    async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Take the count back of what was not carried out, where nobody has ended."""
+
+    async def set_aside(self, shard: int, offset: str) -> None:
+        """Keep an entry where nobody takes it; raises where it is not reachable."""
+
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         """Send answers to gateways, each behind the id of what it answers."""
 
@@ -100,6 +126,8 @@ class _Finished:
     gateway: str | None = None
     ask_id: str = ""
     reply: bytes = b""
+    given_back: bool = False
+    """Whether it was not carried out here and stays for the next owner."""
 
 
 class Postroom:
@@ -130,9 +158,9 @@ class Postroom:
     async def run(self) -> None:
         """Carry mail until cancelled."""
         async with self._finished, self._to_tell, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen)
-            tasks.start_soon(self._tell)
-            tasks.start_soon(self._take, tasks)
+            tasks.start_soon(kept_up, "mail_listener", self._listen)
+            tasks.start_soon(kept_up, "mail_teller", self._tell)
+            tasks.start_soon(kept_up, "mail_taker", partial(self._take, tasks))
 
     def wake(self) -> None:
         """Look into every mailbox now: shards were taken."""
@@ -141,7 +169,8 @@ class Postroom:
     async def empty(self) -> None:
         """Wait until no entry is with an actor and everybody was told who is to be told."""
         while self._open:
-            self._emptied = anyio.Event()
+            if self._emptied.is_set():
+                self._emptied = anyio.Event()
             await self._emptied.wait()
 
     async def _listen(self) -> None:
@@ -189,17 +218,76 @@ class Postroom:
         found = await self._mail.read(cursors, ENTRIES_AT_ONCE_MAX)
         if found is None:
             return
+        fresh = {
+            shard: list(takewhile(lambda entry: not entry.ends, entries))
+            for shard, entries in found.items()
+            if self._ownership.held.get(shard) == held[shard]
+        }
+        # Counted before it is begun: a process that ends has no time to say so.
+        offsets = {shard: [one.offset for one in some] for shard, some in fresh.items() if some}
+        if offsets and not await self._mail.take(offsets):
+            return
+        suspects = []
         for shard, fence in held.items():
-            entries = found.get(shard, ())
             if self._ownership.held.get(shard) != fence:
+                await self._mail.give_back({shard: offsets.get(shard, ())})
                 continue
-            reading = self._readings[fence]
+            reading, entries = self._readings[fence], found.get(shard, ())
             reading.begun = True
-            for entry in entries:
+            begun = fresh.get(shard, [])
+            for entry in begun:
                 reading.cursor = entry.offset
                 self._begin(fence, reading, entry, tasks)
-            if len(entries) >= ENTRIES_AT_ONCE_MAX:
+            if len(begun) < len(entries):
+                suspects.append((fence, entries[len(begun)]))
+            if len(entries) >= ENTRIES_AT_ONCE_MAX or len(begun) < len(entries):
                 self._look_at([shard])
+        for fence, entry in suspects:
+            await self._take_alone(fence, entry, tasks)
+
+    async def _take_alone(self, fence: Fence, entry: Entry, tasks: anyio.abc.TaskGroup) -> None:
+        """Take an entry that was in hand when a process ended, while nothing else is in hand."""
+        with anyio.move_on_after(ALONE_S):
+            await self.empty()
+        if self._open or self._ownership.held.get(fence.shard) != fence:
+            return
+        reading = self._readings[fence]
+        if entry.ends >= ENDS_MAX:
+            try:
+                await self._set_aside(fence, entry)
+                reading.cursor = entry.offset
+            except (StaleEpoch, CommitFailed) as error:
+                _log.warning("entry_not_set_aside", shard=fence.shard, code=error.code)
+            return
+        _log.warning("entry_taken_alone", shard=fence.shard, offset=entry.offset, ends=entry.ends)
+        if await self._mail.take({fence.shard: [entry.offset]}):
+            reading.cursor = entry.offset
+            self._begin(fence, reading, entry, tasks)
+            with anyio.move_on_after(ALONE_S):
+                await self.empty()
+
+    async def _set_aside(self, fence: Fence, entry: Entry) -> None:
+        """Leave a finding, keep the entry where nobody takes it, and tell its asker."""
+        try:
+            asking = decode_asking(entry.body)
+        except Exception as error:  # noqa: BLE001 - then nobody can be told
+            _log.error("entry_unreadable", shard=fence.shard, error=repr(error))
+            self._open += 1
+            self._finish(_Finished(fence.shard, entry.offset))
+            return
+        position = Position(entry.mailbox_id, entry.offset)
+        digest = sha256_hex(entry.body)
+        unit = SetAsideUnit(asking.session_id, fence.shard, position, entry.ends, digest)
+        told: ActorError | None = await self._runtime.record(unit, fence)
+        if told is None:
+            told = ReplyLost("the request was taken before; ask again")
+        else:
+            where = {"shard": fence.shard, "offset": entry.offset, "ends": entry.ends}
+            _log.critical("entry_set_aside", session_id=asking.session_id, **where)
+            await self._mail.set_aside(fence.shard, entry.offset)
+        self._open += 1
+        reply = encode_reply(asking.ask_id, None, told)
+        self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
 
     def _begin(
         self, fence: Fence, reading: _Reading, entry: Entry, tasks: anyio.abc.TaskGroup
@@ -214,6 +302,7 @@ class Postroom:
             return
         message = asking.message
         message.position = Position(entry.mailbox_id, entry.offset)
+        message.ask_id = asking.ask_id
         try:
             self._runtime.put(asking.session_id, message)
         except Exception as error:  # noqa: BLE001 - the error is the answer
@@ -226,7 +315,7 @@ class Postroom:
         try:
             reply = await _reply_of(asking.ask_id, asking.message)
         except (ShardUnowned, StaleEpoch):
-            self._close(1)
+            self._finish(_Finished(fence.shard, offset, given_back=True))
             return
         finally:
             reading.under_way -= 1
@@ -252,15 +341,26 @@ class Postroom:
             batch = [first]
             while self._to_tell.statistics().current_buffer_used:
                 batch.append(self._to_tell.receive_nowait())
-            replies: dict[str, list[tuple[str, bytes]]] = {}
-            for one in batch:
-                self._undeleted.setdefault(one.shard, set()).add(one.offset)
-                if one.gateway is not None:
-                    replies.setdefault(one.gateway, []).append((one.ask_id, one.reply))
-            if await self._mail.delete(self._undeleted):
-                self._undeleted = {}
-            await self._mail.reply(replies)
-            self._close(len(batch))
+            try:
+                await self._settle(batch)
+            finally:
+                self._close(len(batch))
+
+    async def _settle(self, batch: Sequence[_Finished]) -> None:
+        replies: dict[str, list[tuple[str, bytes]]] = {}
+        given_back: dict[int, list[str]] = {}
+        for one in batch:
+            if one.given_back:
+                given_back.setdefault(one.shard, []).append(one.offset)
+                continue
+            self._undeleted.setdefault(one.shard, set()).add(one.offset)
+            if one.gateway is not None:
+                replies.setdefault(one.gateway, []).append((one.ask_id, one.reply))
+        if given_back:
+            await self._mail.give_back(given_back)
+        if self._undeleted and await self._mail.delete(self._undeleted):
+            self._undeleted = {}
+        await self._mail.reply(replies)
 
 
 async def _reply_of(ask_id: str, message: Message) -> bytes:
@@ -279,6 +379,6 @@ async def _reply_of(ask_id: str, message: Message) -> bytes:
         failure = error
     try:
         return encode_reply(ask_id, answer, failure)
-    except TypeError as error:
-        _log.error("answer_unspeakable", error=str(error))
-        return encode_reply(ask_id, None, error)
+    except Exception as error:  # noqa: BLE001 - whatever cannot be said, its asker is told that
+        _log.error("answer_unspeakable", error=repr(error))
+        return encode_reply(ask_id, None, ActorFailed("the answer cannot be sent"))

@@ -42,6 +42,7 @@ from actors.orchestrator.intents import (
     SynthesizeUnderstanding,
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.checks.v01_sizes import too_many_entries
 from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.work.reports import WorkReport
 
@@ -157,6 +158,14 @@ def _read_eliminated(given: Any) -> Eliminate:
     return Eliminate(**{**given, "eliminated": tuple(given["eliminated"])})
 
 
+def _sized(envelope: Any) -> Any:
+    """Return an envelope of which no list is too long: whoever has sent it looked, too."""
+    oversize = too_many_entries(envelope) if isinstance(envelope, dict) else None
+    if oversize is not None:
+        raise ValueError(oversize.message)
+    return envelope
+
+
 def _simulated(message: Simulate) -> Any:
     operation = message.operation
     is_intent = isinstance(operation, Intent)
@@ -172,7 +181,7 @@ def _simulated(message: Simulate) -> Any:
 def _read_simulated(given: Any) -> Simulate:
     intent = given["intent"]
     return Simulate(
-        given["envelope"] if intent is None else _INTENT.validate_python(intent),
+        _sized(given["envelope"]) if intent is None else _INTENT.validate_python(intent),
         SimulationExternalEffectPolicy.model_validate(given["policy"]),
         given["retention"],
         given["simulation_key"],
@@ -194,7 +203,10 @@ _MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Me
                 lambda message: _intents(message.intents),
                 lambda given: Operate(_read_intents(given)),
             ),
-            SubmitEnvelope: (lambda message: message.document, SubmitEnvelope),
+            SubmitEnvelope: (
+                lambda message: message.document,
+                lambda given: SubmitEnvelope(_sized(given)),
+            ),
             Simulate: (_simulated, _read_simulated),
             Recomputed: (
                 lambda message: _intents(message.intents),

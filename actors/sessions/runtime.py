@@ -30,6 +30,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from actors.commit.batch import OF_THE_LEDGER
 from actors.commit.group_committer import Committer
 from actors.commit.refusals import RefusalUnit
+from actors.commit.units import Unit
 from actors.errors import (
     ActorError,
     ActorFailed,
@@ -178,6 +179,11 @@ class SessionRuntime:
             active.send.send_nowait(message)
         except anyio.WouldBlock:
             raise MailboxFull("the session has too much waiting") from None
+
+    async def record(self, unit: Unit, fence: Fence) -> Any:
+        """Commit a unit beside the actors, under a fence, and return its result."""
+        [result] = await self._committer.commit([unit], fence)
+        return result
 
     async def finish(self, shard: int) -> None:
         """Let the actors of a shard finish what they were asked, and end them.

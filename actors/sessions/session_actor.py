@@ -13,7 +13,9 @@ fails the actor stops, forgets, and is activated again from the ledger.
 
 An actor belongs to one holding of its shard: it writes under that fence, and what it answers
 without writing is held against the same fence. A message that came through the shard's mailbox is
-taken once: where it stands there is recorded with what it came to.
+taken once: where it stands there is recorded with what it came to. A copy of it at another place
+changes nothing either: what it asks for goes by a key of its own, or makes an event under the id of
+the asking, which is there already.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -203,9 +205,11 @@ class SessionActor:
         belief = self._belief
         if belief is None or not belief.n_events_left_out:
             return False
+        if isinstance(message, Eliminate):
+            return belief.is_left_out(message.source_id, message.observation_id)
+        # Whether an asking was taken before is seen by the ids of all events.
         return isinstance(message, Audit) or (
-            isinstance(message, Eliminate)
-            and belief.is_left_out(message.source_id, message.observation_id)
+            isinstance(message, BeliefVerb) and message.ask_id is not None
         )
 
     async def _fill_in(self) -> None:
@@ -259,8 +263,10 @@ class SessionActor:
             )
         return self._belief
 
-    def _stamp(self) -> dict[str, str]:
-        return {"event_id": self._host.new_id(), "ts": iso_time(self._host.now_us())}
+    def _stamp(self, message: Message) -> dict[str, str]:
+        """An asking from elsewhere names its event, so that a copy of it makes no second one."""
+        event_id = self._host.new_id() if message.ask_id is None else message.ask_id
+        return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
 
     def _declare(self, message: Declare, batch: _Batch) -> None:
         if self._belief is not None:
@@ -282,7 +288,7 @@ class SessionActor:
                 message.hypotheses,
                 metadata=message.metadata,
                 policy=message.policy,
-                **self._stamp(),
+                **self._stamp(message),
             )
             self._title = _title_of(self._belief)
             batch.events.append(event)
@@ -290,7 +296,7 @@ class SessionActor:
         batch.add(message, [], lambda _: snapshot)
 
     def _verb(self, message: BeliefVerb, batch: _Batch) -> None:
-        answer, event = take(self._expect_belief(), message, self._stamp())
+        answer, event = take(self._expect_belief(), message, self._stamp(message))
         if event is not None:
             batch.events.append(event)
         batch.add(message, [], lambda _: answer)

@@ -18,6 +18,7 @@ import structlog
 
 from actors.sharding.assignment import LeaseTable, Plan, owner_in, plan
 from actors.sharding.held_shards import Ownership
+from actors.supervision import kept_up
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
@@ -116,8 +117,8 @@ class ShardKeeper:
     async def run(self) -> None:
         """Keep the shards until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._beat)
-            tasks.start_soon(self._follow)
+            tasks.start_soon(kept_up, "shard_beat", self._beat)
+            tasks.start_soon(kept_up, "shard_follower", self._follow)
 
     def wake(self) -> None:
         """Look at the table again now: another gateway says that it has changed."""

@@ -15,8 +15,9 @@ from kernel.algebra.verbs import (
 )
 from kernel.canonical import CanonicalizationError, canonicalize_readable
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_many_entries
 from kernel.ledger.ledger import Document
-from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES, Envelope
+from kernel.model.envelope import MAX_DEPTH, Envelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
 
 _ALLOWED_ACTORS = {
@@ -46,8 +47,18 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
         return Refusal(
             "envelope_schema_version_unsupported", "schema_version", "schema_version is 1"
         )
+    oversize = too_many_entries(document)
+    if oversize is None:
+        return _read(document)
+    return _refuse_size(oversize)
+
+
+def _read(document: Document) -> tuple[Envelope, Document, bytes] | Refusal:
     try:
         content = canonicalize_readable(document)
+        oversize = too_many_bytes(content)
+        if oversize is not None:
+            return _refuse_size(oversize)
         # Without so many brackets there cannot be so many levels.
         brackets = content.count(b"{") + content.count(b"[")
         if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):
@@ -62,9 +73,11 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
     # Canonical form has no shorter way to write it; what it stands in is looked for only then.
     if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
-    if len(content) > MAX_ENVELOPE_BYTES:
-        return Refusal("envelope_schema_invalid", "", f"larger than {MAX_ENVELOPE_BYTES} bytes")
     return envelope, document, content
+
+
+def _refuse_size(oversize: Oversize) -> Refusal:
+    return Refusal(TOO_LARGE, oversize.field, oversize.message, details=oversize.details)
 
 
 def check_actor(submission: Submission) -> Verdict:

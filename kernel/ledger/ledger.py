@@ -248,6 +248,13 @@ class LedgerView:
         rows = self.tables.select(schema.receipts, {"operation_id": operation_id})
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
+    def receipts_of_kind(self, receipt_kind: str, *, limit: int) -> list[Document]:
+        """Return the newest durable receipts of a kind, newest first."""
+        rows = self.tables.select(
+            schema.receipts, {"receipt_kind": receipt_kind}, descending=True, limit=limit
+        )
+        return [orjson.loads(row["receipt_bytes"]) for row in rows]
+
     def live_idempotency_record(self, key: str) -> Row | None:
         """Return the record of a key that still answers for it, which is in order its first."""
         # Not by the flag too: a batch reads ahead by the key alone.

@@ -27,6 +27,7 @@ from kernel.ledger import sqlite_catalog, statements
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.sql_tables import SqlTables
+from kernel.ledger.sqlite_folding import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -161,6 +162,7 @@ class SqliteStore:
         """
         self._path = path
         self._read_only = read_only
+        self._leaves_one_file = read_only and is_folded(path)
         self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._lock = threading.Lock()
@@ -217,13 +219,21 @@ class SqliteStore:
                 reader.close()
 
     def close(self) -> None:
-        """Close every idle connection and fold the write-ahead log into the file."""
+        """Close every idle connection and fold the write-ahead log into the file.
+
+        A handle that only reads leaves one file where it opened one; what a killed writer left
+        beside the file it leaves there.
+        """
         while not self._readers.empty():
             self._readers.get_nowait().close()
         with self._lock:
             if self._writer is not None:
+                # SQLite folds at the last of all connections, and another process may have one.
+                checkpoint(self._writer)
                 self._writer.close()
                 self._writer = None
+        if self._leaves_one_file:
+            fold(self._path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:
@@ -240,6 +250,7 @@ class SqliteStore:
         return connection
 
     def _connect_writer(self) -> sqlite3.Connection:
+        make_private(self._path)
         writer = self._connect("rwc")
         with _closed_on_failure(writer, self._path):
             writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")

@@ -13,6 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
+from kernel.ledger.sqlite_folding import fold, is_folded
 from kernel.ledger.version import check_version
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
         LedgerUnavailable: when there is no ledger, or the lock was not had in time.
         LedgerSchemaDiffers: when no migration leads on from what was found.
     """
+    folded = is_folded(path)
     # Alembic takes a while to load and is seldom needed.
     from kernel.ledger.migrations import Migration, revisions_after  # noqa: PLC0415 - see above
 
@@ -100,6 +102,8 @@ def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
         except sqlite3.Error as error:
             # Closing the connection undoes what was begun.
             raise LedgerUnavailable(f"{path}: {error}") from error
+    if folded:
+        fold(path)
     return Migration(version, revisions)
 
 

@@ -16,8 +16,10 @@ from pydantic import ValidationError
 
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
 from kernel.checks.v01_schema import depth_exceeds, names_hold_nul
+from kernel.checks.v01_sizes import TOO_LARGE, too_many_entries
 from kernel.errors import KernelError
 from kernel.host import iso_time
+from kernel.json_text import RepeatedKey, check_unique_keys
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
@@ -42,7 +44,8 @@ Progress = Callable[[int], None]
 class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the log
     """A line that cannot be taken; nothing of the log was.
 
-    `lite_envelope_invalid`, `envelope_schema_version_unsupported`, `lite_operation_conflict` where
+    `lite_envelope_invalid`, `envelope_too_large`, `json_key_repeated`,
+    `envelope_schema_version_unsupported`, `lite_operation_conflict` where
     the operation is on the record, or in the log, with other content, `lite_log_too_long`, and
     `lite_log_changed` where the log was written while it was read.
     """
@@ -124,13 +127,19 @@ def _judge(view: LedgerView, log: BinaryIO, told: Progress) -> dict[str, bytes]:
 
 def _read_line(number: int, line: bytes) -> LiteLine:
     if len(line) > MAX_ENVELOPE_BYTES + 1:
-        raise LiteLogInvalid(number, f"larger than {MAX_ENVELOPE_BYTES} bytes")
+        raise LiteLogInvalid(number, f"larger than {MAX_ENVELOPE_BYTES} bytes", TOO_LARGE)
     try:
         document = orjson.loads(line)
+        check_unique_keys(line)
+    except RepeatedKey as error:
+        raise LiteLogInvalid(number, str(error), error.code) from None
     except orjson.JSONDecodeError as error:
         raise LiteLogInvalid(number, f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise LiteLogInvalid(number, "a lite envelope is a JSON object")
+    oversize = too_many_entries(document)
+    if oversize is not None:
+        raise LiteLogInvalid(number, oversize.message, TOO_LARGE)
     _check_versions(number, document)
     if depth_exceeds(document, MAX_DEPTH):
         raise LiteLogInvalid(number, f"nested deeper than {MAX_DEPTH}")

@@ -19,7 +19,9 @@ MAX_MODEL_OUTPUTS = 32
 MAX_ADJUDICATED = 64
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS)]
+Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS, fail_fast=True)]
+"""One entry that is wrong is told; of thousands each would cost as much as a good one."""
+
 SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
     "fully_reversible",
@@ -104,7 +106,9 @@ class Envelope(_Document):
     envelope_version: Literal["1.6"]
     operation_kind: Text
     semantic_intent: Text
-    primitive_effects: Annotated[tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS + 1)]
+    primitive_effects: Annotated[
+        tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS + 1, fail_fast=True)
+    ]
     """MAX_EFFECTS; an inverse has its receipt beside as many."""
 
     causal_parent_operation_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS)]

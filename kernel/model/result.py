@@ -57,11 +57,14 @@ class SubmissionResult:
 
 @dataclass(frozen=True, slots=True)
 class RejectedResult:
-    """The answer to a refused submission; the receipt is durable, nothing else was written."""
+    """The answer to a refused submission; the receipt is durable, nothing else was written.
+
+    There is none where a caller has so many refusals that they are counted instead (§17.6).
+    """
 
     operation_id: str | None
     rejection: Rejection
-    receipt_id: str
+    receipt_id: str | None
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""

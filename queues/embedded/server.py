@@ -1,14 +1,18 @@
 """The Redis-compatible server that runs when no other one is configured.
 
 Rules: it listens on the loopback only; its password is random, made once per data folder, and
-stands in files that only the owner can read, never on a command line; it keeps an append-only
-file beside the ledger; it ends with the process that started it. One process at a time owns the
-folder, by a file lock that the system drops when that process dies. A process is signalled only
-after it has answered, with our password, that it has the pid that we recorded.
+stands in files that only the owner can read, never on a command line; whoever knows it may read
+and write, and cannot administer: a signal of its parent stops the server, and nothing else does.
+It keeps an append-only file beside the ledger; it ends with the process that started it. One
+process at a time owns the folder, by a file lock that the system drops when that process dies. A
+process is signalled only after it has answered, with our password, that it has the pid that we
+recorded.
 """
 
 import contextlib
+import errno
 import fcntl
+import hashlib
 import importlib.util
 import json
 import os
@@ -36,6 +40,15 @@ _POLL_S: Final = 0.01
 _HOST: Final = "127.0.0.1"
 _PORT_TRIES: Final = 3
 _MACHINES: Final = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_MAY: Final = (
+    "-@all +@connection +@transaction +@read +@write -@scripting -@admin -@dangerous +time +wait"
+    " +eval +evalsha +script|load +script|exists +script|flush +info +flushdb +flushall"
+)
+"""What our clients may do: CONFIG, DEBUG, SHUTDOWN, MODULE, ACL, REPLICAOF, KEYS are refused. Who
+may delete every key may flush too: all of it comes back from the ledger."""
+
+_MACHINE: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_UMASK: Final = 0o077
 _LAUNCHER: Final = Path(__file__).with_name("exec_with_parent.py")
 
 _log = structlog.get_logger(__name__)
@@ -119,17 +132,27 @@ class EmbeddedRedis:
         """
         if self.alive():
             return
-        self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._take_folder()
         try:
+            self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._take_folder()
             self._password = self._stored_password()
             recorded_pid, recorded_port = self._recorded()
             if recorded_pid:
                 self._stop_leftover(recorded_pid, recorded_port)
             self._spawn_until_free(recorded_port)
+        except OSError as error:
+            self._give_up()
+            message = f"{self._dir}: {error.strerror or error}"
+            raise EmbeddedServerError("redis_start_failed", message) from error
         except BaseException:
-            self.stop()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        # What is in the way of the start may be in the way of writing that it ended.
+        with contextlib.suppress(OSError):
+            self.stop()
+        self._leave_folder()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop the server in good order, or kill it after `timeout_s`; safe to call twice."""
@@ -142,7 +165,8 @@ class EmbeddedRedis:
     def _take_folder(self) -> None:
         if self._lock is not None:
             return
-        lock = (self._dir / "lock").open("ab")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.fdopen(os.open(self._dir / "lock", flags, 0o600), "wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -180,9 +204,12 @@ class EmbeddedRedis:
         except (OSError, ValueError, KeyError, TypeError):
             return 0, 0
 
+    def _client(self, port: int) -> Redis:
+        return Redis(host=_HOST, port=port, password=self._password, socket_timeout=1.0)
+
     def _answering_pid(self, port: int) -> int | None:
         """Return the pid of the server on a port that knows our password."""
-        client = Redis(host=_HOST, port=port, password=self._password, socket_timeout=1.0)
+        client = self._client(port)
         try:
             return int(client.info("server")["process_id"])  # type: ignore[index]
         except (RedisError, OSError, KeyError, ValueError):
@@ -218,7 +245,8 @@ class EmbeddedRedis:
             self._process = None
             if "Address already in use" in log:
                 continue
-            if not (ended and self._set_data_aside()):
+            # A full disk is nothing that the data could help.
+            if os.strerror(errno.ENOSPC) in log or not (ended and self._set_data_aside()):
                 break
             # Its clients know this one.
             wanted_port = self._port
@@ -243,6 +271,7 @@ class EmbeddedRedis:
             *(sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())),
             *(str(self._binary.path), str(self._dir / "server.conf")),
         ]
+        self._write_private("server.log", "")
         with (self._dir / "server.log").open("wb") as log:
             return subprocess.Popen(
                 command,
@@ -250,16 +279,19 @@ class EmbeddedRedis:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._dir,
+                env={name: os.environ[name] for name in _MACHINE if name in os.environ},
+                umask=_UMASK,
                 # An interrupt from the terminal is for the supervisor, which stops us last.
                 start_new_session=True,
             )
 
     def _config(self) -> str:
         directory = str(self._dir).replace("\\", "\\\\").replace('"', '\\"')
+        secret = hashlib.sha256(self._password.encode()).hexdigest()
         lines = (
             f"bind {_HOST}",
             f"port {self._port}",
-            f"requirepass {self._password}",
+            f"user default on #{secret} ~* {_MAY}",
             "protected-mode yes",
             "daemonize no",
             f'dir "{directory}"',
@@ -281,7 +313,7 @@ class EmbeddedRedis:
         return False
 
     def _loaded(self) -> bool:
-        client = Redis(host=_HOST, port=self._port, password=self._password, socket_timeout=1.0)
+        client = self._client(self._port)
         try:
             return bool(client.ping())
         except (RedisError, OSError):

@@ -28,6 +28,8 @@ from queues.keys import SHARD
 from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
+ASIDE_MAX: Final = 64
+"""Entries of a shard that are kept beside its mailbox; of others the finding alone is left."""
 
 VALID_MS: Final = 120_000
 """How long a message counts, by the clock of who sealed it: longer than any asker waits."""
@@ -35,6 +37,7 @@ VALID_MS: Final = 120_000
 Refused = Literal["entry", "answer", "expired", "replayed"]
 
 _MAILBOX_ID: Final = re.compile(rb"[0-9a-f]{16}")
+_STREAM_ID: Final = re.compile(rb"[0-9]{1,15}-[0-9]{1,20}")
 _MS_DIGITS: Final = 15
 _NUMBER_DIGITS: Final = 20
 
@@ -50,6 +53,18 @@ class Entry:
     """Its place; sorts as text like the entries of its mailbox."""
 
     body: bytes
+
+    ends: int = 0
+    """How often who had it in hand has ended since, without giving it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """An entry that nobody takes any more."""
+
+    shard: int
+    offset: str
+    bytes: int
 
 
 class ShardMail:
@@ -119,12 +134,13 @@ class ShardMail:
         for shard, cursor in cursors.items():
             after = f"({_stream_id(cursor)}" if cursor else "-"
             pipe.xrange(f"{_prefix(shard)}mail", after, "+", count=limit)
+            pipe.hgetall(f"{_prefix(shard)}taken")
         try:
             found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
             failed = [
                 shard
-                for shard, rows in zip(cursors, found, strict=True)
-                if isinstance(rows, Exception)
+                for shard, *both in zip(cursors, found[::2], found[1::2], strict=True)
+                if any(isinstance(one, Exception) for one in both)
             ]
             for shard in failed:
                 await self._scripts.at(_prefix(shard)).mend(SHARD)
@@ -135,10 +151,10 @@ class ShardMail:
         read: dict[int, list[Entry]] = {}
         refused: dict[int, list[tuple[str, Refused]]] = {}
         self._forget()
-        for shard, rows in zip(cursors, found, strict=True):
+        for shard, rows, taken in zip(cursors, found[::2], found[1::2], strict=True):
             for stream_id, fields in rows:
                 offset = _offset(stream_id)
-                entry = self._open(shard, offset, fields)
+                entry = self._open(shard, offset, fields, _count(taken.get(stream_id)))
                 if isinstance(entry, Entry):
                     read.setdefault(shard, []).append(entry)
                 else:
@@ -152,12 +168,81 @@ class ShardMail:
         pipe = self._redis.pipeline(transaction=False)
         for shard, some in offsets.items():
             pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, some))
+            pipe.hdel(f"{_prefix(shard)}taken", *map(_stream_id, some))
         try:
             # What is no mailbox any more holds none of them; `read` mends it.
             deleted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         except QueueError:
             return False
         return all(isinstance(one, int) or "WRONGTYPE" in str(one) for one in deleted)
+
+    async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Count entries as taken, until they are deleted or given back; False as for `delete`."""
+        return await self._count_taken(offsets, 1)
+
+    async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        """Take the count back: they were not carried out, and nobody ended; False as before."""
+        return await self._count_taken(offsets, -1)
+
+    async def _count_taken(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
+        pipe = self._redis.pipeline(transaction=False)
+        for shard, some in offsets.items():
+            for offset in some:
+                pipe.hincrby(f"{_prefix(shard)}taken", _stream_id(offset), by)
+        try:
+            counted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+        except QueueError:
+            return False
+        return all(isinstance(one, int) for one in counted)
+
+    async def set_aside(self, shard: int, offset: str) -> None:
+        """Keep an entry beside its mailbox, where nobody takes it.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        scripts = self._scripts.at(_prefix(shard))
+        await scripts.run("mail_set_aside", _stream_id(offset), ASIDE_MAX)
+
+    async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
+        """Put an entry that was set aside behind those that wait; False where it is not there.
+
+        It is sealed anew: its time was over, and it was taken.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        scripts, place = self._scripts.at(_prefix(shard)), _entry_place(shard)
+        kept: Any = self._redis.hget(f"{_prefix(shard)}aside", _stream_id(offset))
+        sealed: bytes | None = await self._scripts.ask(kept)
+        opened = None if sealed is None else self._seal.open("ask", place, sealed)
+        if opened is None:
+            return False
+        ask_id, mailbox_id = secrets.token_hex(16), secrets.token_hex(8)
+        again = self._seal.close("ask", place, ask_id, self._expiry_ms(), opened.content)
+        there = await scripts.run("mail_put_back", _stream_id(offset), mailbox_id, again)
+        if there and owner is not None:
+            await self._inbox.tell([owner], mail_note(shard))
+        return bool(there)
+
+    async def aside(self, shards: Collection[int]) -> list[SetAside]:
+        """Return what was set aside of shards, oldest first in each.
+
+        Raises:
+            QueueError: `queue_unavailable`.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        for shard in shards:
+            pipe.hgetall(f"{_prefix(shard)}aside")
+        found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+        return [
+            SetAside(shard, offset, len(body))
+            for shard, rows in zip(shards, found, strict=True)
+            if isinstance(rows, dict)
+            for offset, body in sorted(
+                (_offset(name), body) for name, body in rows.items() if _STREAM_ID.fullmatch(name)
+            )
+        ]
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         """Send answers, each with what it answers; where Redis cannot be reached they are lost."""
@@ -172,7 +257,9 @@ class ShardMail:
         except QueueError:
             return
 
-    def _open(self, shard: int, offset: str, fields: Mapping[bytes, bytes]) -> Entry | Refused:
+    def _open(
+        self, shard: int, offset: str, fields: Mapping[bytes, bytes], ends: int
+    ) -> Entry | Refused:
         mailbox_id = fields.get(b"mailbox", b"")
         opened = self._seal.open("ask", _entry_place(shard), fields.get(b"body", b""))
         wrong = self._what_is_wrong(opened, "entry")
@@ -184,7 +271,7 @@ class ShardMail:
         _, taken_at = self._taken.setdefault(opened.ask_id, (opened.expires_at_ms, place))
         if taken_at != place:
             return "replayed"
-        return Entry(mailbox_id.decode(), offset, opened.content)
+        return Entry(mailbox_id.decode(), offset, opened.content, ends)
 
     def _what_is_wrong(self, opened: Opened | None, unopened: Refused) -> Refused | None:
         if opened is None:
@@ -236,3 +323,8 @@ def _offset(stream_id: bytes) -> str:
 def _stream_id(offset: str) -> str:
     ms, number = offset.split("-")
     return f"{int(ms)}-{int(number)}"
+
+
+def _count(value: bytes | None) -> int:
+    """Read a count that anybody may have written."""
+    return int(value) if value is not None and value.isdigit() and len(value) < 4 else 0

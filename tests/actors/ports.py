@@ -3,9 +3,9 @@
 The suites of `tests/queues` hold them against Redis, so what is tested on them holds there as well.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import anyio
@@ -26,6 +26,14 @@ class Entry:
     mailbox_id: str
     offset: str
     body: bytes
+    ends: int = 0
+
+
+@dataclass(frozen=True)
+class SetAside:
+    shard: int
+    offset: str
+    bytes: int
 
 
 @dataclass
@@ -55,6 +63,8 @@ class Hub:
         self.mail: dict[int, list[Entry]] = defaultdict(list)
         self.mailbox_ids: dict[int, str] = {}
         self.inboxes: dict[str, Heard] = defaultdict(Heard)
+        self.taken: Counter[tuple[int, str]] = Counter()
+        self.aside: dict[tuple[int, str], bytes] = {}
 
     def living(self) -> set[str]:
         now = self.now_ms()
@@ -151,8 +161,13 @@ class MemoryMail:
     ) -> Mapping[int, Sequence[Entry]] | None:
         if not self._hub.reachable:
             return None
+        taken = self._hub.taken
         found = {
-            shard: [one for one in self._hub.mail[shard] if one.offset > after][:limit]
+            shard: [
+                replace(one, ends=taken[shard, one.offset])
+                for one in self._hub.mail[shard]
+                if one.offset > after
+            ][:limit]
             for shard, after in cursors.items()
         }
         return {shard: entries for shard, entries in found.items() if entries}
@@ -162,7 +177,38 @@ class MemoryMail:
             for shard, some in offsets.items():
                 mail = self._hub.mail[shard]
                 mail[:] = [one for one in mail if one.offset not in some]
+                for offset in some:
+                    self._hub.taken.pop((shard, offset), None)
         return self._hub.reachable
+
+    async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        return self._count(offsets, 1)
+
+    async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
+        return self._count(offsets, -1)
+
+    def _count(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
+        if self._hub.reachable:
+            for shard, some in offsets.items():
+                for offset in some:
+                    self._hub.taken[shard, offset] += by
+        return self._hub.reachable
+
+    async def set_aside(self, shard: int, offset: str) -> None:
+        [entry] = [one for one in self._hub.mail[shard] if one.offset == offset]
+        self._hub.aside[shard, offset] = entry.body
+        await self.delete({shard: {offset}})
+
+    async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
+        body = self._hub.aside.pop((shard, offset), None)
+        return body is not None and await self.post(shard, "again", body, owner or "")
+
+    async def aside(self, shards: Collection[int]) -> list[SetAside]:
+        return [
+            SetAside(shard, offset, len(body))
+            for (shard, offset), body in sorted(self._hub.aside.items())
+            if shard in shards
+        ]
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         if self._hub.reachable:

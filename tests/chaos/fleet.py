@@ -63,9 +63,15 @@ class Process:
 
     def keep_up(self) -> None:
         """Start it again if it ended by itself, as whoever supervises it would."""
-        if self._process is not None and self._process.poll() is not None:
-            self.ended.append(self._process.returncode)
+        if self.note_end():
             self.start()
+
+    def note_end(self) -> bool:
+        """Tell whether it has ended by itself, and note how."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self.ended.append(self._process.returncode)
+        return True
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal; one that has ended already gets none."""
@@ -204,6 +210,8 @@ class Fleet:
 
     def stop(self) -> None:
         """Kill the processes; the servers stay, to be read."""
+        for process in self.processes.values():
+            process.note_end()
         for process in self.processes.values():
             process.kill()
 

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 import psycopg
 
-from tests.chaos.fleet import Fleet, running_fleet
+from tests.chaos.fleet import Fleet, Process, running_fleet
 from tests.chaos.judge import judge, read_record
 from tests.chaos.load import Answers, Plan, produce, read_answers
 from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
@@ -181,7 +181,7 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
     drained_s = time.monotonic()
     fleet.stop()
     record, given = read_record(fleet.database_url), read_answers(answers.path)
-    wrong = judge(record, given)
+    wrong = ends(fleet.processes.values()) | judge(record, given)
     return Report(
         seed=seed,
         requests=plan.requests,
@@ -199,6 +199,16 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
         },
         wrong=wrong,
     )
+
+
+def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
+    """Return what is wrong of each process that ended without having been killed, and its log."""
+    found = [
+        f"{one.name} ended by itself, with {one.ended}:\n{one.tail()}"
+        for one in processes
+        if one.ended
+    ]
+    return {"a process ended by itself": found} if found else {}
 
 
 def _inflict(
@@ -247,7 +257,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Run as a command; the folder stays when something is wrong or a process ended by itself."""
+    """Run as a command; the folder stays when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--requests", type=int, default=1000)
@@ -261,7 +271,7 @@ def main() -> int:
         _say(f"seed {given.seed}; kept: {folder}")
         raise
     _say(json.dumps(asdict(report), indent=1))
-    if report.wrong or report.ended_by_itself:
+    if report.wrong:
         _say(f"seed {given.seed}; kept: {folder}")
     else:
         shutil.rmtree(folder)

@@ -1,12 +1,16 @@
 """Each check finds what it is there for, in a record that is whole but for that."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 
 from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
+from tests.chaos.fleet import Process
 from tests.chaos.load import STATES, session_of
+from tests.chaos.run import ends
+from tests.system.tree_run import wait_for
 
 SESSION = session_of(0)
 SHARD = str(shard_of(SESSION, 64))
@@ -118,3 +122,25 @@ def test_an_intent_that_was_answered_with_two_operations_is_found():
 
 def test_every_check_has_a_record_that_it_finds_broken():
     assert {check for check, _ in BROKEN} == set(j.CHECKS)
+
+
+def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp_path):
+    sound, broken = (
+        Process(name, [sys.executable, "-c", code], {}, tmp_path)
+        for name, code in (
+            ("sound", "import time; time.sleep(60)"),
+            ("broken", "print('what it said last'); raise SystemExit(70)"),
+        )
+    )
+    for process in (sound, broken):
+        process.start()
+    try:
+        wait_for("its end", broken.note_end, 20.0)
+        [(rule, [found])] = ends([sound, broken]).items()
+    finally:
+        sound.kill()
+    assert "ended by itself" in rule
+    assert "broken" in found
+    assert "70" in found
+    assert "what it said last" in found
+    assert ends([sound]) == {}

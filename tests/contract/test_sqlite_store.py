@@ -1,6 +1,9 @@
 """What a file adds to the port: durability, locks, triggers, versions, and a commit that fails."""
 
+import os
+import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 from contextlib import closing
@@ -11,6 +14,7 @@ from sqlalchemy import delete, text, update
 from kernel.errors import (
     CommitOutcomeUnknown,
     LedgerCorrupt,
+    LedgerFailed,
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
@@ -78,6 +82,80 @@ def test_closing_folds_the_write_ahead_log_into_the_file(store, path):
     assert [one.name for one in path.parent.iterdir()] == ["ledger.db"]
 
 
+def files_beside(path):
+    return sorted(one.name for one in path.parent.iterdir() if one.suffix != ".copy")
+
+
+def names_in_a_copy(path):
+    """What somebody has who copies the one file."""
+    copy = path.with_name("ledger.copy")
+    shutil.copyfile(path, copy)
+    reader = SqliteStore(copy, read_only=True)
+    found = names(reader)
+    reader.close()
+    return found
+
+
+def test_who_only_reads_leaves_one_file_behind(store, path):
+    add(store, "a")
+    store.close()
+    for _ in range(2):
+        reader = SqliteStore(path, read_only=True)
+        assert names(reader) == ["a"]
+        reader.close()
+        assert files_beside(path) == ["ledger.db"]
+
+
+def test_a_copy_of_the_file_has_everything_though_a_reader_is_still_there(store, path):
+    """A worker may outlive its gateway by a moment, and SQLite folds at the last connection."""
+    add(store, "a")
+    reader = SqliteStore(path, read_only=True)
+    assert names(reader) == ["a"]
+    add(store, "b")
+    store.close()
+    assert path.with_name("ledger.db-wal").stat().st_size == 0
+    assert names_in_a_copy(path) == ["a", "b"]
+    reader.close()
+
+
+def test_of_two_who_write_the_last_leaves_one_file(store, path):
+    second = SqliteStore(path)
+    add(store, "a")
+    add(second, "b")
+    store.close()
+    assert names(second) == ["a", "b"]
+    second.close()
+    assert files_beside(path) == ["ledger.db"]
+    assert names_in_a_copy(path) == ["a", "b"]
+
+
+def test_what_a_killed_writer_left_is_there_after_somebody_read_it(store, path):
+    """Who only looks changes nothing: the file's bytes are evidence, and the log beside it."""
+    add(store, "a")
+    kept = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    killed = path.parent / "killed"
+    killed.mkdir()
+    for name in ("ledger.db", "ledger.db-wal"):
+        (killed / name).write_bytes(kept[name])
+    reader = SqliteStore(killed / "ledger.db", read_only=True)
+    assert names(reader) == ["a"]
+    reader.close()
+    for name in ("ledger.db", "ledger.db-wal"):
+        assert (killed / name).read_bytes() == kept[name]
+
+
+def test_a_new_file_and_what_is_beside_it_are_for_their_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / "ledger.db")
+        add(store, "a")
+        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("ledger.db", "ledger.db-shm", "ledger.db-wal"), 0o600)
+
+
 def test_a_closed_store_opens_itself_again(store):
     add(store, "a")
     store.close()
@@ -126,7 +204,7 @@ def test_a_read_only_handle_reads_and_refuses_to_write(store, path):
             lambda: tables.update(schema.nodes, ("a",), {"record": b"x"}),
             lambda: tables.delete_before(schema.ephemeral_receipts, "expires_at_us", 1),
         ):
-            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            with pytest.raises(LedgerFailed, match="readonly"):
                 write()
     reader.close()
     assert names(store) == ["a"]
@@ -134,7 +212,7 @@ def test_a_read_only_handle_reads_and_refuses_to_write(store, path):
 
 @pytest.mark.spec("K18")
 def test_the_snapshots_of_a_writing_handle_cannot_write_either(store):
-    with store.view() as tables, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with store.view() as tables, pytest.raises(LedgerFailed, match="readonly"):
         tables.insert(schema.nodes, node("a"))
 
 

@@ -174,7 +174,8 @@ def hostile_shot(seed: int, number: int) -> Shot:
     """Return a hostile request."""
     chance = Random(f"hostile {seed} {number}")
     names = Names(f"x-{seed}-{number}", chance.choice(SHARED), chance)
-    request = chance.choice(HOSTILE_BASES)(names)
+    [build] = chance.choices(list(HOSTILE_BASES), list(HOSTILE_BASES.values()))
+    request = build(names)
     # What is spoiled is nobody else's.
     request = replace(request, body=copy.deepcopy(request.body))
     if number % BIG_EACH == BIG_EACH - 1:

@@ -9,25 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from tests.fuzz.hostile import Shot
-from workers.api.errors import RETRYABLE_STATUS, STATUS_BY_CODE
+from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS, STATUS_BY_CODE
+from workers.gateway.http_protocol import REFUSALS
 
 DONE: Final = frozenset({200, 201, 202})
 
-OF_THE_DOOR: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
+OF_THE_DOOR: Final = frozenset(
     {
-        "method_not_allowed": frozenset({405}),
-        "host_unknown": frozenset({421, 400}),
-        "origin_refused": frozenset({403}),
-        "headers_too_large": frozenset({431}),
-        "request_header_invalid": frozenset({400}),
-        "INVALID_REQUEST": frozenset({400, 422}),
+        *((one.code, one.status) for one in REFUSALS),
+        *((code, status) for status, (code, _) in HTTP_ERRORS.items()),
+        ("INVALID_REQUEST", 400),
+        ("host_invalid", 400),
+        ("host_unknown", 421),
+        ("origin_refused", 403),
+        ("content_encoding_unsupported", 415),
+        ("charset_unsupported", 415),
     }
 )
-"""Codes that are said before a route, beside those of the table."""
+"""Codes that are said before a route, and their statuses, beside those of the table."""
 
 NEVER: Final = frozenset(
     {"internal", "actor_failed", "commit_failed", "session_corrupt", "replay_differs"}
@@ -44,9 +46,6 @@ WHEN_DISTURBED: Final = frozenset(
     }
 )
 """Codes that say that something beside the gateway is wrong, and may be while it is."""
-
-UNREAD: Final = b"Invalid HTTP request received."
-"""What the server itself answers what is no HTTP, with 400."""
 
 _REFUSAL: Final = frozenset({422, 429})
 
@@ -98,8 +97,6 @@ def _wrong_result(answer: Answer, *, disturbed: bool) -> str | None:
 def _wrong_refusal(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None:
     if shot.route == "/readyz" and _is_readiness(answer):
         return None
-    if shot.manner != "ask" and answer.status == 400 and answer.body == UNREAD:
-        return None
     code = answer.code
     if not _typed(answer):
         return f"untyped: {answer.status} {answer.headers.get('content-type', '')}"
@@ -109,7 +106,7 @@ def _wrong_refusal(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None
         return f"failed: {answer.status} {code}"
     known = (
         STATUS_BY_CODE.get(code) == answer.status
-        or answer.status in OF_THE_DOOR.get(code, ())
+        or (code, answer.status) in OF_THE_DOOR
         or (answer.status in _REFUSAL and code in codes_of_refusals())
     )
     return None if known else f"not in the table: {answer.status} {code}"

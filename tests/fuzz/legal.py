@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -446,7 +447,8 @@ _READ_PERHAPS: Final = (
     "/static/v/page.css",
     "/internal/crons/none",
 )
-_READ_MISSING: Final = frozenset({"/v1/audit/migration-reviews?state=settled&limit=5"})
+_READ_MISSING: Final = frozenset({"/v1/audit/migration-reviews?state=settled&limit=5", "/readyz"})
+"""What may be answered otherwise than with 200."""
 
 
 def read(names: Names) -> Request:
@@ -462,17 +464,22 @@ def read_perhaps(names: Names) -> Request:
     return _get(route, path.replace("OWN", names.own).replace("SESSION", names.session), ANY)
 
 
-HOSTILE_BASES: Final[tuple[Build, ...]] = (
-    *[submit] * 6,
-    *[operate] * 4,
-    *[simulate_envelope] * 3,
-    *[simulate_intent, eliminate, declare, read_perhaps] * 2,
-    *(obligation, leave, conclude, terminate, synthesize),
-    *(enqueue, enqueue, enqueue_bulk, outcomes, cancel, pause, resume, requeue),
-    *(roll_back, roll_back_dry, replay, tick, backfill, recompute),
-    *(recomputed, recomputed, dead_letter, reports, reports, chain_audit, retention),
+HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
+    {
+        **dict.fromkeys((submit,), 6.0),
+        **dict.fromkeys((operate,), 4.0),
+        **dict.fromkeys((simulate_envelope,), 3.0),
+        **dict.fromkeys((simulate_intent, eliminate, declare, read_perhaps), 2.0),
+        **dict.fromkeys((enqueue, recomputed, reports), 2.0),
+        **dict.fromkeys((obligation, leave, conclude, terminate, enqueue_bulk, outcomes), 1.0),
+        **dict.fromkeys((cancel, pause, resume, requeue, roll_back, roll_back_dry, replay), 1.0),
+        **dict.fromkeys((recompute, dead_letter, retention, synthesize), 1.0),
+        **dict.fromkeys((tick, backfill), 0.3),
+        # It reads the whole record.
+        **dict.fromkeys((chain_audit,), 0.03),
+    }
 )
-"""What hostile requests begin as, as often as it stands here."""
+"""What hostile requests begin as, and how often."""
 
 MUST_SUCCEED: Final[tuple[Build, ...]] = (
     *[operate_legal, submit_legal, eliminate, read] * 3,

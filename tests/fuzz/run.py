@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.fuzz.health import LIMIT_S
 from tests.fuzz.hostile import Shot
 from tests.fuzz.judge import wrong_with
 from tests.fuzz.legal import LEGAL_PREFIX, QUEUES
+from tests.loop_watchdog import STALL_S, Stall
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import open_store, verify_file
 from workers.environment.system_host import system_host
@@ -49,6 +50,9 @@ being attacked as well."""
 
 DISTURBED: Final = 5
 DRAIN_S: Final = 180.0
+CALLBACK_S: Final = 2 * STALL_S
+"""CPU time of one callback; a processor that others use as well is slower than one alone."""
+
 RECOVER_S: Final = 60.0
 LOOK_S: Final = 0.1
 
@@ -96,6 +100,8 @@ class _Run:
         self.send(Plan(ports, self.report.seed, 0, 0, legal=WARM_UP))
         time.sleep(IDLE_S)
         self.idle = self.fleet.rss()
+        # What a process loads when it is first asked is no request's doing.
+        self.before = {name: {*stalls} for name, stalls in self.fleet.stalls().items()}
 
     def attack(self, requests: int, redis_values: int, seconds: float) -> None:
         """Send hostile requests, so many and for so long; Redis is attacked in the last fifth."""
@@ -226,10 +232,12 @@ class _Run:
         report.rss_most_mib = {name: size // MEBIBYTE for name, size in self.most.items()}
         report.wrong += wrong_with_memory(self.idle, self.most)
         report.wrong += wrong_with_health(report.health)
-        report.stalls = {
-            name: [str(stall) for stall in stalls[:3]]
+        held = {
+            name: [one for one in stalls if one not in self.before[name]]
             for name, stalls in self.fleet.stalls().items()
         }
+        report.stalls = {name: [str(one) for one in stalls[:5]] for name, stalls in held.items()}
+        report.wrong += wrong_with_loops(held)
         for queue in QUEUES:
             for priority in (None, "critical"):
                 self.fleet.post("a", f"/v1/queues/{queue}/resume", {"priority": priority})
@@ -278,6 +286,16 @@ def wrong_with_health(health: Mapping[str, Any]) -> list[str]:
         if not told["asked"]:
             wrong.append(f"gateway {name}: nobody asked after its health")
     return wrong
+
+
+def wrong_with_loops(held: Mapping[str, Sequence[Stall]]) -> list[str]:
+    """Say which loop was held for longer than a callback may take."""
+    return [
+        f"gateway {name}: {stall}"
+        for name, stalls in held.items()
+        for stall in stalls
+        if stall.measure == "callback" and stall.seconds > CALLBACK_S
+    ]
 
 
 def open_legal_work(ledger: Ledger) -> list[str]:

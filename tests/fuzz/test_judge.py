@@ -10,9 +10,10 @@ import pytest
 from tests.fuzz.fleet import GATEWAYS
 from tests.fuzz.health import LIMIT_S, machine_s
 from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
-from tests.fuzz.judge import UNREAD, Answer, wrong_with
+from tests.fuzz.judge import Answer, wrong_with
 from tests.fuzz.legal import MUST_SUCCEED, legal_request
-from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_memory
+from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_loops, wrong_with_memory
+from tests.loop_watchdog import Stall
 from tests.system.tree_run import wait_for
 
 ASK, RAW = (Shot("r", "h", manner, b"") for manner in ("ask", "raw"))
@@ -34,7 +35,8 @@ RIGHT = [
     (ASK, refused(405, "method_not_allowed")),
     (ASK, refused(503, "gateway_full", LATER)),
     (ASK, refused(429, "mailbox_full", LATER)),
-    (RAW, Answer(400, {"content-type": "text/plain"}, UNREAD)),
+    (RAW, refused(400, "http_invalid")),
+    (RAW, refused(431, "headers_too_large")),
     (LEGAL, Answer(200, JSON, b'{"results":[{"validation_result":"accepted"}]}')),
     (LEGAL, refused(503, "gateway_full", LATER)),
     (Shot("r", "h", "raw", b"", head_only=True), Answer(404, {}, b"")),
@@ -46,7 +48,7 @@ WRONG = [
     (ASK, Answer(500, {"content-type": "text/plain"}, b"Internal Server Error"), "untyped"),
     (ASK, Answer(307, {"location": "/x"}, b""), "untyped"),
     (ASK, Answer(404, JSON, b'{"detail":"Not Found"}'), "untyped"),
-    (ASK, Answer(400, {"content-type": "text/plain"}, UNREAD), "untyped"),
+    (RAW, Answer(400, {"content-type": "text/plain"}, b"Invalid HTTP request"), "untyped"),
     (ASK, refused(422, "no_such_code_anywhere"), "not in the table"),
     (ASK, refused(404, "gateway_full", LATER), "not in the table"),
     (ASK, refused(422, "INVALID_REQUEST", {"content-type": "text/html"}), "untyped"),
@@ -104,6 +106,12 @@ def test_a_gateway_that_grew_is_found():
     idle = dict.fromkeys(GATEWAYS, 100 * MEBIBYTE)
     assert wrong_with_memory(idle, dict.fromkeys(GATEWAYS, 260 * MEBIBYTE)) == []
     assert len(wrong_with_memory(idle, {"a": 300 * MEBIBYTE, "b": 0})) == 1
+
+
+def test_a_loop_that_was_held_is_found():
+    short, long = (Stall("callback", seconds, "c", "") for seconds in (0.09, 0.2))
+    assert wrong_with_loops({"a": [short, Stall("starved", 9.0, "c", "")], "b": []}) == []
+    assert len(wrong_with_loops({"a": [short, long]})) == 1
 
 
 def test_waiting_for_a_processor_is_the_machines():

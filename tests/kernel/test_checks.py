@@ -131,6 +131,7 @@ REQUIRED = (
 EFFECT_REQUIRED = ("effect_id", "effect_kind", "reversibility", "schema_version")
 
 UNAUTHORIZED = "envelope_actor_unauthorized"
+TOO_LARGE = "envelope_too_large"
 SCHEMA, UNSUPPORTED = "envelope_schema_invalid", "envelope_schema_version_unsupported"
 
 V1 = [
@@ -160,13 +161,13 @@ V1 = [
     (
         note,
         {"primitive_effects": note["primitive_effects"] * (MAX_EFFECTS // 2 + 2)},
-        SCHEMA,
+        TOO_LARGE,
         "primitive_effects",
     ),
     (
         note,
         {"causal_parent_operation_ids": ["p"] * (MAX_CAUSAL_PARENTS + 1)},
-        SCHEMA,
+        TOO_LARGE,
         "causal_parent_operation_ids",
     ),
     (note, {"duration_ms": -1}, SCHEMA, "duration_ms"),
@@ -180,7 +181,7 @@ V1 = [
     (note, {"notes": {1: "a key that is no string"}}, SCHEMA, ""),
     (note, {"notes": {"not", "json"}}, SCHEMA, ""),
     (note, {"notes": nested(MAX_DEPTH)}, SCHEMA, ""),
-    (note, {"notes": "x" * MAX_ENVELOPE_BYTES}, SCHEMA, ""),
+    (note, {"notes": "x" * MAX_ENVELOPE_BYTES}, TOO_LARGE, ""),
     (note, {f"{FIRST}.payload.n": 1e17}, SCHEMA, ""),
     (note, {"schema_version": 2}, UNSUPPORTED, "schema_version"),
     (note, {"schema_version": "1"}, UNSUPPORTED, "schema_version"),

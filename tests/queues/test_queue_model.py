@@ -168,6 +168,9 @@ class QueueMachine(RuleBasedStateMachine):
     def time_passes(self, ms) -> None:
         self.model.now_ms += ms
 
+    async def every_key(self):
+        return [key async for key in self.redis.scan_iter()]
+
     @invariant()
     def the_same_is_left(self) -> None:
         model, depth = self.model, self.do(self.queue.depth())
@@ -217,7 +220,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.now_ms += VISIBILITY_MS
         self.do(self.queue.reap())
         kept = {b"stamp", b"paused", b"sleeping"}
-        left = {key.rpartition(b":")[2] for key in self.do(self.redis.keys("*"))}
+        left = {key.rpartition(b":")[2] for key in self.do(self.every_key())}
         assert left <= kept
 
 

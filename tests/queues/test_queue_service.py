@@ -167,7 +167,7 @@ async def test_a_cancelled_item_leaves_nothing_behind(queue, redis, state) -> No
     assert await queue.cancel(["a", "a", "never"]) == ["cancelled", "unknown", "unknown"]
     assert await keys_of(queue) == ["b"]
     assert await queue.dead_by_signature() == {}
-    left = {key.removeprefix(queue.prefix.encode()) for key in await redis.keys("*")}
+    left = {key.removeprefix(queue.prefix.encode()) async for key in redis.scan_iter()}
     assert left <= {b"item:b", b"in-flight", b"stamp"}
 
 
@@ -196,7 +196,7 @@ async def test_a_cancelled_claim_ends_the_item_however_it_ends(queue, redis, clo
         "reap": queue.reap,
     }
     assert await ends[end]() in ([True], 1)
-    assert await redis.keys(f"{queue.prefix}item:*") == []
+    assert [key async for key in redis.scan_iter(f"{queue.prefix}item:*")] == []
     assert await queue.dead(5) == []
     assert await queue.claim(5, 1000) == []
 

@@ -1,19 +1,23 @@
 """Nothing that anybody sends ends a gateway: two of them are fed what fails whoever takes it."""
 
+from contextlib import suppress
+
 import anyio
 import httpx
 import orjson
 import pytest
 
+from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import shards_of
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests.system import poisoned_gateway as poison
 from tests.system.gateways import Client, running_gateways, session_id
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.anyio]
 
 SESSIONS = 8
 EACH = 10
@@ -53,14 +57,7 @@ def gateways(request, tmp_path):
 
 
 def refusals(place):
-    ledger = Ledger(open_store(place, read_only=True), system_host())
-    try:
-        with ledger.view() as view:
-            where = {"receipt_kind": "request_unprocessable"}
-            rows = view.tables.select(schema.receipts, where)
-            return [orjson.loads(one["receipt_bytes"]) for one in rows]
-    finally:
-        ledger.close()
+    return receipts_of(place, "request_unprocessable")
 
 
 async def post(gateway, session, body):
@@ -110,3 +107,93 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
     causes = {one["cause"] for one in refusals(gateways.place)}
     assert causes >= {"LookupError", "ArithmeticError", "ZeroDivisionError"}
     gateways.verify()
+
+
+class Supervisor:
+    """Starts each gateway again that has ended, under its name, and counts."""
+
+    def __init__(self, gateways, *running):
+        self._gateways = gateways
+        self.ends = 0
+        self.living = {one.name: one for one in running}
+
+    async def run(self):
+        while True:
+            for name, gateway in self.living.items():
+                if gateway.process.poll() is not None:
+                    self.ends += 1
+                    self.living[name] = self._gateways.start(name)
+            await anyio.sleep(0.05)
+
+
+async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways):
+    a, b = gateways.pair()
+    supervisor = Supervisor(gateways, a, b)
+    sessions = [session_id(number) for number in range(SESSIONS)]
+    async with Client(a, b) as client:
+        for session in sessions:
+            await client.declare(session)
+    owned_by_b = next(one for one in sessions if owner_of(gateways.place, one) == "b")
+    answers = []
+
+    async def poison_it():
+        body = orjson.dumps({"marker": poison.ENDS})
+        # The asker's gateway may be among those that take it.
+        with suppress(httpx.TransportError):
+            answers.append(await post(a, owned_by_b, body))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor.run)
+        tasks.start_soon(poison_it)
+        with anyio.fail_after(240):
+            while not set_aside(gateways.place):
+                await anyio.sleep(0.2)
+            ends = supervisor.ends
+            for gateway in list(supervisor.living.values()):
+                await anyio.to_thread.run_sync(gateway.wait_until_ready)
+            async with Client(*supervisor.living.values()) as client:
+                for session in sessions:
+                    await strike_each(client, session)
+                for session in sessions:
+                    assert await client.trail(session) == [f"o-{n}" for n in range(EACH)]
+            alive = next(iter(supervisor.living.values()))
+            async with httpx.AsyncClient(base_url=alive.url, timeout=30, trust_env=False) as http:
+                listed = (await http.get("/v1/shards/set-aside")).json()
+                [kept] = listed["set_aside"]
+                place = {name: kept[name] for name in ("shard", "offset")}
+                assert listed["findings"][0]["offset"] == place["offset"]
+                back = await http.post("/v1/shards/put-back", json={**place, "shard": 0})
+                assert back.json() == {"put_back": kept["shard"] == 0}
+        tasks.cancel_scope.cancel()
+
+    assert ends == supervisor.ends == 3
+    [finding] = set_aside(gateways.place)
+    assert finding["process_ends"] == "3"
+    assert finding["session_id"] == owned_by_b
+    if answers:
+        [answer] = answers
+        assert answer.json()["error"]["code"] in ("request_set_aside", "reply_lost")
+    gateways.verify()
+
+
+def receipts_of(place, kind):
+    ledger = Ledger(open_store(place, read_only=True), system_host())
+    try:
+        with ledger.view() as view:
+            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
+            return [orjson.loads(one["receipt_bytes"]) for one in rows]
+    finally:
+        ledger.close()
+
+
+def set_aside(place):
+    return receipts_of(place, "mailbox_entry_set_aside")
+
+
+def owner_of(place, session):
+    ledger = Ledger(open_store(place, read_only=True), system_host())
+    try:
+        with ledger.view() as view:
+            return shards_of(view)[shard_of(session, SHARDS_DEFAULT)].owner
+    finally:
+        ledger.close()

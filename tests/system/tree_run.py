@@ -1,8 +1,8 @@
 """One run of the command `rotulus` as its user starts it, and the processes that belong to it.
 
-Processes are found by the system's own list and not by what the tree says of itself: by a mark in
-the environment that every child inherits, or by a working directory inside the data folder (the
-embedded server overwrites the memory in which its environment was).
+Processes are found by the system's own list and not by what the tree says of itself: by the data
+folder in their environment, or by a working directory inside of it (the embedded server is given
+no environment of ours).
 """
 
 import json
@@ -47,7 +47,7 @@ class TreeRun:
     def __init__(self, data_dir: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
         self.data_dir = data_dir
         self.ledger_path = data_dir / "ledger.db"
-        self._mark = f"{MARK}={data_dir}".encode()
+        self._marks = {f"{name}={data_dir}".encode() for name in (MARK, "ROTULUS_DATA_DIR")}
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         number = next(_numbers)
         self._out = data_dir.with_name(f"{data_dir.name}.{number}.out")
@@ -113,7 +113,7 @@ class TreeRun:
             inside = (folder / "cwd").readlink().is_relative_to(self.data_dir)
         except (OSError, IndexError):  # it ended meanwhile, or it is not ours to read
             return None
-        if state in "ZX" or not (inside or self._mark in environment):
+        if state in "ZX" or not (inside or self._marks & set(environment)):
             return None
         if pid == self.process.pid:
             return "root"

@@ -1,6 +1,8 @@
 """The FastAPI application of a gateway: the doors, the places, the guard, the table of errors."""
 
-from fastapi import APIRouter, FastAPI
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Response
 
 from kernel.host import Host
 from workers.api import errors
@@ -26,6 +28,9 @@ from workers.api.routes import (
 )
 from workers.api.services import Services
 
+_DOCUMENT = Path(__file__).with_name("openapi.json")
+"""What the routes are; making it of them takes longer than a request may hold the event loop."""
+
 
 def build_app(
     services: Services, dashboard: APIRouter, *, hosts: frozenset[str], host: Host
@@ -37,6 +42,7 @@ def build_app(
         telemetry={"auto_configure": False},
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         redirect_slashes=False,
         responses=ERROR_RESPONSES,
     )
@@ -61,6 +67,12 @@ def build_app(
     ):
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
+    document = _DOCUMENT.read_bytes()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_document() -> Response:
+        return Response(document, media_type="application/json")
+
     app.add_middleware(Door, admission=services.admission)
     app.add_middleware(Guard, hosts=hosts, host=host)
     return app

@@ -34,6 +34,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "CONFLICT": 409,
         "INVALID_REQUEST": 422,
         "gateway_full": 503,
+        "refusals_too_many": 429,
         "mailbox_full": 429,
         "runtime_full": 503,
         "actor_failed": 503,
@@ -42,8 +43,12 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "shard_unowned": 503,
         "reply_lost": 503,
         "request_unprocessable": 422,
+        "request_set_aside": 422,
         "request_too_large": 413,
         "body_too_slow": 408,
+        "body_not_utf8": 422,
+        "json_key_repeated": 422,
+        "envelope_too_large": 422,
         "session_corrupt": 500,
         "elimination_store_unavailable": 503,
         "elimination_store_conflict": 502,
@@ -114,7 +119,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
 
 RETRYABLE_STATUS = frozenset({429, 503})
 
-_HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
+HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
         404: ("not_found", "no such thing"),
         405: ("method_not_allowed", "the method is not one of this path's"),
@@ -128,9 +133,10 @@ _HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
 class ApiError(Exception):
     """An error of the door itself."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.details = details
 
 
 def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -187,7 +193,7 @@ def install(app: FastAPI) -> None:
         known = error if isinstance(error, HTTPException) else HTTPException(500)
         if known.status_code == 400:
             return respond("INVALID_REQUEST", "the body cannot be read")
-        code, message = _HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
+        code, message = HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
         return JSONResponse(error_body(code, message), known.status_code, known.headers)
 
     for kind in _CODED:

@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workers.api.middleware.request_guard import BODY_S_MAX, MAX_BODY_BYTES
+from workers.api.body_limits import ENVELOPE, MAX_BODY_BYTES
+from workers.api.middleware.request_guard import BODY_S_MAX
 
 
 class Error(BaseModel):
@@ -28,8 +29,9 @@ class ErrorBody(BaseModel):
 
 
 REFUSED = (
-    f"Refused; `code` says why. A body has at most {MAX_BODY_BYTES} bytes, and {BODY_S_MAX:g} s to"
-    " be there (408); 429 says with `Retry-After` when the same may be sent again."
+    f"Refused; `code` says why. A body has at most {MAX_BODY_BYTES} bytes, one with an envelope"
+    f" {ENVELOPE.body_bytes}, and {BODY_S_MAX:g} s to be there (408); 429 says with `Retry-After`"
+    " when the same may be sent again."
 )
 FAILED = (
     "Not done for a reason of ours; 503 says with `Retry-After` when to ask again, and"

@@ -18,6 +18,7 @@ from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStr
 from kernel.model_registry import ModelRegistry
 from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
+from queues.gateways.shard_mailboxes import ShardMail
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.api.middleware.admission import Admission
@@ -67,6 +68,9 @@ class Services:
 
     ownership: Ownership | None = None
     """The shards of this gateway; None where it has its ledger to itself by construction."""
+
+    mail: ShardMail | None = None
+    """The mailboxes of the shards; None as for `ownership`."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong with this process, by component; health tells it."""

@@ -10,9 +10,10 @@ import click
 import orjson
 
 from workers.clients.gateway import GatewayError
+from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.log_setup import configure_logging
-from workers.environment.settings import Settings, load_settings, take_parent_pid
+from workers.environment.settings import Settings, load_settings
 from workers.environment.system_host import settle_memory
 from workers.process_tree.child_process import die_with_parent
 

@@ -10,6 +10,7 @@ from typing import IO, Any
 import click
 import orjson
 
+from kernel.json_text import RepeatedKey, check_unique_keys
 from kernel.work.requests import OPEN_MAX, Asked, Outcome
 from queues import NewRequest, Producer, ProducerError
 from workers.cli.common import (
@@ -103,6 +104,9 @@ def _read(file: IO[bytes]) -> list[NewRequest]:
 def _read_line(number: int, line: bytes) -> NewRequest:
     try:
         stated = orjson.loads(line)
+        check_unique_keys(line)
+    except RepeatedKey as error:
+        raise _invalid(number, str(error), error.code) from None
     except orjson.JSONDecodeError as error:
         raise _invalid(number, f"not JSON: {error}") from None
     if not isinstance(stated, dict) or not isinstance(stated.get("content"), dict):
@@ -112,8 +116,8 @@ def _read_line(number: int, line: bytes) -> NewRequest:
     return NewRequest(**stated)
 
 
-def _invalid(number: int, problem: str) -> click.ClickException:
-    return click.ClickException(f"INVALID_REQUEST: line {number}: {problem}")
+def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.ClickException:
+    return click.ClickException(f"{code}: line {number}: {problem}")
 
 
 def _told(error: ProducerError) -> str:

@@ -138,6 +138,32 @@ def cancel(
     print_document({"cancelled": answers if as_json else cancelled}, as_json=as_json)
 
 
+@queues.command("set-aside")
+@as_json
+@click.pass_obj
+def set_aside(settings: Settings, *, as_json: bool) -> None:
+    """List requests to sessions that ended each process that took them."""
+    found = _get(settings, "/v1/shards/set-aside")
+    if as_json:
+        print_document(found, as_json=True)
+        return
+    kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
+    for one in found["findings"]:
+        place = (one["shard"], one["offset"])
+        state = "set aside" if place in kept else "gone"
+        click.echo("  ".join((one["emitted_at"], *place, state, one.get("session_id", ""))))
+
+
+@queues.command("put-back")
+@click.argument("shard", type=int)
+@click.argument("offset")
+@click.pass_obj
+def put_back(settings: Settings, shard: int, offset: str) -> None:
+    """Let the request that was set aside at OFFSET of SHARD be taken again."""
+    found = _post(settings, "/v1/shards/put-back", {"shard": shard, "offset": offset})
+    print_document(found, as_json=False)
+
+
 @queues.command()
 @click.argument("queue")
 @click.argument("request_id")

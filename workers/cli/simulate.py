@@ -7,6 +7,7 @@ from uuid import UUID
 import click
 import orjson
 
+from kernel.json_text import RepeatedKey, check_unique_keys
 from workers.cli.common import (
     as_json,
     data_dir,
@@ -46,6 +47,9 @@ def simulate(session: UUID, file: IO[bytes], data_dir: Path | None, *, as_json: 
 def _body(content: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(content)
+        check_unique_keys(content)
+    except RepeatedKey as error:
+        raise click.ClickException(f"{error.code}: {error}") from None
     except orjson.JSONDecodeError as error:
         raise click.ClickException(f"INVALID_REQUEST: not JSON: {error}") from None
     if not isinstance(body, dict):

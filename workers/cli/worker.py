@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from workers.cli.common import data_dir, read_settings, redis_url, run
+from workers.environment.listening import take_listening
 from workers.worker.process import serve_worker
 
 
@@ -20,4 +21,5 @@ def worker(data_dir: Path | None, queues: str | None, concurrency: int | None) -
     the data folder.
     """
     settings = read_settings(data_dir, child=True, worker_queues=queues, worker_slots=concurrency)
-    run(partial(serve_worker, settings, redis_url(settings)))
+    measured = take_listening()
+    run(partial(serve_worker, settings, redis_url(settings), measured=measured))

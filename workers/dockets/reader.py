@@ -18,6 +18,8 @@ from typing import Any
 
 import orjson
 
+from kernel.json_text import RepeatedKey, check_unique_keys
+
 LINE_BYTES_MAX = 8 * 1024 * 1024
 ENTRIES_MAX = 5_000
 DESCRIPTION_BYTES_MAX = 64 * 1024
@@ -95,6 +97,9 @@ def _read_line(line: bytes, line_number: int) -> Docket | BadLine:
         return BadLine(line_number, Problem("docket_line_too_large", detail))
     try:
         raw = orjson.loads(line)
+        check_unique_keys(line)
+    except RepeatedKey as error:
+        return BadLine(line_number, Problem("docket_line_key_repeated", str(error)))
     except orjson.JSONDecodeError as error:
         return BadLine(line_number, Problem("docket_line_not_json", str(error)))
     if not isinstance(raw, dict):

@@ -4,6 +4,8 @@ One process tree uses a folder at a time. The proof is an exclusive flock on the
 the kernel gives it up with the process, however that ends, so there is nothing to clean up after
 a kill. The lock file is never deleted: whoever had opened the old file would hold a lock on
 nothing. The pid inside it is a courtesy to the reader, not the lock.
+
+The folder and what is in it are for the user who runs the processes, see `private_files.py`.
 """
 
 import fcntl
@@ -16,8 +18,14 @@ from typing import Any, ClassVar
 
 import orjson
 
-_FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
+from workers.environment.private_files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    UnsafePathError,
+    check_file,
+    check_folder,
+)
+
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 # A reader that asks whether the folder is in use holds the lock for a moment (see `in_use`).
@@ -51,6 +59,12 @@ class DataFolderUnusableError(DataFolderError):
     code = "data_folder_unusable"
 
 
+class DataFolderUnsafeError(DataFolderError):
+    """Says that others could read or plant what is in the folder, and how to prevent it."""
+
+    code = "data_folder_unsafe"
+
+
 class DataFolderNotLockedError(DataFolderError):
     """Says that something was written without holding the lock, which is a defect."""
 
@@ -69,6 +83,21 @@ class DataFolder:
         self.lock_path = self.path / "lock"
         self._fd: int | None = None
 
+    def make(self) -> None:
+        """Creates the folder (mode 0700) when missing, else sees that it is ours alone.
+
+        The ledger in it is made private, should it not be.
+
+        Raises:
+            DataFolderUnsafeError: others could read or plant what is in it.
+            DataFolderUnusableError: it cannot be created or looked at.
+        """
+        with _errors_named(self.path):
+            self.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            check_folder(self.path)
+            for path in (self.lock_path, self.runtime_path, *_files_of(self.ledger_path)):
+                check_file(path)
+
     @contextmanager
     def locked(self) -> Iterator["DataFolder"]:
         """Creates the folder (mode 0700) when missing and holds its lock while the block runs.
@@ -77,23 +106,21 @@ class DataFolder:
 
         Raises:
             DataFolderBusyError: another process, or another block of this one, holds it.
-            DataFolderUnusableError: the folder cannot be created or written.
+            DataFolderUnsafeError, DataFolderUnusableError: see `make`; or it cannot be written.
         """
-        try:
-            self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            self.redis_dir.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            fd = os.open(self.lock_path, _LOCK_FLAGS, _FILE_MODE)
-        except OSError as error:
-            raise DataFolderUnusableError(
-                f"{DataFolderUnusableError.code}: {self.path}: {error.strerror}"
-            ) from error
+        with _errors_named(self.path):
+            self.make()
+            self.redis_dir.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            check_folder(self.redis_dir)
+            fd = os.open(self.lock_path, _LOCK_FLAGS, FILE_MODE)
         try:
             if not _try_exclusive(fd):
                 raise DataFolderBusyError(self.path, _read_pid(fd))
             _held_fds.add(fd)
             self._fd = fd
-            _write_pid(fd)
-            self.remove_runtime()
+            with _errors_named(self.path):
+                _write_pid(fd)
+                self.remove_runtime()
             try:
                 yield self
             finally:
@@ -107,11 +134,16 @@ class DataFolder:
             os.close(fd)
 
     def in_use(self) -> bool:
-        """Tells whether a living process holds the lock."""
-        try:
-            fd = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
+        """Tells whether a living process holds the lock.
+
+        Raises:
+            DataFolderUnusableError: we may not look into the folder.
+        """
+        with _errors_named(self.path):
+            try:
+                fd = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,30 +157,60 @@ class DataFolder:
 
         Raises:
             DataFolderNotLockedError: called outside `locked`.
+            DataFolderUnusableError: they cannot be written.
         """
         if self._fd is None:
             raise DataFolderNotLockedError(f"{DataFolderNotLockedError.code}: {self.path}")
         draft = self.runtime_path.with_suffix(".json.new")
-        # The lock makes us the only writer: a draft that is there was left by a killed one.
-        draft.unlink(missing_ok=True)
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
-        with os.fdopen(fd, "wb") as file:
-            file.write(orjson.dumps(dict(facts), option=orjson.OPT_INDENT_2))
-        draft.replace(self.runtime_path)
+        with _errors_named(self.path):
+            # The lock makes us the only writer: a draft that is there was left by a killed one.
+            draft.unlink(missing_ok=True)
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            with os.fdopen(fd, "wb") as file:
+                file.write(orjson.dumps(dict(facts), option=orjson.OPT_INDENT_2))
+            draft.replace(self.runtime_path)
 
     def read_runtime(self) -> dict[str, Any] | None:
-        """Returns the facts of the tree that runs now, or None when none does."""
+        """Returns the facts of the tree that runs now, or None when none does.
+
+        Raises:
+            DataFolderUnsafeError: somebody else's tree, which could lead us anywhere.
+            DataFolderUnusableError: the facts cannot be read.
+        """
         if not self.in_use():
             return None
-        try:
-            facts: dict[str, Any] = orjson.loads(self.runtime_path.read_bytes())
-        except FileNotFoundError:
-            return None
+        with _errors_named(self.path):
+            try:
+                # An administrator may look at a service's tree.
+                if os.geteuid() != 0:
+                    check_folder(self.path)
+                    check_file(self.runtime_path)
+                facts: dict[str, Any] = orjson.loads(self.runtime_path.read_bytes())
+            except FileNotFoundError:
+                return None
         return facts
 
     def remove_runtime(self) -> None:
         """Removes the run-time facts, if there are any."""
         self.runtime_path.unlink(missing_ok=True)
+
+
+def _files_of(ledger_path: Path) -> Iterator[Path]:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        yield ledger_path.with_name(ledger_path.name + suffix)
+
+
+@contextmanager
+def _errors_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnsafePathError as error:
+        raise DataFolderUnsafeError(f"{DataFolderUnsafeError.code}: {error}") from None
+    except (OSError, orjson.JSONDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataFolderUnusableError(
+            f"{DataFolderUnusableError.code}: {path}: {reason}"
+        ) from error
 
 
 def _try_exclusive(fd: int) -> bool:

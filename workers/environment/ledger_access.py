@@ -13,6 +13,7 @@ from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_file import file_faults
+from kernel.ledger.sqlite_folding import fold
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
@@ -69,6 +70,12 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
     from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
 
     return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
+
+
+def fold_ledger(place: LedgerPlace) -> None:
+    """Leave a file alone where a ledger was, whatever of it was killed; a database is as it is."""
+    if isinstance(place, Path):
+        fold(place)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ Rules:
 """
 
 import ipaddress
-import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -34,9 +33,6 @@ from workers.environment.host_names import listed_names
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
 WORKER_TOKEN_CHARS_MIN = 16
-
-# Not a setting: one process writes it for the children that it starts, see `take_parent_pid`.
-_PARENT_PID = "ROTULUS_PARENT_PID"
 
 
 def _lower(value: object) -> object:
@@ -446,33 +442,9 @@ def load_settings(**overrides: Any) -> Settings:
 def settings_table() -> list[tuple[str, str, str]]:
     """Returns (variable, default, meaning) of every setting, in the order of declaration."""
     return [
-        (_env_name(name), _default_text(field.default), field.description or "")
+        (variable_of(name), _default_text(field.default), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
-
-
-def child_environment(settings: Settings) -> dict[str, str]:
-    """Returns the whole environment of a child process that shall load equal settings.
-
-    It holds the worker token in the clear, so it is for starting processes, never for showing.
-    """
-    env = {k: v for k, v in os.environ.items() if not k.upper().startswith(ENV_PREFIX)}
-    for name in sorted(settings.model_fields_set):
-        value = getattr(settings, name)
-        if value is not None:
-            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-            env[_env_name(name)] = str(plain)
-    env[_PARENT_PID] = str(os.getpid())
-    return env
-
-
-def take_parent_pid() -> int | None:
-    """Returns the pid of the process that started this one by `child_environment`, once.
-
-    It is removed from the environment, because it would be wrong for a process started from here.
-    """
-    text = os.environ.pop(_PARENT_PID, "")
-    return int(text) if text.isdecimal() else None
 
 
 def _checked(kind: type[S], values: dict[str, Any]) -> S:
@@ -480,14 +452,15 @@ def _checked(kind: type[S], values: dict[str, Any]) -> S:
         return kind(**values)
     except ValidationError as error:
         problems = [
-            (_env_name(str(found["loc"][0])), found["type"], found["msg"])
+            (variable_of(str(found["loc"][0])), found["type"], found["msg"])
             for found in error.errors(include_url=False, include_context=False, include_input=False)
         ]
     # Outside the handler: the validation error keeps the values, this one must not lead to them.
     raise SettingsError(problems)
 
 
-def _env_name(field: str) -> str:
+def variable_of(field: str) -> str:
+    """Return the variable that sets a field."""
     return f"{ENV_PREFIX}{field}".upper()
 
 

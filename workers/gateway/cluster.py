@@ -36,6 +36,7 @@ class Sharing:
     keeper: ShardKeeper
     postroom: Postroom
     seal: Seal
+    mail: ShardMail
 
     def taken(self, notify: Callable[[], None]) -> None:
         """Let somebody else know as well whenever shards were taken."""
@@ -120,7 +121,7 @@ def share_sessions(
     )
     keeper.flushed = sessions.give_up
     keeper.taken = postroom.wake
-    return Sharing(ownership, runtime, sessions, keeper, postroom, seal)
+    return Sharing(ownership, runtime, sessions, keeper, postroom, seal, mail)
 
 
 def gateway_name(settings: Settings, port: int) -> str:

@@ -5,24 +5,30 @@ the actors and the committer end, the ledger is closed.
 """
 
 import secrets
+import signal
 import socket
+import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 
 from actors.commit.group_committer import Committer
+from actors.commit.refusal_recorder import RefusalRecorder
 from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.supervision import kept_up
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
@@ -33,6 +39,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
+from kernel.refusal_runs import RefusalRuns
 from queues.capacity_leases import CapacityLeases
 from queues.connection import connect_redis
 from queues.kernel_capacity import LeasedCapacity
@@ -56,6 +63,7 @@ from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import LedgerPlace, ledger_place, open_store
 from workers.environment.ledger_wait import WAIT_S, opened
+from workers.environment.listening import BACKLOG, listen, port_of
 from workers.environment.settings import Settings
 from workers.environment.system_host import settle_memory, system_host
 from workers.external_effects.performer import ExternalEffects
@@ -71,29 +79,19 @@ from workers.use_cases.rollbacks import confirmations_of
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
 SHUTDOWN_S = 1
 KEEP_ALIVE_S = 15
 """Longer than clients keep a connection (httpx 5 s), or one is closed while it is asked again."""
 
-BACKLOG = 2048
-"""Connections that the system may hold until they are taken; it may allow fewer."""
-
 _log = structlog.get_logger(__name__)
-
-
-class GatewayStartError(Exception):
-    """The gateway cannot start; `code` is stable."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class GatewayServer(uvicorn.Server):
     """A server whose streams and waits end when it is told to stop, not when somebody goes away.
 
-    What is to be left behind is left once its requests are finished: after that the signal that
-    stopped it may end the process.
+    What is to be left behind is left once its requests are finished. The signal that stopped it has
+    done its work then: uvicorn would raise it again and end the process with the ledger open.
     """
 
     def __init__(
@@ -107,6 +105,19 @@ class GatewayServer(uvicorn.Server):
         self._stops = stops
         self.slow = SlowClients(lambda: self.server_state.connections)
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals that stop for as long as a block runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in STOPS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
         for stop in self._stops:
@@ -119,17 +130,20 @@ class GatewayServer(uvicorn.Server):
         await self._leave()
 
 
-async def serve_gateway(settings: Settings, redis_url: str) -> None:
-    """Run a gateway until it is told to stop.
+async def serve_gateway(
+    settings: Settings, redis_url: str, listening: socket.socket | None = None
+) -> None:
+    """Run a gateway until it is told to stop, at a socket that its parent has or at one of its own.
 
     Raises:
-        GatewayStartError: `address_unusable` or `data_folder_unusable`.
+        AddressUnusableError: somebody else listens at the address.
+        DataFolderError: the folder cannot be used, or others could.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
     folder = DataFolder(settings.data_dir)
-    with _listen(settings.host, settings.gateway_port) as listening:
-        _make(folder)
-        await _serve(settings, redis_url, listening)
+    with listening or listen(settings.host, settings.gateway_port) as bound:
+        folder.make()
+        await _serve(settings, redis_url, bound)
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
@@ -151,11 +165,12 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         outcomes.notify()
 
     outcomes = OutcomeWatch(ledger)
-    capacity = _capacity(settings, leases)
+    capacity, refusals = _capacity(settings, leases), RefusalRuns()
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
         capacity=capacity,
+        refusals=refusals,
     )
     measures = GatewayMeasures()
     committer = Committer(
@@ -166,7 +181,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         committed=lambda _: notify_all(),
         measured=measures.written,
     )
-    gateway = gateway_name(settings, listening.getsockname()[1])
+    gateway = gateway_name(settings, port_of(listening))
     sharing = share_sessions(
         ledger,
         committer,
@@ -189,6 +204,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         return result
 
     cascades = DeferredCascades(ledger, write)
+    recorder = RefusalRecorder(refusals, write)
 
     models = ActiveModels(settings.current_model_versions)
 
@@ -212,28 +228,41 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
         ownership=sharing.ownership,
+        mail=sharing.mail,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
-    metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
-    install_metrics(app, metrics)
+    install_metrics(
+        app, GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
+    )
     traces.install(app)
-    server = GatewayServer(server_config(app), sharing.leave, hub.stop, outcomes.stop)
+    server = GatewayServer(
+        server_config(app), _one_by_one(recorder.record, sharing.leave), hub.stop, outcomes.stop
+    )
     settle_memory()
     try:
         await sharing.begin()
-        _log.info("gateway_listens", port=listening.getsockname()[1], gateway=gateway)
-        runs = (committer.run, sharing.run, external.run, cascades.run, hub.run, capacity.run)
+        _log.info("gateway_listens", port=port_of(listening), gateway=gateway)
+        kept = (external.run, cascades.run, hub.run, capacity.run, outcomes.run, server.slow.run)
         await _beside(
-            [*runs, outcomes.run, server.slow.run, *(relay.run for relay in relays)],
+            [committer.run, sharing.run],
+            [*kept, recorder.run, *(relay.run for relay in relays)],
             server.serve([listening]),
         )
     finally:
         with anyio.CancelScope(shield=True):
             await redis.aclose()
             await _close(model)
-            ledger.close()
+            await anyio.to_thread.run_sync(ledger.close)
             await traces.close()
+
+
+def _one_by_one(*steps: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        for step in steps:
+            await step()
+
+    return run
 
 
 def _reporting(committer: Committer) -> Report:
@@ -252,11 +281,17 @@ def _replaying(write: Write, models: ModelRegistry) -> Replay:
     return replay
 
 
-async def _beside(runs: Iterable[Run], serving: Awaitable[None]) -> None:
-    """Run everything for as long as the server serves."""
+async def _beside(ending: Iterable[Run], kept: Iterable[Run], serving: Awaitable[None]) -> None:
+    """Run everything for as long as the server serves.
+
+    The failure of an `ending` one ends the process: sessions and their writer hold what cannot be
+    trusted then. One that is `kept` begins again.
+    """
     async with anyio.create_task_group() as tasks:
-        for run in runs:
+        for run in ending:
             tasks.start_soon(run)
+        for run in kept:
+            tasks.start_soon(kept_up, run.__qualname__, run)
         await serving
         tasks.cancel_scope.cancel()
 
@@ -322,27 +357,6 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
             return declared_universe(view, session_id)
 
     return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said by name, because asyncio turns Nagle's algorithm off for what is TCP by name alone.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise GatewayStartError("address_unusable", f"{host}:{port}: {error.strerror}") from None
-    return listening
-
-
-def _make(folder: DataFolder) -> None:
-    try:
-        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"{folder.path}: {error.strerror}"
-        raise GatewayStartError("data_folder_unusable", message) from None
 
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:

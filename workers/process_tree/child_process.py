@@ -16,6 +16,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -99,6 +100,8 @@ class ChildSpec:
     """The child's whole environment; None: that of this process."""
     ready: Callable[[], Awaitable[bool]] | None = None
     """Asked until it answers True; an exception counts as False. None: ready once started."""
+    listening: socket.socket | None = None
+    """What the child inherits; the parent keeps it open for as long as it may start the child."""
     stop_signal: signal.Signals = signal.SIGTERM
     grace_s: float = 1.0
 
@@ -161,6 +164,7 @@ class ChildProcess:
         """
         argv = self._spec.argv() if callable(self._spec.argv) else self._spec.argv
         env = self._spec.env() if callable(self._spec.env) else self._spec.env
+        listening = self._spec.listening
         # Not in a thread: the thread that starts a child counts as its parent.
         self._popen = subprocess.Popen(  # noqa: ASYNC220
             list(argv),
@@ -169,6 +173,7 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=() if listening is None else (listening.fileno(),),
         )
         # A new one: the pump of the run before may still hold the old one.
         self._tail = deque(maxlen=_TAIL_LINES)

@@ -42,6 +42,9 @@ from workers.process_tree.child_process import (
 STOP_TOTAL_S = 2.0
 READY_TIMEOUT_S = 20.0
 
+ALIKE_SAID = 3
+"""After so many deaths of a child in the same way, one after the other, it is said so."""
+
 _READY_POLL_S = 0.05
 _READY_PROBE_S = 1.0
 
@@ -218,7 +221,9 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             try:
                 await runner.start()
             except Exception as error:
-                raise ChildNotReadyError(member.name, f"cannot be started: {error!r}") from error
+                raise ChildNotReadyError(
+                    member.name, f"cannot be started: {_said(error)}"
+                ) from error
             log.info("child_started", name=member.name, pid=runner.pid)
             await self._wait_ready(member)
         if scope.cancelled_caught:
@@ -238,8 +243,15 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             await anyio.sleep(_READY_POLL_S)
 
     async def _watch(self, member: _Member) -> None:
-        reason = await member.runner.wait_dead()
+        reason, before, alike = await member.runner.wait_dead(), "", 0
         while True:
+            alike, before = (alike + 1 if reason == before else 1), reason
+            if alike >= ALIKE_SAID:
+                # A restart does not help; what it takes from a mailbox is set aside by its takers.
+                last = member.runner.last_lines()[-1:]
+                log.error(
+                    "child_dies_alike", name=member.name, times=alike, reason=reason, said=last
+                )
             now_s = anyio.current_time()
             member.deaths.append(now_s)
             pause_s = self._policy.pause_s(member.deaths, now_s)
@@ -284,6 +296,12 @@ async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:
         except Exception:  # noqa: BLE001 - refused, reset, timed out: not ready, whatever the kind
             return False
     return False
+
+
+def _said(error: Exception) -> str:
+    """An error with a code speaks for itself."""
+    code = getattr(error, "code", None)
+    return f"{code}: {error}" if isinstance(code, str) else repr(error)
 
 
 def _sole(error: BaseException) -> BaseException:

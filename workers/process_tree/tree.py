@@ -1,15 +1,15 @@
 """The process tree of one machine: Redis, a gateway, workers, all children of one parent.
 
 With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
-holds the data folder's lock, brings an older ledger in it forward, and makes the token by which
-its workers are known.
+holds the data folder's lock and every port, brings an older ledger forward, makes the token by
+which its workers are known, and leaves the ledger as one file.
 """
 
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,17 @@ from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
 from kernel.ledger.catalog import refuse_differences
 from queues.embedded.server import EmbeddedRedis, find_server
 from workers.clients.gateway import GatewayClient
+from workers.environment.child_environment import Kind, child_environment
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, ledger_place, migrate_ledger, open_record
-from workers.environment.settings import Settings, child_environment
+from workers.environment.ledger_access import (
+    LedgerPlace,
+    fold_ledger,
+    ledger_place,
+    migrate_ledger,
+    open_record,
+)
+from workers.environment.listening import listen, port_of
+from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import Supervisor
 
@@ -46,59 +54,66 @@ class Tree:
 async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator[Tree]:
     """Run the whole tree for the time of a block; leaving stops all of it within two seconds.
 
+    The tree binds every port itself before anything is started, and its processes inherit what it
+    bound: a port that is taken is an error at once, and what answers there later is the tree's.
+
     Raises:
-        DataFolderBusyError: another tree runs on this data folder.
+        DataFolderError: another tree runs on this data folder, or others could open it.
+        AddressUnusableError: somebody else listens at a port.
         LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
         EmbeddedServerError: there is no Redis and no server to start.
         SettingsError: there are not as many ports as workers to measure.
         SupervisorError: a process could not be started, or dies again and again.
     """
-    folder = DataFolder(settings.data_dir)
-    with folder.locked():
-        await anyio.to_thread.run_sync(_bring_forward, ledger_place(settings))
-        port = settings.port or _free_port(settings.host)
-        gateway_url = f"http://{_url_host(settings.host)}:{port}"
+    folder, place = DataFolder(settings.data_dir), ledger_place(settings)
+    with folder.locked(), ExitStack() as sockets:
+        listening = sockets.enter_context(listen(settings.host, settings.port))
+        measured = _measured(settings, workers, sockets)
+        await anyio.to_thread.run_sync(_bring_forward, place)
+        gateway_url = _url_of(settings.host, listening)
         shared = settings.replaced(
-            port=port,
+            port=port_of(listening),
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
             gateway_id=settings.gateway_id or _gateway_id(folder),
         )
         redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
-        def environment(**more: int) -> dict[str, str]:
+        def environment(kind: Kind, listening: socket.socket | None) -> dict[str, str]:
             known = shared if redis is None else shared.replaced(redis_url=redis.url)
-            return child_environment(known.replaced(**more) if more else known)
+            return child_environment(kind, known, listening)
 
-        ports = _metrics_ports(settings, workers)
-        metrics_urls = tuple(
-            f"http://{_url_host(settings.host)}:{one['worker_metrics_port']}/metrics"
-            for one in ports
-            if one
-        )
+        def child(
+            name: str,
+            kind: Kind,
+            listening: socket.socket | None,
+            ready: Callable[[], Awaitable[bool]] | None = None,
+        ) -> ChildSpec:
+            command = (sys.executable, "-m", "workers", kind)
+            return ChildSpec(name, command, partial(environment, kind, listening), ready, listening)
 
         async with GatewayClient(gateway_url) as client:
-
-            async def ready() -> bool:
-                return await client.answers("/readyz")
-
-            command = (sys.executable, "-m", "workers")
             specs: list[ChildSpec | ServiceSpec] = []
             if redis is not None:
                 specs.append(ServiceSpec("redis", redis))
-            specs.append(ChildSpec("gateway", (*command, "gateway"), environment, ready))
+            specs.append(child("gateway", "gateway", listening, partial(client.answers, "/readyz")))
             specs += [
-                ChildSpec(f"worker-{number}", (*command, "worker"), partial(environment, **port))
-                for number, port in enumerate(ports, start=1)
+                child(f"worker-{number}", "worker", one)
+                for number, one in enumerate(measured, start=1)
             ]
-            async with Supervisor(specs) as supervisor:
-                folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
-                try:
-                    yield Tree(
-                        supervisor, folder, ledger_place(settings), gateway_url, metrics_urls
-                    )
-                finally:
-                    folder.remove_runtime()
+            metrics_urls = tuple(
+                f"{_url_of(settings.host, one)}/metrics" for one in measured if one is not None
+            )
+            try:
+                async with Supervisor(specs) as supervisor:
+                    folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
+                    try:
+                        yield Tree(supervisor, folder, place, gateway_url, metrics_urls)
+                    finally:
+                        folder.remove_runtime()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(fold_ledger, place)
 
 
 def _bring_forward(place: LedgerPlace) -> None:
@@ -122,25 +137,21 @@ def _gateway_id(folder: DataFolder) -> str:
     return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
 
 
-def _metrics_ports(settings: Settings, workers: int) -> list[dict[str, int]]:
-    """The port at which each worker can be measured, the same when it is started again."""
+def _measured(
+    settings: Settings, workers: int, sockets: ExitStack
+) -> Sequence[socket.socket | None]:
+    """Where each worker can be measured, the same when it is started again."""
     first = settings.worker_metrics_port
     if first is None:
-        return [{}] * workers
-    found = [
-        {"worker_metrics_port": first + number if first else _free_port(settings.host)}
-        for number in range(workers)
-    ]
-    settings.replaced(**found[-1])  # raises where there are not as many ports
-    return found
+        return [None] * workers
+    ports = [first + number if first else 0 for number in range(workers)]
+    settings.replaced(worker_metrics_port=ports[-1])  # raises where there are not as many ports
+    variable = variable_of("worker_metrics_port")
+    return [sockets.enter_context(listen(settings.host, port, variable)) for port in ports]
 
 
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _url_of(host: str, listening: socket.socket) -> str:
+    return f"http://{_url_host(host)}:{port_of(listening)}"
 
 
 def _url_host(host: str) -> str:

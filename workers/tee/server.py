@@ -106,17 +106,14 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
     """Serve the ledger of the settings until SIGTERM or SIGINT; `listens` is told the address.
 
     Raises:
-        TeeStartError: `address_unusable` or `data_folder_unusable`.
+        TeeStartError: `address_unusable`.
+        DataFolderError: the folder cannot be used, or others could.
         LedgerUnavailable: when the ledger cannot be opened.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    folder = DataFolder(settings.data_dir)
-    try:
-        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise TeeStartError("data_folder_unusable", f"{folder.path}: {error.strerror}") from None
+    DataFolder(settings.data_dir).make()
     host = system_host()
     ledger = Ledger.create(open_store(ledger_place(settings)), host)
     try:

@@ -24,28 +24,18 @@ POLL_S = 0.1
 _log = structlog.get_logger(__name__)
 
 
-class MetricsDoorError(Exception):
-    """The door cannot be opened; `code` is stable."""
-
-    code = "metrics_address_unusable"
-
-
 class _Server(WSGIServer):
-    def server_bind(self) -> None:
-        """Bind without asking a name server who we are."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        # Without asking a name server who we are.
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
         """Go on after an asker that went away or took too long."""
         _log.info("metrics_asker_failed", error=repr(sys.exception()))
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):
@@ -60,20 +50,13 @@ class _Handler(WSGIRequestHandler):
 
 @contextmanager
 def open_door(
-    host: str, port: int, text: Callable[[], bytes], *, hosts: frozenset[str]
+    listening: socket.socket, text: Callable[[], bytes], *, hosts: frozenset[str]
 ) -> Iterator[int]:
     """Serve what `text` returns for the time of a block, whose value is the port.
 
-    `text` is called on another thread.
-
-    Raises:
-        MetricsDoorError: the address cannot be had.
+    `text` is called on another thread. The socket is closed at the end.
     """
-    kind = _Server6 if ":" in host else _Server
-    try:
-        server = kind((host, port), _Handler)
-    except OSError as error:
-        raise MetricsDoorError(f"{host}:{port}: {error.strerror}") from None
+    server = _Server(listening)
     server.set_app(_app(text, hosts=hosts))
     thread = threading.Thread(
         target=server.serve_forever, args=(POLL_S,), name="metrics", daemon=True

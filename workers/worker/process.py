@@ -27,6 +27,7 @@ from queues.worker_heartbeats import Heartbeats
 from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.ledger_wait import opened
+from workers.environment.listening import listen
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.telemetry.metrics_endpoint import open_door
@@ -80,9 +81,16 @@ HANDLERS: Mapping[str, Callable[[Bench], Handler]] = MappingProxyType(
 
 
 async def serve_worker(
-    settings: Settings, redis_url: str, evaluator: BindingEvaluator | None = None
+    settings: Settings,
+    redis_url: str,
+    evaluator: BindingEvaluator | None = None,
+    *,
+    measured: socket.socket | None = None,
 ) -> None:
-    """Work until SIGTERM or SIGINT, then finish the batches in hand and return."""
+    """Work until SIGTERM or SIGINT, then finish the batches in hand and return.
+
+    `measured` is where the worker's parent lets it be measured.
+    """
     place, host = ledger_place(settings), system_host()
     # The gateway that founds it may still be starting.
     ledger = await opened(lambda: Ledger(open_store(place, read_only=True), host))
@@ -131,25 +139,29 @@ async def serve_worker(
             queues=list(drainers),
             slots=process.slots,
         )
-        with _metrics_door(settings, process):
+        with _metrics_door(settings, process, measured):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
                 await process.run()
                 tasks.cancel_scope.cancel()
     await redis.aclose()
-    ledger.close()
+    await anyio.to_thread.run_sync(ledger.close)
     if traces is not None:
         await anyio.to_thread.run_sync(traces.spans.close)
 
 
 @contextmanager
-def _metrics_door(settings: Settings, process: WorkerProcess) -> Iterator[None]:
+def _metrics_door(
+    settings: Settings, process: WorkerProcess, listening: socket.socket | None
+) -> Iterator[None]:
     """Let the worker be measured for the time of a block, where that was asked for."""
-    if settings.worker_metrics_port is None:
+    if listening is None and settings.worker_metrics_port is None:
         yield
         return
-    port, hosts = settings.worker_metrics_port, settings.host_names
-    with open_door(settings.host, port, process.metrics.text, hosts=hosts) as found:
+    if listening is None:
+        port = settings.worker_metrics_port or 0
+        listening = listen(settings.host, port, "ROTULUS_WORKER_METRICS_PORT")
+    with open_door(listening, process.metrics.text, hosts=settings.host_names) as found:
         _log.info("worker_metrics", worker_id=process.worker_id, port=found)
         yield
 

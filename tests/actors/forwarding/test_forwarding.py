@@ -15,7 +15,16 @@ from actors.errors import (
     StaleEpoch,
 )
 from actors.forwarding.message_codec import Asking, encode_asking
-from actors.messages import Audit, Operate, Query, Recomputed, SubmitEnvelope
+from actors.messages import (
+    Audit,
+    DeclareConclusion,
+    EnterObligation,
+    Operate,
+    Query,
+    Recomputed,
+    RequestTermination,
+    SubmitEnvelope,
+)
 from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
@@ -365,6 +374,35 @@ async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(wo
     [again] = await a.sessions.ask(session_id, Operate((source("s"),)))
     assert again.duplicate
     assert log_length(world.ledger) == length
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        strike("o", "h1"),
+        EnterObligation("ob", 0),
+        DeclareConclusion("c"),
+        RequestTermination(),
+        Operate((source("s"),)),
+    ],
+)
+async def test_a_copy_of_an_entry_at_another_place_takes_effect_no_second_time(world, message):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+    await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
+    entry = encode_asking(Asking("ask-1", "a", session_id, message))
+    for owner in (b, a):  # the second one remembers nothing
+        await a.mail.post(shard, "ask-1", entry, owner.name)
+        await settle(lambda: not world.hub.mail[shard])
+        trail = await a.sessions.ask(session_id, Audit())
+        length = log_length(world.ledger), len(trail["events"])
+        if owner is b:
+            before = length
+            b.die()
+            world.clock.pass_a_lease()
+            await a.turn()
+    assert length == before
 
 
 async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):

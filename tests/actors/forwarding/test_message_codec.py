@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from actors.errors import (
     ActorFailed,
     CommitFailed,
+    EnvelopeTooLarge,
     IntentInvalid,
     MailboxFull,
     ModelError,
+    RefusalsTooMany,
     SessionCorrupt,
 )
 from actors.forwarding.message_codec import (
@@ -263,6 +265,8 @@ def test_a_simulation_arrives_with_its_preview(outcome):
         ActorFailed("failed"),
         MailboxFull("full", {"shard": 3}),
         SessionCorrupt("broken", {"session_id": "s"}),
+        EnvelopeTooLarge("large", {"field": "", "limit": 1, "actual": 2}),
+        RefusalsTooMany("many", {"request_digest": "d"}),
         IntentInvalid("no", "node_id"),
         ModelError("model_timeout", "late"),
         KernelError("refused", code="some_code"),
@@ -287,4 +291,12 @@ def test_a_defect_arrives_as_one():
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"kind":"Query"}', b'{"kind":"os.system"}'])
 def test_what_is_no_asking_is_refused(content):
     with pytest.raises((ValueError, KeyError, TypeError)):
+        decode_asking(content)
+
+
+@pytest.mark.parametrize("make", [SubmitEnvelope, Simulate])
+def test_an_envelope_whose_list_is_too_long_is_refused_on_arrival_too(make):
+    """Whoever sends it has looked; a key that was stolen is no reason to read millions."""
+    content = encode_asking(Asking("ask", "a", "s", make({"primitive_effects": [{}] * 300})))
+    with pytest.raises(ValueError, match="primitive_effects has at most 257"):
         decode_asking(content)

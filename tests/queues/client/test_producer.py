@@ -9,7 +9,7 @@ import pytest
 
 from queues import NewRequest, Producer, ProducerError
 from queues.client.http_retry import PAUSE_FIRST_S
-from workers.api.middleware.request_guard import MAX_BODY_BYTES
+from workers.api.body_limits import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from redis import Redis
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from queues.embedded import server as embedded
 from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
@@ -89,8 +89,9 @@ def test_a_started_server_answers_with_its_password_on_the_loopback_only(server,
     with client_of(server) as client:
         assert client.ping()
         assert client.info("server")["process_id"] == server.pid
-        assert client.config_get("bind")["bind"] == "127.0.0.1"
-        assert client.config_get("appendfsync")["appendfsync"] == "everysec"
+        assert client.info("persistence")["aof_enabled"] == 1
+    lines = (tmp_path / "redis/server.conf").read_text().splitlines()
+    assert {"bind 127.0.0.1", "appendfsync everysec"} <= set(lines)
     recorded = json.loads((tmp_path / "redis/server.json").read_text())
     assert recorded["pid"] == server.pid
     assert f":{recorded['port']}/" in server.url
@@ -108,10 +109,97 @@ def test_the_password_is_private_and_on_no_command_line(server, tmp_path) -> Non
     server.start()
     password = (tmp_path / "redis/password").read_text()
     assert len(password) == 64
-    for name in ("password", "server.conf"):
-        assert stat.S_IMODE((tmp_path / "redis" / name).stat().st_mode) == 0o600
+    assert password not in (tmp_path / "redis/server.conf").read_text()
     with open(f"/proc/{server.pid}/cmdline") as file:  # noqa: PTH123  # not a file in a folder
         assert password not in file.read()
+
+
+def test_every_file_of_the_server_is_private_whatever_the_umask_is(server, tmp_path) -> None:
+    before = os.umask(0)
+    try:
+        server.start()
+        with client_of(server) as client:
+            client.set("a", 1)
+            written(client)
+    finally:
+        os.umask(before)
+    found = [one for one in (tmp_path / "redis").rglob("*") if one.is_file()]
+    assert {"lock", "password", "server.conf", "server.json", "server.log"} <= {
+        one.name for one in found
+    }
+    assert [one for one in found if ".aof" in one.name]
+    assert [one for one in found if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
+
+
+ADMINISTRATION = (
+    "CONFIG GET requirepass",
+    "CONFIG SET dir /tmp",
+    "CONFIG REWRITE",
+    "DEBUG SLEEP 0",
+    "DEBUG SEGFAULT",
+    "SHUTDOWN NOSAVE",
+    "MODULE LOAD /tmp/a.so",
+    "MODULE LIST",
+    "REPLICAOF 127.0.0.1 1",
+    "SLAVEOF 127.0.0.1 1",
+    "ACL LIST",
+    "ACL SETUSER more on nopass ~* +@all",
+    "CLIENT LIST",
+    "CLIENT KILL TYPE normal",
+    "CLIENT PAUSE 1000",
+    "MONITOR",
+    "SAVE",
+    "BGSAVE",
+    "BGREWRITEAOF",
+    "FAILOVER",
+    "CLUSTER RESET",
+    "SCRIPT KILL",
+    "FUNCTION FLUSH",
+    "KEYS *",
+    "SWAPDB 0 1",
+    "MIGRATE 127.0.0.1 1 a 0 100",
+    "RESTORE a 0 b",
+    "SLOWLOG RESET",
+    "LATENCY RESET",
+    "SUBSCRIBE a",
+    "PUBLISH a b",
+)
+
+
+@pytest.mark.parametrize("command", ADMINISTRATION)
+def test_who_knows_the_password_cannot_administer(server, command) -> None:
+    server.start()
+    # The newer servers do not even ask who it is before they refuse DEBUG and MODULE.
+    with (
+        client_of(server) as client,
+        pytest.raises(ResponseError, match=r"no permissions|not allowed"),
+    ):
+        client.execute_command(*command.split())
+    assert server.alive()
+
+
+def test_a_script_may_not_do_what_its_caller_may_not(server) -> None:
+    server.start()
+    with client_of(server) as client:
+        with pytest.raises(RedisError):
+            client.eval("return redis.call('CONFIG', 'GET', 'dir')", 0)
+        assert client.eval("return redis.call('TIME')", 0)
+
+
+def test_the_server_is_given_nothing_of_our_environment(server, monkeypatch) -> None:
+    monkeypatch.setenv("ROTULUS_MODEL_KEY", "hunter2")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    server.start()
+    with open(f"/proc/{server.pid}/environ", "rb") as file:  # noqa: PTH123  # not in a folder
+        assert b"hunter2" not in file.read()
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path) -> None:
+    (tmp_path / "redis").write_text("a file stands here")
+    with pytest.raises(EmbeddedServerError) as caught:
+        EmbeddedRedis(tmp_path, find_server()).start()
+    assert caught.value.code == "redis_start_failed"
+    assert str(tmp_path / "redis") in str(caught.value)
 
 
 def test_a_stop_ends_the_process_and_may_be_repeated(server) -> None:

@@ -102,7 +102,7 @@ async def test_an_inbox_keeps_its_newest_notes_and_is_forgotten_in_time(redis):
 
 async def test_a_shards_keys_carry_its_hash_tag(redis):
     await ShardMail(redis, Inbox(redis, "a"), Seal(KEY)).post(5, f"ask-{next(ASKS)}", b"x", "b")
-    keys = {key.decode() for key in await redis.keys("*")}
+    keys = {key.decode() async for key in redis.scan_iter()}
     assert keys == {
         "rotulus:{shard:5}:mail",
         "rotulus:{shard:5}:mailbox",
@@ -265,3 +265,39 @@ async def test_what_is_put_there_again_is_not_taken_again(redis):
     await forge(redis, 0, **{name.decode(): value for name, value in fields.items()})
     assert await bodies(watched.mail, 0) == []
     assert watched.refused == ["replayed", "replayed"]
+
+
+async def ends(mail, shard):
+    found = await mail.read({shard: ""}, 100)
+    return [one.ends for one in found.get(shard, [])]
+
+
+async def test_an_entry_is_counted_from_its_taking_until_it_is_deleted_or_given_back(mail_of):
+    mail = mail_of("a")
+    for body in (b"1", b"2", b"3"):
+        await mail.post(0, f"ask-{body}", body, "a")
+    first, second, _ = [one.offset for one in (await mail.read({0: ""}, 100))[0]]
+    for _ in range(2):
+        assert await mail.take({0: [first, second]})
+    assert await ends(mail, 0) == [2, 2, 0]
+    assert await mail.give_back({0: [second]})
+    assert await ends(mail, 0) == [2, 1, 0]
+    assert await mail.delete({0: [first]})
+    assert await ends(mail, 0) == [1, 0]
+
+
+async def test_what_is_set_aside_is_seen_and_can_be_put_back_to_be_taken_as_new(mail_of):
+    mail = mail_of("a")
+    await mail.post(0, "ask-1", b"1", "a")
+    await mail.post(0, "ask-2", b"2", "a")
+    first = (await mail.read({0: ""}, 1))[0][0].offset
+    await mail.take({0: [first]})
+    await mail.set_aside(0, first)
+    assert await bodies(mail, 0) == [b"2"]
+    [kept] = await mail.aside([0, 1])
+    assert (kept.shard, kept.offset) == (0, first)
+    assert await mail.put_back(0, first, "a")
+    assert not await mail.put_back(0, first, "a")
+    assert await bodies(mail, 0) == [b"2", b"1"]
+    assert await ends(mail, 0) == [0, 0]
+    assert await mail.aside([0]) == []

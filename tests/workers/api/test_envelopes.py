@@ -1,6 +1,9 @@
 """Envelopes through the door: a refusal names check, reason and field, and applies nothing."""
 
 import copy
+import json
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -8,8 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.commit.refusal_recorder import RefusalRecorder
+from actors.errors import CommitFailed
+from kernel.canonical import canonicalize
+from kernel.checks.v01_sizes import ENTRIES_MAX
+from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
+from kernel.model.envelope import MAX_ENVELOPE_BYTES
+from kernel.refusal_runs import EACH_RECEIPTS, Reason, RefusalRuns
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
@@ -262,3 +272,128 @@ async def test_what_was_put_off_says_when_it_may_be_sent_again(door: Door):
     assert response.headers["retry-after"] == str(details["retry_after_s"])
     [result] = await door.operate(source("s-2"))
     assert result["retry_after_s"] == details["retry_after_s"]
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize("path", sorted(ENTRIES_MAX))
+@pytest.mark.parametrize("kind", ["envelopes", "simulations"])
+async def test_a_list_that_is_too_long_is_refused_before_it_is_read(
+    door: Door, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], kind: str
+):
+    """The entries are no entries at all, and nobody has looked at them."""
+    monkeypatch.setattr("actors.sessions.session_actor.SessionActor.handle", None)
+    limit, before = ENTRIES_MAX[path], everything(door.ledger)
+    document: Any = [{}] * (limit + 1)
+    for name in reversed(path):
+        document = {name: document}
+    response = await door.post(kind, document if kind == "envelopes" else {"envelope": document})
+    error = error_of(response, 422, "envelope_too_large")
+    found = {"field": ".".join(path), "limit": limit, "actual": limit + 1}
+    assert error["details"] == found
+    assert all(str(one) in error["message"] for one in found.values())
+    assert everything(door.ledger) == before
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize("kind", ["envelopes", "simulations"])
+async def test_an_envelope_that_is_too_large_is_refused_before_it_is_read(door: Door, kind: str):
+    document = node(notes=["x" * 1000] * 1060)
+    body = document if kind == "envelopes" else {"envelope": document}
+    before = everything(door.ledger)
+    details = error_of(await door.post(kind, body), 422, "envelope_too_large")["details"]
+    assert details["field"] == ""
+    assert details["limit"] == MAX_ENVELOPE_BYTES
+    assert details["actual"] == len(canonicalize(document))
+    body = node(notes="x" * (3 << 20))
+    response = await door.post(kind, body if kind == "envelopes" else {"envelope": body})
+    error_of(response, 413, "request_too_large")
+    assert everything(door.ledger) == before
+
+
+async def test_a_body_full_of_empty_effects_costs_what_counting_it_costs(door: Door):
+    """Eight megabytes of them took most of a minute, and gigabytes."""
+    for count in (600_000, 2_700_000):
+        content = b'{"primitive_effects":[' + b"{}," * count + b"{}]}"
+        began_s = time.process_time()
+        baseline = json.dumps("x" * len(content)), json.loads(json.dumps([0] * count))
+        baseline_s = time.process_time() - began_s
+        del baseline
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/sessions/{SESSION}/envelopes"
+        began_s = time.process_time()
+        response = await door.http.post(path, content=content, headers=headers)
+        error_of(response, 413, "request_too_large")
+        assert time.process_time() - began_s < 5 * baseline_s
+    assert log_length(door.ledger) == 1
+
+
+@pytest.fixture
+def runs() -> RefusalRuns:
+    return RefusalRuns()
+
+
+@pytest.fixture
+async def bounded(runs: RefusalRuns, anyio_backend: str) -> AsyncIterator[Door]:
+    async with running_door(host=FakeHost().host, kernel=Kernel(refusals=runs)) as door:
+        await door.declare(SESSION, "a", "b")
+        yield door
+
+
+@pytest.mark.spec("§17.6")
+async def test_beyond_a_rate_a_refusal_is_a_429_and_what_is_good_goes_through(
+    bounded: Door, runs: RefusalRuns
+):
+    first = node("n-0")
+    accepted = await bounded.post("envelopes", first)
+    answers = [
+        await bounded.post("envelopes", node(f"n-{number}", semantic_intent="nothing"))
+        for number in range(EACH_RECEIPTS + 5)
+    ]
+    assert [one.status_code for one in answers] == [422] * EACH_RECEIPTS + [429] * 5
+    for one in answers[EACH_RECEIPTS:]:
+        details = error_of(one, 429, "refusals_too_many")["details"]
+        assert details["reason_code"] == "envelope_unknown_semantic_verb"
+        assert (details["check"], details["receipt_id"]) == ("V3", None)
+        assert int(one.headers["Retry-After"]) > 0
+    again = await bounded.post("envelopes", first)
+    assert again.json() == accepted.json()
+    assert (await bounded.post("envelopes", node("n-good"))).status_code == 200
+    assert len(await bounded.operate(source("s-1"))) == 1
+
+    receipts = len(rows(bounded.ledger, schema.receipts))
+    recorder = RefusalRecorder(runs, bounded.services.write)
+    await recorder.record()
+    await recorder.record()
+    found = rows(bounded.ledger, schema.receipts)
+    assert len(found) == receipts + 1
+    counted = orjson.loads(found[-1]["receipt_bytes"])
+    assert (counted["refusals"], counted["session_id"]) == (5, SESSION)
+    with bounded.ledger.view() as view:
+        assert verify(view).ok
+
+
+@pytest.mark.spec("§17.6")
+async def test_intents_that_are_refused_are_counted_alike(bounded: Door):
+    await bounded.operate(source("s-1"))
+    bad = [source("s-1", "another", intent_key=f"k-{number}") for number in range(EACH_RECEIPTS)]
+    results = await bounded.operate(*bad)
+    assert {one["validation_result"] for one in results} == {"rejected"}
+    assert all(one["receipt_id"] for one in results)
+    [mixed, good] = await bounded.operate(source("s-1", "b", intent_key="k-x"), source("s-2"))
+    assert (mixed["receipt_id"], good["validation_result"]) == (None, "accepted")
+    more = {"intents": [source("s-1", "c", intent_key="k-y")]}
+    details = error_of(await bounded.post("operations", more), 429, "refusals_too_many")["details"]
+    assert [one["receipt_id"] for one in details["results"]] == [None]
+
+
+async def test_counts_that_cannot_be_recorded_are_counted_on(runs: RefusalRuns):
+    reason = Reason("s", "V1", "c")
+    for number in range(EACH_RECEIPTS + 2):
+        runs.has_receipt(reason, number, None, "wrong")
+
+    async def fails(_: Any) -> None:
+        raise CommitFailed("the ledger is away")
+
+    await RefusalRecorder(runs, fails).record()
+    [run] = runs.take()
+    assert run.count == 2

@@ -31,7 +31,7 @@ from tests.workers.api.door import (
     understanding,
 )
 from tests.workers.api.kept import KeptDoor, kept_door, rows_of, typed
-from workers.api.middleware.request_guard import MAX_BODY_BYTES
+from workers.api.body_limits import MAX_BODY_BYTES
 
 DOCUMENT = openapi_doc.document()
 OPERATIONS = {

@@ -28,7 +28,7 @@ def _own_environment(monkeypatch, tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     folder = DataFolder(tmp_path / "data")
-    folder.path.mkdir()
+    folder.make()
     ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
     for document in (
         create("claim", "VersionedClaim", authority=1, last_decay_at=iso_time(START_US)),
@@ -77,7 +77,7 @@ def test_the_backfill_says_how_far_it_is(folder):
 
 
 def test_without_a_ledger_there_is_nothing_to_sweep(tmp_path):
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     result = CliRunner().invoke(main, ["authority", "tick"])
     assert result.exit_code == 1
     assert "ledger_unavailable" in result.output

@@ -59,7 +59,7 @@ def _own_environment(monkeypatch, tmp_path):
 def folder(tmp_path: Path) -> DataFolder:
     """A data folder with a small record, and nothing that runs on it."""
     folder = DataFolder(tmp_path / "data")
-    folder.path.mkdir()
+    folder.make()
 
     async def fill() -> None:
         store = SqliteStore(folder.ledger_path)
@@ -535,7 +535,7 @@ def test_without_a_ledger_there_is_one_line_to_read(arguments, tmp_path):
 
 @pytest.mark.parametrize("arguments", LEDGER_READERS, ids=" ".join)
 def test_a_file_that_is_no_ledger_is_said_not_to_be_one(arguments, tmp_path):
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "ledger.db").write_bytes(b"something else entirely" * 100)
     if arguments == ["verify"]:
         result = rotulus(*arguments)
@@ -625,6 +625,8 @@ def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, conten
     asked = tmp_path / "asked.json"
     asked.write_text(content)
     one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")
+    asked.write_text('{"intent":{"a":1,"a":2}}')
+    one_line_error(rotulus("simulate", SESSION, str(asked)), "json_key_repeated")
 
 
 def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):

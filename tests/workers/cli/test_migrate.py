@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
     folder = DataFolder(tmp_path / "data")
     monkeypatch.setenv("ROTULUS_DATA_DIR", str(folder.path))
-    folder.path.mkdir()
+    folder.make()
     ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
     submit(ledger, create("n", "Note"))
     ledger.close()

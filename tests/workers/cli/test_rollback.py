@@ -40,7 +40,7 @@ def _own_environment(monkeypatch, tmp_path):
 def folder(tmp_path: Path) -> DataFolder:
     """A data folder with a small ledger, and nothing that runs on it."""
     folder = DataFolder(tmp_path / "data")
-    folder.path.mkdir()
+    folder.make()
     with_ledger(
         folder,
         create("n", "Note", title="old") | {"operation_id": "made"},

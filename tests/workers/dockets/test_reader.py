@@ -45,6 +45,7 @@ def test_blank_lines_are_skipped_but_counted():
     ("line", "code"),
     [
         (b"{", "docket_line_not_json"),
+        (b'{"a":1,"\\u0061":2}', "docket_line_key_repeated"),
         (b"\xff\xfe", "docket_line_not_json"),
         (b'{"a": NaN}', "docket_line_not_json"),
         (b"[" * 5_000, "docket_line_not_json"),

@@ -13,6 +13,7 @@ from workers.environment.data_folder import (
     DataFolder,
     DataFolderBusyError,
     DataFolderNotLockedError,
+    DataFolderUnsafeError,
     DataFolderUnusableError,
 )
 
@@ -218,3 +219,86 @@ def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path):
     with pytest.raises(DataFolderUnusableError, match="data_folder_unusable"):  # noqa: SIM117
         with DataFolder(tmp_path / "file").locked():
             pass
+
+
+# Others on the machine
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(DataFolderUnsafeError) as caught, DataFolder(path).locked():
+        pass
+    return str(caught.value)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir(mode=0o700)
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("let_in", [0o755, 0o750, 0o701, 0o720, 0o1777])
+def test_a_folder_that_others_may_open_is_refused_and_left_alone(data, let_in):
+    data.chmod(let_in)
+    assert f"chmod 700 {data}" in refused(data)
+    assert list(data.iterdir()) == []
+    assert mode(data) == let_in
+
+
+def test_a_link_of_ours_may_lead_to_a_folder_of_ours(tmp_path, data):
+    (tmp_path / "link").symlink_to(data)
+    with DataFolder(tmp_path / "link").locked():
+        assert (data / "lock").exists()
+
+
+def test_somebody_elses_folder_link_and_file_are_refused(tmp_path, data, monkeypatch):
+    (tmp_path / "link").symlink_to(data)
+    (data / "ledger.db").touch(0o600)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert "another user" in refused(data)
+    assert "a link that another user made" in refused(tmp_path / "link") or os.getuid() == 0
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "runtime.json"])
+def test_a_link_in_the_place_of_a_file_is_refused_and_nothing_is_written_through_it(
+    tmp_path, data, name
+):
+    (tmp_path / "elsewhere").write_text("kept")
+    (data / name).symlink_to(tmp_path / "elsewhere")
+    assert "no plain file" in refused(data)
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+def test_a_ledger_with_a_second_name_is_refused(tmp_path, data):
+    (data / "ledger.db").touch(0o600)
+    (tmp_path / "second").hardlink_to(data / "ledger.db")
+    assert "a second name" in refused(data)
+
+
+def test_files_that_others_could_read_are_made_private(data):
+    for name in ("ledger.db", "ledger.db-wal", "lock"):
+        (data / name).touch()
+        (data / name).chmod(0o644)
+    with DataFolder(data).locked():
+        assert {mode(data / name) for name in ("ledger.db", "ledger.db-wal", "lock")} == {0o600}
+
+
+@pytest.mark.parametrize("name", ["lock", "redis"])
+def test_a_link_in_the_place_of_the_lock_or_of_redis_is_refused(tmp_path, data, name):
+    (data / name).symlink_to(tmp_path / "nowhere")
+    with pytest.raises((DataFolderUnsafeError, DataFolderUnusableError)):  # noqa: SIM117
+        with DataFolder(data).locked():
+            pass
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_tree_of_somebody_else_leads_nowhere(tmp_path, holder, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(DataFolderUnsafeError):
+        DataFolder(tmp_path / "data").read_runtime()
+
+
+def test_facts_that_cannot_be_read_are_a_clear_error(tmp_path):
+    with DataFolder(tmp_path).locked() as folder:
+        folder.runtime_path.write_text("{")
+        with pytest.raises(DataFolderUnusableError):
+            folder.read_runtime()

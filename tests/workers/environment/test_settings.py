@@ -1,18 +1,14 @@
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from workers.environment.settings import (
     GATEWAY_PORT,
     Settings,
     SettingsError,
-    child_environment,
     load_settings,
     settings_table,
-    take_parent_pid,
 )
 
 TOKEN = "x" * 24
@@ -172,7 +168,6 @@ def test_the_key_of_a_model_is_not_shown(monkeypatch):
     monkeypatch.setenv("ROTULUS_MODEL_KEY", "hunter2")
     settings = load_settings()
     assert "hunter2" not in f"{settings!r} {settings}"
-    assert child_environment(settings)["ROTULUS_MODEL_KEY"] == "hunter2"
 
 
 def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):
@@ -257,42 +252,6 @@ def test_the_table_has_every_setting_with_its_meaning():
     assert defaults["ROTULUS_REDIS_URL"] == "unset"
     assert defaults["ROTULUS_PASSIVATE_AFTER_S"] == "60"
     assert defaults["ROTULUS_KERNEL_IDEMPOTENCY_WINDOW_HOURS"] == "24"
-
-
-@given(
-    port=st.integers(0, 65_535),
-    slots=st.integers(1, 64),
-    idle_s=st.floats(0.001, 86_400),
-    redis_url=st.sampled_from([None, "redis://:pw@localhost:1/2"]),
-    remote=st.booleans(),
-)
-def test_a_child_process_loads_equal_settings(port, slots, idle_s, redis_url, remote):
-    given_settings = load_settings(
-        port=port,
-        worker_slots=slots,
-        passivate_after_s=idle_s,
-        redis_url=redis_url,
-        allow_remote=remote,
-        worker_token=SecretStr(TOKEN),
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("rotulus_port", "1")
-        patch.setenv("ROTULUS_REDIS_URL", "redis://stale")
-        env = child_environment(given_settings)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            patch.delenv(name)
-        for name, value in env.items():
-            patch.setenv(name, value)
-        assert load_settings() == given_settings
-        assert take_parent_pid() == os.getpid()
-        assert take_parent_pid() is None
-
-
-def test_a_child_of_default_settings_keeps_the_default_port():
-    env = child_environment(load_settings())
-    assert "ROTULUS_PORT" not in env
-    assert env["PATH"] == os.environ["PATH"]
 
 
 def test_a_worker_drains_every_queue_unless_it_is_told_which(monkeypatch):

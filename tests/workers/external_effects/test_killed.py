@@ -31,7 +31,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         store = SqliteStore(folder / "ledger.db")
         submit(ledger_on(store)[0], CASES[case][0])
         store.close()
-        (folder / "data").mkdir()
+        (folder / "data").mkdir(mode=0o700)
         places += [str(folder / "ledger.db"), str(folder / "data")]
     command = [sys.executable, "-m", "tests.workers.external_effects.performing_process", *places]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -14,6 +14,7 @@ import httpx
 import pytest
 import uvicorn
 
+from workers.environment.listening import listen
 from workers.gateway import connection_limits as connections
 from workers.gateway.connection_limits import (
     FULL,
@@ -22,7 +23,7 @@ from workers.gateway.connection_limits import (
     bounded,
     connections_max,
 )
-from workers.gateway.process import _listen, server_config
+from workers.gateway.process import server_config
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +121,7 @@ async def serving_with(
     server = uvicorn.Server(server_config(app))  # type: ignore[arg-type]
     monkeypatch.setattr(server, "install_signal_handlers", lambda: None, raising=False)
     slow = SlowClients(lambda: server.server_state.connections)
-    with _listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server._serve, [listening])
             tasks.start_soon(slow.run)

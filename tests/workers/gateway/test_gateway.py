@@ -18,9 +18,10 @@ from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, open_store, verify_file
+from workers.environment.listening import listen
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
-from workers.gateway.process import _listen, serve_gateway
+from workers.gateway.process import serve_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +139,7 @@ async def test_small_answers_are_not_held_back_for_an_acknowledgement():
         held_back.append(not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
-    with _listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         server = await asyncio.start_server(connected, sock=listening)
         async with server, await anyio.connect_tcp(*listening.getsockname()) as stream:
             with pytest.raises(anyio.EndOfStream):
@@ -147,7 +148,7 @@ async def test_small_answers_are_not_held_back_for_an_acknowledgement():
 
 
 def found_with_eight_shards(settings: Settings) -> None:
-    DataFolder(settings.data_dir).path.mkdir()
+    DataFolder(settings.data_dir).make()
     ledger = Ledger.create(open_store(ledger_place(settings)), system_host())
     with ledger.transaction() as transaction:
         found_shards(transaction, 8)

@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from tests.system.tree_run import wait_for
+from workers.environment.listening import listen
 from workers.gateway.http_protocol import (
     FRAMING_BYTES_MAX,
     HEAD_BYTES_MAX,
@@ -19,7 +20,7 @@ from workers.gateway.http_protocol import (
     PIPELINED_MAX,
     TARGET_BYTES_MAX,
 )
-from workers.gateway.process import _listen, server_config
+from workers.gateway.process import server_config
 
 SMALL = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -58,7 +59,7 @@ class Answering:
 def serving() -> Iterator[tuple[Any, Answering]]:
     app = Answering()
     server = uvicorn.Server(server_config(app))  # type: ignore[arg-type]
-    with _listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         try:

@@ -5,7 +5,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from redis import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from queues.capacity_leases import CapacityLeases
+from queues.capacity_leases import CapacityLeases, Lease
 from queues.connection import connect_redis
+from queues.errors import QueueError
 from queues.items import NewItem
 from queues.priorities import QUEUES
 from queues.work_queue import WorkQueue
@@ -27,14 +29,15 @@ from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.workers.api.door import ONTOLOGY, SESSION
 from tests.workers.gateway.test_gateway import answers
+from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, SettingsError
 from workers.gateway import metrics as gateway_metrics
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.process import serve_gateway
-from workers.process_tree.tree import _metrics_ports
+from workers.process_tree.tree import _measured
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
-from workers.telemetry.metrics_endpoint import MetricsDoorError, open_door
+from workers.telemetry.metrics_endpoint import open_door
 
 pytestmark = pytest.mark.anyio
 
@@ -168,18 +171,31 @@ async def send(client: httpx.AsyncClient, envelope: Any) -> None:
     (await client.post(PLACE, json=envelope)).raise_for_status()
 
 
-async def test_what_is_away_is_told_and_the_rest_as_before(tmp_path: Path, valkey_url: str):
+async def test_what_is_away_is_told_and_the_rest_as_before(
+    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def refused(*_: object) -> list[Lease]:
+        raise QueueError("queue_unavailable", "Redis does not serve")
+
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
     async with gateway(settings, valkey_url) as client:
-        with Redis.from_url(valkey_url) as control:
-            # A queue whose keys are of another type cannot be read.
-            control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
+        monkeypatch.setattr(CapacityLeases, "held", refused)
         found = await scrape(client)
     assert found.value("rotulus_dependency_up", dependency="redis") == 0
     assert found.value("rotulus_dependency_up", dependency="ledger") == 1
     assert found.value("rotulus_chain_height") >= 0
     assert found.families["rotulus_queue_ready_items"].samples == []
     assert found.families["rotulus_lease_slots"].samples == []
+
+
+async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_url: str):
+    settings = Settings(data_dir=tmp_path / "data", port=free_port())
+    async with gateway(settings, valkey_url) as client:
+        with Redis.from_url(valkey_url) as control:
+            control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
+        found = await scrape(client)
+    assert found.value("rotulus_dependency_up", dependency="redis") == 1
+    assert found.value("rotulus_redis_values_dropped_total", kind="wrong_type") >= 1
 
 
 async def test_a_part_that_does_not_answer_is_away_and_none_of_it_is_told(
@@ -238,7 +254,7 @@ def test_names_follow_the_conventions(one: Metric):
 
 @pytest.fixture
 def door() -> Iterator[str]:
-    with open_door("127.0.0.1", 0, lambda: b"all 1\n", hosts=frozenset()) as port:
+    with open_door(listen("127.0.0.1", 0), lambda: b"all 1\n", hosts=frozenset()) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -267,32 +283,30 @@ def test_who_says_nothing_keeps_nobody_out_for_long(door: str, capfd: pytest.Cap
 
 
 def test_a_door_that_was_closed_leaves_nothing_behind():
-    with open_door("127.0.0.1", 0, bytes, hosts=frozenset()) as port:
+    with open_door(listen("127.0.0.1", 0), bytes, hosts=frozenset()) as port:
         assert "metrics" in {thread.name for thread in threading.enumerate()}
-    with open_door("127.0.0.1", port, bytes, hosts=frozenset()):
+    with open_door(listen("127.0.0.1", port), bytes, hosts=frozenset()):
         pass
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_a_door_whose_port_is_taken_says_so():
-    with (
-        open_door("127.0.0.1", 0, bytes, hosts=frozenset()) as port,
-        pytest.raises(MetricsDoorError) as refused,
-        open_door("127.0.0.1", port, bytes, hosts=frozenset()),
-    ):
-        pass
-    assert refused.value.code == "metrics_address_unusable"
-
-
 def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tmp_path: Path):
-    def ports(**given: Any) -> list[dict[str, int]]:
-        return _metrics_ports(Settings(data_dir=tmp_path, **given), 3)
+    def ports(**given: Any) -> list[int | None]:
+        with ExitStack() as sockets:
+            found = _measured(Settings(data_dir=tmp_path, **given), 3, sockets)
+            return [None if one is None else port_of(one) for one in found]
 
-    assert ports() == [{}, {}, {}]
-    assert ports(worker_metrics_port=9500) == [
-        {"worker_metrics_port": port} for port in (9500, 9501, 9502)
-    ]
-    assert all(one["worker_metrics_port"] > 0 for one in ports(worker_metrics_port=0))
+    assert ports() == [None, None, None]
+    first = next(port for port in count(19_500) if all(map(is_free, range(port, port + 3))))
+    assert ports(worker_metrics_port=first) == [first, first + 1, first + 2]
+    anywhere = ports(worker_metrics_port=0)
+    assert len(set(anywhere)) == 3
+    assert None not in anywhere
     with pytest.raises(SettingsError):
         ports(worker_metrics_port=65_534)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0

@@ -20,8 +20,8 @@ from types import MappingProxyType
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from workers.api.body_limits import MAX_BODY_BYTES
 from workers.api.errors import respond
-from workers.api.middleware.request_guard import MAX_BODY_BYTES
 
 WORKERS_MAX = 256
 """As many as may wait for a commit with something urgent."""

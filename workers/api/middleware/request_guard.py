@@ -13,13 +13,14 @@ import structlog
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.host import Host
+from workers.api.body_limits import limits_of
 from workers.api.errors import error_body, respond
 from workers.environment.host_names import LOOPBACK_NAMES, host_name
 
-MAX_BODY_BYTES = 8 << 20
 BODY_S_MAX = 30.0
 _LENGTH_DIGITS_MAX = 20
 _NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
@@ -64,14 +65,19 @@ class Guard:
                 ]
             await send(message)
 
-        refusal = self._refusal(scope["method"], headers)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             answer = JSONResponse(error_body(refusal.code, refusal.message), refusal.status)
             await answer(scope, receive, tagged)
             return
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, _limited(receive), tagged)
+                await self._app(
+                    scope, _limited(receive, limits_of(scope["path"]).body_bytes), tagged
+                )
+            except ClientDisconnect:
+                # Nobody is left to be answered, and a client that goes is no failure.
+                return
             except Exception:
                 _log.exception("request_failed")
                 if answered:
@@ -79,11 +85,11 @@ class Guard:
                 answer = respond("internal", "the gateway failed; the log says why")
                 await answer(scope, receive, tagged)
 
-    def _refusal(self, method: str, headers: Headers) -> _Refusal | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> _Refusal | None:
         return (
             self._foreign_host(headers)
             or _foreign_origin(method, headers)
-            or _unreadable_body(headers)
+            or _unreadable_body(path, headers)
         )
 
     def _foreign_host(self, headers: Headers) -> _Refusal | None:
@@ -113,11 +119,12 @@ def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
     return _Refusal(403, "origin_refused", "requests of other origins are refused")
 
 
-def _unreadable_body(headers: Headers) -> _Refusal | None:
+def _unreadable_body(path: str, headers: Headers) -> _Refusal | None:
     length = headers.get("content-length", "0")
     digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
-    if not digits or int(length) > MAX_BODY_BYTES:
-        return _Refusal(413, "request_too_large", f"at most {MAX_BODY_BYTES} bytes")
+    limit = limits_of(path).body_bytes
+    if not digits or int(length) > limit:
+        return _Refusal(413, "request_too_large", f"a body to this path has at most {limit} bytes")
     if headers.get("content-encoding", "identity").lower() != "identity":
         message = "a body is sent as it is, without Content-Encoding"
         return _Refusal(415, "content_encoding_unsupported", message)
@@ -134,7 +141,7 @@ def _charset(headers: Mapping[str, str]) -> str:
     return "utf-8"
 
 
-def _limited(receive: Receive) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     """A body without a length is refused where it passes the limit, a slow one when its time ends.
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
@@ -155,7 +162,7 @@ def _limited(receive: Receive) -> Receive:
             raise HTTPException(408, headers={"Connection": "close"})
         more = message.get("more_body", False)
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY_BYTES:
+        if taken > limit:
             raise HTTPException(413)
         return message
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
@@ -14,6 +14,7 @@ from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.routes.records import PAGE_MAX, SEQUENCE_MAX, TEXT_MAX, RecordId
 from workers.api.services import Given
 from workers.views.audit import (
@@ -30,7 +31,7 @@ from workers.views.audit import (
 SUMMED_UP_MAX = 10_000
 """Operations whose costs one request sums up."""
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"])
+router = json_router(prefix="/v1/audit", tags=["audit"])
 
 Text = Annotated[str | None, Field(min_length=1, max_length=TEXT_MAX)]
 Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]

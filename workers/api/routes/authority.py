@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import anyio.to_thread
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import EnqueueUnit
@@ -11,6 +10,7 @@ from actors.orchestrator.intents import Priority
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
 from kernel.model.result import RejectedResult
 from workers.api.errors import ApiError, respond
+from workers.api.json_bodies import json_router
 from workers.api.routes.records import RecordId
 from workers.api.services import Given, Services
 from workers.environment.system_host import system_host
@@ -22,7 +22,7 @@ from workers.use_cases.authority_sweeps import (
     run_sweep,
 )
 
-router = APIRouter(prefix="/v1/authority", tags=["authority"])
+router = json_router(prefix="/v1/authority", tags=["authority"])
 
 
 class RecomputeBody(BaseModel):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -22,6 +22,7 @@ from kernel.belief.limits import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import (
@@ -35,7 +36,7 @@ from workers.views.belief_sessions import (
     Snapshot,
 )
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = json_router(prefix="/v1/sessions", tags=["sessions"])
 
 ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 

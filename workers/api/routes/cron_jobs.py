@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import Unit
 from actors.commit.work_units import AuditUnit, RetentionSweepUnit
 from kernel.verify.recent import AuditMark, audit_since
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.routes.worker_reports import Authorization, authorize
 from workers.api.services import Given, Services
 
-router = APIRouter(prefix="/internal/crons", include_in_schema=False)
+router = json_router(prefix="/internal/crons", include_in_schema=False)
 
 CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
     {"retention-sweep": lambda services: RetentionSweepUnit(services.models)}

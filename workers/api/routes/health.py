@@ -2,14 +2,14 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
-router = APIRouter(tags=["health"])
+router = json_router(tags=["health"])
 
 
 class ShardsOwned(BaseModel):

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.work_units import RequeueUnit
@@ -11,12 +11,13 @@ from kernel.work.dead_letters import dead_letters
 from kernel.work.requests import REQUESTS_MAX
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.routes.work_requests import NAME_CHARS_MAX, QueueName, RequestId
 from workers.api.services import Given, Services
 
 PAGE_MAX = 500
 
-router = APIRouter(prefix="/v1/queues/{queue}", tags=["operators"])
+router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
 
 
 class PauseBody(BaseModel):

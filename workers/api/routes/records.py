@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from kernel.audit.log import log_document, superseded_row
 from kernel.audit.operations import envelope_of
@@ -16,6 +16,7 @@ from kernel.work.outcomes import open_by_queue
 from queues.items import QueueDepth
 from queues.outbox_relay import ROUTES
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
 PAGE_MAX = 500
@@ -27,7 +28,7 @@ TEXT_MAX = 512
 
 RecordId = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
 
-router = APIRouter(prefix="/v1", tags=["records"])
+router = json_router(prefix="/v1", tags=["records"])
 
 
 @router.get("/operations/{operation_id}")

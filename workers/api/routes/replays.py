@@ -2,19 +2,19 @@
 
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kernel.errors import KernelError
 from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.routes.records import SEQUENCE_MAX, TEXT_MAX
 from workers.api.services import Given
 
 REPLAYED_MAX = 1000
 """Operations of one request: they are replayed in one transaction, and everybody waits for it."""
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"])
+router = json_router(prefix="/v1/audit", tags=["audit"])
 
 Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]

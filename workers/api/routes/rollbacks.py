@@ -5,13 +5,14 @@ Building the state again needs a ledger that nobody else writes: `rotulus rollba
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 
 from kernel.kernel import Kernel
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 from workers.use_cases.rollbacks import UndoEpoch, UndoingUnit, UndoOperation, dry_run
 
-router = APIRouter(prefix="/v1/rollbacks", tags=["rollbacks"])
+router = json_router(prefix="/v1/rollbacks", tags=["rollbacks"])
 
 
 def _plain(schema: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,12 +11,15 @@ from actors.errors import ActorError, IntentInvalid
 from actors.messages import Operate, SubmitEnvelope
 from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.refusal_runs import EACH_S
+from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
 INTENTS_MAX = 256
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = json_router(prefix="/v1/sessions", tags=["sessions"])
 
 
 class _Body(BaseModel):
@@ -29,16 +32,20 @@ class OperationsBody(_Body):
     intents: Annotated[list[PublicIntent], Field(min_length=1, max_length=INTENTS_MAX)]
 
 
-@router.post("/{session_id}/operations")
-async def operate(session_id: UUID, body: OperationsBody, services: Given) -> dict[str, Any]:
+@router.post("/{session_id}/operations", response_model=dict[str, Any])
+async def operate(session_id: UUID, body: OperationsBody, services: Given) -> Any:
     """Put intents through the kernel in order; each has its own result."""
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
-    return {"results": [result_document(one) for one in results]}
+    document = {"results": [result_document(one) for one in results]}
+    if all(isinstance(one, RejectedResult) and one.receipt_id is None for one in results):
+        return _only_counted(document)
+    return document
 
 
 @router.post("/{session_id}/envelopes")
-async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any:
+async def submit(session_id: UUID, body: dict[str, Any], request: Request, services: Given) -> Any:
     """Submit an envelope as its author wrote it; a refusal names check, reason and field."""
+    await check_envelope_size(body, len(await request.body()))
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
         return result.document()
@@ -50,12 +57,22 @@ async def submit(session_id: UUID, body: dict[str, Any], services: Given) -> Any
 def _refusal(result: RejectedResult) -> JSONResponse:
     """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
     rejection = result.rejection
+    if result.receipt_id is None:
+        return _only_counted(result.document())
     response = respond(rejection.reason_code, rejection.message, result.document())
     if rejection.retry_after_s is not None:
         response.status_code = 429
         response.headers["Retry-After"] = str(rejection.retry_after_s)
     elif response.status_code not in RETRYABLE_STATUS:
         response.status_code = 422
+    return response
+
+
+def _only_counted(document: dict[str, Any]) -> JSONResponse:
+    """Return the response where so much was refused that it is only counted."""
+    message = f"so much was refused that it is only counted; again in {EACH_S} s"
+    response = respond("refusals_too_many", message, document)
+    response.headers["Retry-After"] = str(EACH_S)
     return response
 
 

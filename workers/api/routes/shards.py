@@ -1,15 +1,20 @@
-"""Which gateway owns which shards, as the record says."""
+"""Which gateway owns which shards, and what of their mailboxes was set aside."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
 
+from actors.commit.refusals import SET_ASIDE
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
-router = APIRouter(prefix="/v1", tags=["records"])
+FINDINGS_MAX = 500
+
+router = json_router(prefix="/v1", tags=["records"])
 
 
 @router.get("/shards")
@@ -32,3 +37,30 @@ def describe_shards(view: LedgerView) -> dict[str, Any]:
         acquired_at = iso_time(one.acquired_at_us)
         gateway["last_acquired_at"] = max(gateway["last_acquired_at"], acquired_at)
     return {"of": len(known), "gateways": dict(sorted(gateways.items())), "unowned": unowned}
+
+
+class PutBackBody(BaseModel):
+    """An entry that was set aside, by its place."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    shard: Annotated[int, Field(ge=0, le=4095)]
+    offset: Annotated[str, Field(pattern=r"^[0-9]{15}-[0-9]{20}$")]
+
+
+@router.get("/shards/set-aside")
+async def set_aside(services: Given) -> dict[str, Any]:
+    """List what ended each process that took it: what can be put back, and the newest findings."""
+    findings = await services.read(
+        lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
+    )
+    shards = {int(one["shard"]) for one in findings}
+    kept = [] if services.mail is None else await services.mail.aside(sorted(shards))
+    return {"set_aside": [asdict(one) for one in kept], "findings": findings}
+
+
+@router.post("/shards/put-back")
+async def put_back(body: PutBackBody, services: Given) -> dict[str, bool]:
+    """Let an entry that was set aside be taken again, behind what waits in its mailbox."""
+    mail = services.mail
+    return {"put_back": mail is not None and await mail.put_back(body.shard, body.offset, None)}

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from actors.messages import Simulate
@@ -11,10 +11,12 @@ from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
 from kernel.simulate.operation import SimulationResult
+from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import respond
+from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
-router = APIRouter(prefix="/v1/sessions", tags=["simulations"])
+router = json_router(prefix="/v1/sessions", tags=["simulations"])
 
 UNPROCESSABLE = 422
 
@@ -41,8 +43,12 @@ class SimulationBody(BaseModel):
 
 
 @router.post("/{session_id}/simulations")
-async def simulate(session_id: UUID, body: SimulationBody, services: Given) -> Any:
+async def simulate(
+    session_id: UUID, body: SimulationBody, request: Request, services: Given
+) -> Any:
     """Say what an operation would come to; nothing of it happens, having asked is recorded."""
+    if body.envelope is not None:
+        await check_envelope_size(body.envelope, len(await request.body()))
     operation = body.envelope if body.intent is None else body.intent
     message = Simulate(operation or {}, body.policy, body.retention, body.simulation_key)
     result = await services.sessions.ask(str(session_id), message)

@@ -3,13 +3,12 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from actors.orchestrator.intents import SynthesizeByModel
+from workers.api.json_bodies import json_router
 from workers.api.routes.session_operations import result_document
 from workers.api.services import Given
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = json_router(prefix="/v1/sessions", tags=["sessions"])
 
 
 @router.post("/{session_id}/syntheses")

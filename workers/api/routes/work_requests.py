@@ -6,7 +6,7 @@ What is answered is on the record. The producer's key makes asking again safe (K
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.work_units import CancelRequestUnit, EnqueueUnit
@@ -22,6 +22,7 @@ from kernel.work.requests import (
     status_of,
 )
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
 
 WAIT_S_MAX = 30
@@ -34,7 +35,7 @@ RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
 WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)]
 
-router = APIRouter(prefix="/v1/queues/{queue}", tags=["producers"])
+router = json_router(prefix="/v1/queues/{queue}", tags=["producers"])
 
 
 class RequestBody(BaseModel):

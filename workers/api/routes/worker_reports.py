@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import anyio
-from fastapi import APIRouter, Header
+from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from actors.commit.units import DeadLetterUnit, RecomputeUnit, Unit
@@ -18,6 +18,7 @@ from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
+from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services, Traceparents
 from workers.telemetry.trace_context import TRACED_CAUSES_MAX
 
@@ -30,7 +31,7 @@ GivenTraceparents = Annotated[
 ]
 """The spans of the worker that each part belongs to; none, or as many as there are parts."""
 
-router = APIRouter(prefix="/internal", include_in_schema=False)
+router = json_router(prefix="/internal", include_in_schema=False)
 
 
 class RecomputeResult(BaseModel):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.commit.group_committer import URGENT_MAX, WAITING_MAX
+from workers.api.body_limits import MAX_BODY_BYTES
 from workers.api.middleware.admission import (
     BEGUN_AT_ONCE_MAX,
     BODIES_BYTES_MAX,
@@ -20,7 +21,6 @@ from workers.api.middleware.admission import (
     asker_of,
     place_given_back,
 )
-from workers.api.middleware.request_guard import MAX_BODY_BYTES
 from workers.environment.settings import Settings
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,56 @@
+"""Puts on the record how often refusals were only counted, once in a while and at the end."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import structlog
+
+from actors.commit.unit_context import Bench
+from actors.commit.units import Unit
+from actors.errors import ActorError
+from kernel.refusal_runs import RefusalRun, RefusalRuns, record_runs
+
+RECORD_EVERY_S = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRunsUnit:
+    """Leave a receipt of each run."""
+
+    runs: Sequence[RefusalRun]
+
+    def run(self, bench: Bench) -> None:
+        """Leave them; what is on the record already is left as it is."""
+        record_runs(bench.transaction, self.runs)
+
+
+class RefusalRecorder:
+    """Run `run` in a task group, and `record` before the committer ends."""
+
+    def __init__(self, runs: RefusalRuns, write: Callable[[Unit], Awaitable[Any]]) -> None:
+        self._runs = runs
+        self._write = write
+
+    async def run(self) -> None:
+        """Record what was counted, every minute until cancelled."""
+        while True:
+            await anyio.sleep(RECORD_EVERY_S)
+            await self.record()
+
+    async def record(self) -> None:
+        """Record what was counted; what cannot be is counted on."""
+        runs = self._runs.take()
+        if not runs:
+            return
+        try:
+            await self._write(RefusalRunsUnit(runs))
+        except ActorError as error:
+            self._runs.put_back(runs)
+            _log.warning("refusals_not_recorded", code=error.code)
+        except BaseException:
+            self._runs.put_back(runs)
+            raise

@@ -1,0 +1,37 @@
+"""Loops that serve many: what one message or entry raises ends that turn, never the process."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+
+from kernel.errors import LedgerCorrupt
+
+PAUSE_S = 0.5
+"""After a turn that failed, so that a loop that fails at once does not take the processor."""
+
+_log = structlog.get_logger(__name__)
+
+
+async def kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run something until it returns, again after each failure.
+
+    Raises:
+        LedgerCorrupt: the record cannot be trusted (L3); the process must end.
+    """
+    while True:
+        try:
+            await run()
+        except Exception as error:
+            if _is_corrupt(error):
+                raise
+            _log.exception("loop_failed", loop=name)
+        else:
+            return
+        await anyio.sleep(PAUSE_S)
+
+
+def _is_corrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_corrupt(one) for one in error.exceptions)
+    return isinstance(error, LedgerCorrupt)

@@ -1,0 +1,10 @@
+-- mail_put_back: an entry that was set aside is put behind those that wait in its mailbox.
+-- KEYS[1]  prefix of the shard
+-- ARGV     its stream id when it was set aside, an id for a new mailbox, its body as it is now
+-- Returns  1, or 0 where it is not there
+-- Atomic   all of it.
+
+if redis.call('HDEL', PREFIX .. 'aside', ARGV[1]) == 0 then return 0 end
+redis.call('SETNX', PREFIX .. 'mailbox', ARGV[2])
+redis.call('XADD', PREFIX .. 'mail', '*', 'mailbox', redis.call('GET', PREFIX .. 'mailbox'), 'body', ARGV[3])
+return 1

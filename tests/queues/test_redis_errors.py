@@ -1,0 +1,133 @@
+"""Whatever Redis answers with, whoever asks learns that it is away, and goes on when it is back."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from fakeredis import FakeAsyncRedis
+from redis import exceptions
+from redis.asyncio import Redis
+
+from queues.capacity_leases import CapacityLeases
+from queues.cron_claims import Crons
+from queues.embedded.server import find_server
+from queues.errors import QueueError
+from queues.gateways.inbox import Inbox, mail_note
+from queues.gateways.message_seal import Seal
+from queues.gateways.shard_leases import ShardLeases
+from queues.gateways.shard_mailboxes import ShardMail
+from queues.items import NewItem
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats
+from tests.ports import free_port
+
+pytestmark = pytest.mark.anyio
+
+ITEM = NewItem("u-1", "background_normal", "cause", b"{}")
+
+ERRORS = [
+    exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."),
+    exceptions.ResponseError("BUSY Redis is busy running a script."),
+    exceptions.ResponseError("MISCONF Redis is configured to save RDB snapshots."),
+    exceptions.ResponseError("UNBLOCKED force unblock from blocking operation"),
+    exceptions.ResponseError("MASTERDOWN Link with MASTER is down"),
+    exceptions.ResponseError("ERR something that nobody has heard of"),
+    exceptions.NoPermissionError("this user has no permissions to run the command"),
+    exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."),
+    exceptions.ReadOnlyError("You can't write against a read only replica."),
+    exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+    exceptions.AuthenticationError("WRONGPASS"),
+    exceptions.InvalidResponse("Protocol Error"),
+    exceptions.TimeoutError("Timeout reading from socket"),
+    ConnectionResetError("reset"),
+    EOFError(),
+]
+
+
+class Refusing(FakeAsyncRedis):
+    """A server that refuses everything while it is told to."""
+
+    error: Exception | None = None
+
+    async def execute_command(self, *args, **options):
+        if self.error is not None:
+            raise self.error
+        return await super().execute_command(*args, **options)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error).split(" ")[0] or "EOF")
+async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
+    redis = Refusing()
+    queue, leases = WorkQueue(redis, "authority-recompute"), CapacityLeases(redis)
+    inbox = Inbox(redis, "a")
+    shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, Seal())
+    await queue.enqueue(ITEM)
+    redis.error = error
+    for refused in (
+        lambda: queue.enqueue(ITEM),
+        lambda: queue.claim(1, 1000),
+        lambda: queue.wait(0.1),
+        queue.depth,
+        queue.marked,
+        queue.dead_by_signature,
+        lambda: leases.acquire("r", 1, "h", 1000),
+        Heartbeats(redis).alive,
+        lambda: Crons(redis).claim("c", 1, 1, "w"),
+        lambda: Crons(redis).recall("c"),
+        lambda: mail.post(0, "ask", b"x", "b"),
+    ):
+        with pytest.raises(QueueError) as away:
+            await refused()
+        assert away.value.code == "queue_unavailable"
+    assert await shards.beat([1]) is None
+    assert await shards.claim([1]) == ()
+    assert await mail.listen(0.01) is None
+    redis.error = None
+    assert [claim.key for claim in await queue.claim(1, 1000)] == ["u-1"]
+    assert await shards.beat([1]) is not None
+    await redis.aclose()
+
+
+@pytest.fixture
+def administered_url(tmp_path: Path) -> Iterator[str]:
+    """A server whose user may end the waits of others, as a failover does."""
+    port = free_port()
+    arguments = ["--port", str(port), "--save", "", "--bind", "127.0.0.1"]
+    program = str(find_server().path)
+    with subprocess.Popen([program, *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL) as server:
+        yield f"redis://127.0.0.1:{port}"
+        server.kill()
+
+
+async def test_who_is_unblocked_by_a_failover_listens_again(administered_url: str):
+    redis, blocked = Redis.from_url(administered_url), Redis.from_url(administered_url)
+    inbox = Inbox(blocked, "a")
+    heard = []
+
+    async def listen() -> None:
+        heard.append(await inbox.listen(20))
+
+    async def is_up() -> bool:
+        try:
+            return bool(await redis.ping())
+        except exceptions.ConnectionError:
+            return False
+
+    while not await is_up():
+        await anyio.sleep(0.05)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        while not heard:
+            await anyio.sleep(0.02)
+            for client in await redis.client_list():
+                if client["cmd"] == "blpop":
+                    await redis.client_unblock(int(client["id"]), error=True)
+    assert heard == [None]
+    await inbox.tell(["a"], mail_note(3))
+    again = await inbox.listen(1)
+    assert again is not None
+    assert again.mail_for == {3}
+    await blocked.aclose()
+    await redis.aclose()

@@ -1,0 +1,175 @@
+"""What a tree keeps to itself: its files, its secrets, its ports; and what it leaves behind."""
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from queues.embedded.server import EmbeddedRedis, find_server
+from tests.system.gateways import running_gateways
+from tests.system.tree_run import TreeRun, running
+from workers.environment.child_environment import MACHINE, SETTINGS_OF
+from workers.environment.ledger_access import verify_file
+from workers.environment.listening import AddressUnusableError, listen
+from workers.environment.settings import variable_of
+
+AT_ONCE_S = 20.0
+SECRETS = {
+    "ROTULUS_USER_CONFIRMATION_KEY": "the-user-signs-with-this-secret-key",
+    "ROTULUS_ARCHITECT_CONFIRMATION_KEY": "the-architect-signs-with-this-secret",
+    "ROTULUS_MODEL_KEY": "the-model-is-asked-with-this-secret",
+    "SOMEBODY_ELSES_SECRET": "which-is-no-business-of-ours",
+}
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    content = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(variable.partition("=")[::2] for variable in content if "=" in variable)
+
+
+def command_line_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def files_of(run: TreeRun) -> dict[str, int]:
+    """The mode of every file and folder of the tree."""
+    found = [run.data_dir, *run.data_dir.rglob("*")]
+    return {str(one.relative_to(run.data_dir)): stat.S_IMODE(one.lstat().st_mode) for one in found}
+
+
+def verifies(ledger: Path) -> int:
+    found = verify_file(ledger, lambda _done, _total: None)
+    assert found.ok, found.findings
+    return found.rows
+
+
+def test_each_process_is_given_what_it_needs_and_no_command_line_has_a_secret(tmp_path):
+    with running(tmp_path / "data", "up", env=SECRETS) as run:
+        run.wait_until_up()
+        password = (run.data_dir / "redis" / "password").read_text()
+        members = run.members()
+        assert sorted(members.values()) == ["gateway", "redis", "root", "worker"]
+        lines = [command_line_of(pid) for pid in members]
+        for secret in (*SECRETS.values(), password):
+            assert not [line for line in lines if secret in line]
+        environments = {role: environment_of(pid) for pid, role in members.items()}
+
+    beside = {"ROTULUS_PARENT_PID", "ROTULUS_LISTENING_FD"}
+    for kind, names in SETTINGS_OF.items():
+        env = environments[kind]
+        ours = {name for name in env if name.startswith("ROTULUS_")} - beside
+        assert ours <= {variable_of(name) for name in names}
+        rest = {name for name in env if not name.startswith(("ROTULUS_", "LC_", "MALLOC_"))}
+        assert rest <= MACHINE
+        assert "which-is-no-business-of-ours" not in env.values()
+    assert not set(SECRETS.values()) & set(environments["worker"].values())
+    assert set(list(SECRETS.values())[:3]) <= set(environments["gateway"].values())
+    redis = environments["redis"]
+    assert not [name for name in redis if name.startswith("ROTULUS_")]
+    assert not set(SECRETS.values()) & set(redis.values())
+
+
+def test_every_file_of_a_tree_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        with running(tmp_path / "data", "demo") as run:
+            run.wait_until_up()
+            run.wait_for_rows(20)
+            modes = files_of(run)
+    finally:
+        os.umask(before)
+    assert {"ledger.db", "ledger.db-wal", "redis/server.log", "runtime.json"} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_a_folder_that_others_may_open_is_refused_by_whatever_would_write_there(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    data.chmod(0o755)
+    for command in ("up", "gateway", "tee"):
+        with running(data, command, env={"ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}) as run:
+            assert run.finish(AT_ONCE_S) == 1
+            assert "data_folder_unsafe" in run.stderr
+            assert "chmod 700" in run.stderr
+            assert "Traceback" not in run.stderr
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("up",), ("demo", "--exit")], ids=lambda one: one[0])
+def test_a_port_that_somebody_has_is_one_clear_error_and_nothing_is_sent_there(tmp_path, command):
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = str(stranger.getsockname()[1])
+        began_s = time.monotonic()
+        with running(tmp_path / "data", *command, env={"ROTULUS_PORT": port}) as run:
+            assert run.finish(AT_ONCE_S) == 1
+            assert run.stderr.count("\n") == 1, run.stderr
+            assert "address_unusable" in run.stderr
+            assert "ROTULUS_PORT" in run.stderr
+            assert run.stdout == ""
+        assert time.monotonic() - began_s < AT_ONCE_S
+        stranger.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            stranger.accept()
+
+
+def test_nobody_has_the_port_of_a_tree_whose_gateway_is_dead(tmp_path):
+    """What comes meanwhile waits for the next gateway and is answered by it."""
+    with running(tmp_path / "data", "up") as run:
+        url = httpx.URL(run.wait_until_up()["gateway_url"])
+        assert url.port is not None
+        for _ in range(3):
+            run.kill("gateway")
+            with pytest.raises(AddressUnusableError):
+                listen("127.0.0.1", url.port)
+            assert httpx.get(url.join("/healthz"), timeout=30).status_code == 200
+
+
+def test_a_port_of_metrics_that_somebody_has_is_an_error_too(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = str(stranger.getsockname()[1])
+        environment = {"ROTULUS_WORKER_METRICS_PORT": port}
+        with running(tmp_path / "data", "up", env=environment) as run:
+            assert run.finish(AT_ONCE_S) == 1
+            assert "address_unusable" in run.stderr
+            assert "ROTULUS_WORKER_METRICS_PORT" in run.stderr
+
+
+@pytest.mark.parametrize("ended", ["stopped", "gateway killed"])
+def test_the_ledger_is_one_file_after_a_tree_and_a_copy_of_it_is_the_record(tmp_path, ended):
+    with running(tmp_path / "data", "demo") as run:
+        run.wait_until_up()
+        run.wait_for_rows(50)
+        if ended == "gateway killed":
+            # Stopped before it is started again, so nobody folds but the tree itself.
+            run.kill("gateway")
+        run.process.send_signal(signal.SIGINT)
+        run.finish(20)
+    assert sorted(one.name for one in run.data_dir.glob("ledger*")) == ["ledger.db"]
+    copy = tmp_path / "copy" / "ledger.db"
+    copy.parent.mkdir()
+    shutil.copyfile(run.data_dir / "ledger.db", copy)
+    assert verifies(copy) >= 50
+    for arguments in (("verify",), ("export", "--output", str(tmp_path / "log"))):
+        with running(run.data_dir, *arguments) as reader:
+            assert reader.finish(60) == 0, reader.stderr
+        assert sorted(one.name for one in run.data_dir.glob("ledger*")) == ["ledger.db"]
+
+
+def test_of_gateways_that_share_a_file_the_last_leaves_one_file(tmp_path):
+    server = EmbeddedRedis(tmp_path, find_server())
+    server.start()
+    try:
+        with running_gateways(tmp_path, server.url) as gateways:
+            for gateway in gateways.pair():
+                gateway.send(signal.SIGTERM)
+                assert gateway.process.wait(20) == 0
+    finally:
+        server.stop()
+    assert sorted(one.name for one in (tmp_path / "data").glob("ledger*")) == ["ledger.db"]
+    assert verifies(tmp_path / "data" / "ledger.db") == 0

@@ -1,0 +1,148 @@
+"""A body is counted before it is read, says no key twice, and is read as Python reads JSON."""
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kernel.belief.limits import MAX_HYPOTHESES
+from kernel.model.envelope import MAX_ENVELOPE_BYTES
+from tests import openapi_doc
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
+from workers.api.body_limits import BULK, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
+from workers.api.errors import ApiError
+from workers.api.json_bodies import READ_AT_ONCE_BYTES, _decode, _read
+
+_NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
+PATHS = (
+    *(
+        re.sub(r"{(\w+)}", lambda name: _NAMES.get(name[1], "x"), path)
+        for path, methods in openapi_doc.document()["paths"].items()
+        if "requestBody" in methods.get("post", {})
+    ),
+    "/internal/recomputed",
+    "/internal/work",
+    "/internal/dead-letters",
+    "/internal/crons/chain-audit",
+)
+REPEATED = (
+    '{"a":1,"a":1}',
+    '{"a":1,"\\u0061":2}',
+    '{"x":[[{"y":{"\\ud83d\\ude00":0,"\\uD83D\\uDE00":1}}]]}',
+    '{"":1,"":2}',
+    '[{"b":{"c":1,"d":2,"c":3}}]',
+    '{"\\ud800":1,"\\ud800":1}',
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    return json.dumps(one) == json.dumps(other)
+
+
+@given(ANY_JSON, st.sampled_from([None, 1, "\t"]), st.booleans())
+@example(["a"] * 5000, None, True)
+@example([["a", 'b"\\', ""] * 3000, "c"], 1, False)
+@example({"a": ["x"] * 4096}, None, True)
+@example({"a": ["x"] * 4097}, None, True)
+@example([math.nan, math.inf], None, True)
+def test_what_is_read_entry_by_entry_is_what_python_reads(value, indent, ascii_only):
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert same(_decode(f" {text}\n"), json.loads(text))
+
+
+@given(ANY_JSON, st.data())
+@example(["a"] * 3, st.data())
+def test_what_is_no_json_is_no_json_in_either_reader(value, data):
+    text = json.dumps(value)
+    if not isinstance(data, st.DataObject):
+        return
+    place = data.draw(st.integers(0, len(text)))
+    broken = data.draw(
+        st.sampled_from(
+            [text[:place], text[:place] + "," + text[place:], text[:place] + "]" + text[place:]]
+        )
+    )
+    try:
+        expected = json.loads(broken)
+    except json.JSONDecodeError:
+        with pytest.raises(json.JSONDecodeError):
+            _decode(broken)
+    else:
+        assert same(_decode(broken), expected)
+
+
+@pytest.mark.parametrize("text", REPEATED)
+@pytest.mark.parametrize("size", [0, READ_AT_ONCE_BYTES])
+def test_a_key_said_twice_is_refused_at_any_depth_and_however_written(text, size):
+    with pytest.raises(ApiError, match="twice") as refused:
+        _read((text + " " * size).encode(), BULK)
+    assert refused.value.code == "json_key_repeated"
+
+
+@given(ANY_JSON, st.text("abc", max_size=2), ANY_JSON)
+def test_whatever_else_a_body_holds_a_key_said_twice_is_refused(value, key, other):
+    inner = "".join(json.dumps([value])[1:-1])
+    written = "".join(f"\\u{ord(one):04x}" for one in key)
+    text = f'{{"v":[{inner},{{"{key}":1,"{written}":{json.dumps(other)}}}]}}'
+    for size in (0, READ_AT_ONCE_BYTES):
+        with pytest.raises(ApiError):
+            _read((text + " " * size).encode(), BULK)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_door_takes_a_key_said_twice(door: Door, path: str):
+    headers = {"Content-Type": "application/json"}
+    for text in REPEATED[:2]:
+        response = await door.http.post(path, content=text, headers=headers)
+        error_of(response, 422, "json_key_repeated")
+    assert log_length(door.ledger) == 0
+
+
+@pytest.mark.anyio
+async def test_a_body_is_utf_8():
+    async with running_door(host=FakeHost().host) as door:
+        for content in (b'"\xff"', '{"a":1}'.encode("utf-16"), b'{"a":"\xed\xa0\x80"}'):
+            headers = {"Content-Type": "application/json"}
+            response = await door.http.post("/v1/sessions", content=content, headers=headers)
+            error_of(response, 422, "body_not_utf8")
+
+
+@pytest.mark.parametrize(
+    ("limits", "content", "actual"),
+    [
+        (BULK, b"[" + b"[]," * BULK.containers + b"[]]", BULK.containers + 2),
+        (BULK, b'{"a":[' + b"{}," * BULK.containers + b"{}]}", BULK.containers + 3),
+        (BULK, b"[" + b"0," * BULK.values + b"0]", BULK.values + 1),
+        (BodyLimits(body_bytes=10), b" " * 11, 11),
+    ],
+)
+def test_a_body_that_holds_too_much_is_not_read(monkeypatch, limits, content, actual):
+    monkeypatch.setattr("workers.api.json_bodies._decode", None)
+    with pytest.raises(ApiError) as refused:
+        _read(content, limits)
+    assert refused.value.code == "request_too_large"
+    assert refused.value.details is not None
+    assert refused.value.details["actual"] == actual
+
+
+@pytest.mark.parametrize("mark", [",", "[", "{", '\\"[,', "\\\\"])
+def test_what_a_text_holds_is_text(mark):
+    text = mark * (BULK.values + 10)
+    assert _read(f'{{"a":"{text}"}}'.encode(), BULK) == {"a": json.loads(f'"{text}"')}
+    with pytest.raises(ApiError):
+        _read(f'{{"a":"{text}","b":[{"[]," * BULK.containers}0]}}'.encode(), BULK)
+
+
+def test_each_route_has_its_limits():
+    assert limits_of("/v1/sessions") == limits_of(f"/v1/sessions/{SESSION}/eliminate") == UNIVERSE
+    assert limits_of("/internal/work") == BULK
+    assert limits_of(f"/v1/sessions/{SESSION}/envelopes").body_bytes == 2 * MAX_ENVELOPE_BYTES
+    assert max(limits_of(path).body_bytes for path in PATHS) == MAX_BODY_BYTES
+    largest = json.dumps({"hypotheses": ["x"] * MAX_HYPOTHESES}, separators=(",", ":"))
+    assert len(_read(largest.encode(), UNIVERSE)["hypotheses"]) == MAX_HYPOTHESES

@@ -1,0 +1,50 @@
+"""How large the body of each route may be: its bytes, and what they hold.
+
+Reading JSON is one call that keeps the interpreter to itself, at worst for as long as these limits
+allow, so what a body holds is counted in its bytes before it is read. A text costs what its length
+is; a value costs as much as a hundred characters, an object or an array far more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernel.belief.limits import MAX_HYPOTHESES
+from kernel.model.envelope import MAX_ENVELOPE_BYTES
+
+MAX_BODY_BYTES = 8 << 20
+"""Of any body."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """What one body may hold."""
+
+    body_bytes: int = MAX_BODY_BYTES
+    values: int = 300_000
+    """Of every kind, counted as commas, brackets and braces outside texts."""
+
+    containers: int = 100_000
+    """Objects and arrays."""
+
+
+BULK = BodyLimits()
+UNIVERSE = BodyLimits(values=MAX_HYPOTHESES + 100_000)
+"""Of a route that takes as many ids as a session may have hypotheses."""
+
+ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
+"""Twice of what counts of an envelope, its canonical form: blanks and escapes have room."""
+
+_LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
+    {
+        "sessions": UNIVERSE,
+        "eliminate": UNIVERSE,
+        "envelopes": ENVELOPE,
+        "simulations": ENVELOPE,
+    }
+)
+
+
+def limits_of(path: str) -> BodyLimits:
+    """Return the limits of the body that is sent to a path."""
+    return _LIMITS_BY_LAST_PART.get(path.rpartition("/")[2], BULK)

@@ -1,0 +1,36 @@
+"""What of an envelope's size a door looks at, before it gives the envelope to anybody."""
+
+from typing import Any
+
+import anyio.to_thread
+
+from actors.errors import EnvelopeTooLarge
+from kernel.canonical import CanonicalizationError, canonicalize_readable
+from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
+from kernel.model.envelope import MAX_ENVELOPE_BYTES
+
+CANONICAL_BYTES_OF_BYTE = 6
+"""What a byte of JSON may become in canonical form: 1e20 has 21 digits there."""
+
+
+async def check_envelope_size(document: dict[str, Any], body_bytes: int) -> None:
+    """Return if an envelope is no larger than it may be; whatever else is wrong is V1's to say.
+
+    `body_bytes` is how much it came in.
+
+    Raises:
+        EnvelopeTooLarge: naming the field, its limit and what it has.
+    """
+    oversize = too_many_entries(document)
+    if oversize is None and body_bytes * CANONICAL_BYTES_OF_BYTE > MAX_ENVELOPE_BYTES:
+        oversize = await anyio.to_thread.run_sync(_bytes, document)
+    if oversize is not None:
+        details = {"field": oversize.field, **oversize.details}
+        raise EnvelopeTooLarge(oversize.message, details)
+
+
+def _bytes(document: dict[str, Any]) -> Oversize | None:
+    try:
+        return too_many_bytes(canonicalize_readable(document))
+    except CanonicalizationError:
+        return None

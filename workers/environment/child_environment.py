@@ -1,0 +1,91 @@
+"""What a child process finds in its environment: what it needs, and nothing else.
+
+Least privilege is a table. A worker computes and hands in; it has no key by which a person's word
+is signed, and none of the model's. What the machine offers is taken by name too, so that an
+operator's other secrets stay with the operator.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+from pydantic import SecretStr
+
+from workers.environment.listening import LISTENING_FD
+from workers.environment.settings import Settings, variable_of
+
+Kind = Literal["gateway", "worker"]
+
+# Not a setting: a parent writes it for its children, see `take_parent_pid`.
+_PARENT_PID = "ROTULUS_PARENT_PID"
+
+_EVERY: Final = (
+    "data_dir redis_url database_url allow_remote allowed_hosts host binding_slots lease_slots"
+    " log_level log_format traces_url traces_sample worker_token"
+)
+_GATEWAY: Final = (
+    "port tee_target user_confirmation_key architect_confirmation_key batch_max mailbox_max"
+    " requests_max passivate_after_s shards shard_lease_s gateway_id active_models"
+    " kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
+    " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
+    " model_url model_name model_key model_timeout_s"
+)
+_WORKER: Final = "gateway_url worker_slots worker_queues worker_metrics_port"
+
+
+def _names(*texts: str) -> frozenset[str]:
+    return frozenset(name for text in texts for name in text.split())
+
+
+SETTINGS_OF: Mapping[Kind, frozenset[str]] = MappingProxyType(
+    {"gateway": _names(_EVERY, _GATEWAY), "worker": _names(_EVERY, _WORKER)}
+)
+"""The settings that a process of each kind is given; each setting is needed by one at least."""
+
+MACHINE: Final = _names(
+    "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM NO_COLOR FORCE_COLOR VIRTUAL_ENV"
+    " LD_LIBRARY_PATH DYLD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR PYTHONPATH PYTHONHOME"
+    " PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONWARNINGS PYTHONFAULTHANDLER"
+    " PYTHONMALLOC PYTHONUTF8 PYTHONIOENCODING"
+)
+"""What any child is given of the parent's environment."""
+
+_ALWAYS: Final = ("LC_", "MALLOC_")
+_WITH: Final = (("traces_url", "OTEL_"), ("database_url", "PG"))
+"""Variables of the libraries that a setting brings in: the exporter of traces, and libpq."""
+
+
+def child_environment(
+    kind: Kind, settings: Settings, listening: socket.socket | None = None
+) -> dict[str, str]:
+    """Return the whole environment of a child that shall load the same of what it needs.
+
+    It holds secrets in the clear, so it is for starting processes, never for showing. The parent
+    has to let the child inherit `listening`.
+    """
+    prefixes = (*_ALWAYS, *(prefix for name, prefix in _WITH if getattr(settings, name)))
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in MACHINE or name.startswith(prefixes)
+    }
+    for name in sorted(settings.model_fields_set & SETTINGS_OF[kind]):
+        value = getattr(settings, name)
+        if value is not None:
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            env[variable_of(name)] = str(plain)
+    if listening is not None:
+        env[LISTENING_FD] = str(listening.fileno())
+    env[_PARENT_PID] = str(os.getpid())
+    return env
+
+
+def take_parent_pid() -> int | None:
+    """Return the pid of the process that started this one by `child_environment`, once.
+
+    It is removed from the environment, because it would be wrong for a process started from here.
+    """
+    text = os.environ.pop(_PARENT_PID, "")
+    return int(text) if text.isdecimal() else None
