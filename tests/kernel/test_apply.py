@@ -393,7 +393,7 @@ def test_two_effects_on_one_record_keep_the_state_between_them(ledger):
 @pytest.mark.spec("§9.3")
 def test_a_receipt_effect_emits_its_payload(ledger):
     why = effect("receipt_only", cu_node_ref="cu", reason="user_marked_synthesis_no_spans")
-    why["payload"]["source_doc_refs"] = ["document"]
+    why["payload"]["source_doc_refs"] = []
     document = create(
         "cu",
         "ConsolidatedUnderstanding",
