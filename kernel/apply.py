@@ -94,6 +94,7 @@ def apply_operation(
         record_anchors(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
+    transaction.changes.note(sequence, [one for _, one in applied])
     documents = tuple(
         one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied

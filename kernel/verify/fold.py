@@ -21,6 +21,7 @@ from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
@@ -50,6 +51,7 @@ class Fold:
         self._strategy = strategy
         self._ledger = Ledger.create(MemoryStore(), Host(lambda: 0, _no_randomness))
         self._causeless = Causeless(reader, self._ledger)
+        self._changes = RecentChanges(0)
         self._sealed: tuple[object, int] = (GENESIS, 0)
 
     @property
@@ -105,6 +107,8 @@ class Fold:
             envelope = rules.envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
                 transaction.head_now.committed_at_us = committed_at_us
+                # No effects are written to this ledger for a recompute to look back over.
+                transaction.changes = self._changes
                 outcome = rules.apply(transaction, envelope, sequence, self._strategy)
                 transaction.head_now.ec_sequence_number = sequence
                 own = {"operation_id": envelope.operation_id}
