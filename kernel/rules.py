@@ -14,10 +14,10 @@ from types import MappingProxyType
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.apply import Outcome, apply_operation
-from kernel.authority.graph import authority_of
+from kernel.authority.graph import InputGraph, authority_of
 from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
 from kernel.errors import RulesVersionUnknown
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.log_row import row_of_envelope
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
@@ -30,7 +30,7 @@ Applying = Callable[
     [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules],
     Outcome,
 ]
-Authority = Callable[[LedgerView, AuthorityStrategy, Document], tuple[float, list[AuthorityInput]]]
+Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, list[AuthorityInput]]]
 
 
 @dataclass(frozen=True, slots=True)

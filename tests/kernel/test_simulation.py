@@ -40,6 +40,7 @@ from tests.kernel.build import (
     link,
     memory_ledger,
     recompute,
+    spans,
     submit,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt
@@ -367,6 +368,7 @@ def test_records_too_large_to_show_are_shown_by_their_hashes(ledger):
 
 
 def of_every_preview_kind(ledger):
+    accept(ledger, create("s", "Note", content="s"))
     accept(
         ledger,
         envelope(
@@ -386,7 +388,7 @@ def of_every_preview_kind(ledger):
         "cu-2",
         "ConsolidatedUnderstanding",
         envelope={"operation_kind": "synthesize_consolidated_understanding"},
-        source_spans=[{"source_ref": "n", "offset": 0, "length": 1}],
+        **spans("s"),
     )
     policies = own("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
     return {
@@ -448,7 +450,7 @@ EXPECTED = {
     "rollup_generation_preview": {
         "rollup_ref": "cu-2",
         "rollup_kind": "ConsolidatedUnderstanding",
-        "inputs": ["n"],
+        "inputs": ["s"],
     },
     "policy_change_preview": {
         "from_policy_generation_id": "PG-1",
