@@ -56,7 +56,7 @@ def _stated(arguments: VerbArguments) -> str:
     said = []
     for kind, rule in arguments.by_kind.items():
         fields = {name: " or ".join(sorted(values)) for name, values in rule.values.items()}
-        fields |= {name: "any" for name in rule.stated}
+        fields |= dict.fromkeys(rule.stated, "any")
         # A transition has the rule of the memberships under every name of it.
         if fields and EFFECT_KINDS[kind].canonical != "membership_state_transition":
             stated = ", ".join(f"{name}: {values}" for name, values in sorted(fields.items()))
