@@ -13,6 +13,7 @@ from tests.kernel.build import (
     adapt,
     code_of,
     create,
+    effect,
     envelope,
     everything,
     memory_ledger,
