@@ -58,6 +58,11 @@ spec: $(STAMP) ## Which rule of the specification is proved by which tests
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
 
+tamper: $(STAMP) ## Write kernel/verify/README.md by making every change that it tells of; ARGS=--bytes turns over every byte
+	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m tests.tamper_bytes; else \
+		$(BIN)/python -m tests.tamper_doc > kernel/verify/README.md.new && \
+		mv kernel/verify/README.md.new kernel/verify/README.md; fi
+
 openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
 	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json
 

@@ -202,8 +202,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def check_receipts(reader: Reader, chain: Chain) -> int:
-    """Walk the chain of receipts; return how many of them operations emitted."""
+def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
+    """Walk the chain of receipts; return how many operations emitted, and the newest time."""
     emitted, before_us = 0, 0
     for row in reader.pages(schema.receipts):
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
@@ -225,7 +225,7 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
                     schema.receipts, row["receipt_sequence"], "order_broken", message
                 )
             before_us = emitted_us or before_us
-    return emitted
+    return emitted, before_us
 
 
 def is_emitted(row: Row) -> bool:

@@ -19,7 +19,7 @@ from kernel.canonical import canonicalize
 from kernel.errors import EffectInapplicable
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
@@ -192,7 +192,7 @@ class Fold:
                 self._reader.findings.add(table, key, "missing", message)
 
     def _compare_ephemeral(self, folded: Reader) -> None:
-        """Compare what is left of the ephemeral receipts: they may be gone, but not differ.
+        """Compare what is left of the ephemeral receipts: they go after their time.
 
         A replay's receipt is no operation's: it is held against its own bytes alone.
         """
@@ -216,6 +216,19 @@ class Fold:
                 self._reader.findings.add(
                     schema.ephemeral_receipts, row["receipt_id"], "state_differs", message
                 )
+        self._name_purged_early(folded)
+
+    def _name_purged_early(self, folded: Reader) -> None:
+        """Name what is gone before its time: purging moves the record's clock past it."""
+        head = self._reader.get(schema.chain_head, LEDGER_ID)
+        now_us = 0 if head is None else head["committed_at_us"]
+        for row in folded.pages(schema.ephemeral_receipts, order_by="expires_at_us"):
+            key = row["receipt_id"]
+            if row["expires_at_us"] < now_us:
+                continue
+            if self._reader.get(schema.ephemeral_receipts, key) is None:
+                message = "the log gives it, and its time is not over"
+                self._reader.findings.add(schema.ephemeral_receipts, key, "missing", message)
 
     def _last_effect(self, table: Table, key: object) -> str:
         where = {"store": str(table.name), "record_key": key}

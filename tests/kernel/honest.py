@@ -223,7 +223,7 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, urgent))
     assert submit(ledger, urgent).duplicate
     recompute(ledger, "cu-a")
-    give_up(ledger, "cu-b", "cancelled")
+    give_up(ledger, "cu-b", "dead_letter")
     accepted(
         submit(
             ledger,
