@@ -17,7 +17,7 @@ from kernel.canonical import canonicalize, digest
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
-from kernel.visibility import max_visibility_class
+from kernel.sources import state_taint
 
 DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
 
@@ -83,7 +83,7 @@ class Orchestrator:
         override = intent.asked().capacity_override
         if override is not None:
             document["capacity_override"] = override.model_dump()
-        self._resolve_taint(document, operation, view)
+        state_taint(view, document, deep=operation.semantic_intent != "recalculate_authority")
         if answer_refs:
             document["recorded_model_outputs"] = recorded_outputs(
                 intent, answer_refs, document["operation_id"], view
@@ -110,20 +110,6 @@ class Orchestrator:
         parents |= operation.causes
         # Commit times rise with the sequence, so they sort as it does.
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
-
-    def _resolve_taint(
-        self, document: Document, operation: ResolvedOperation, view: LedgerView
-    ) -> None:
-        sources = (view.node(ref) for ref in operation.source_refs)
-        taint = [node["visibility_class"] for node in sources if node is not None]
-        if not taint:
-            return
-        resolved = max_visibility_class(taint)
-        document["source_visibility_taint"] = taint
-        document["resolved_output_visibility_class"] = resolved
-        for effect in document["primitive_effects"]:
-            if effect["effect_kind"] == "node_write":
-                effect["payload"]["visibility_class"] = resolved
 
 
 def intent_digest(intent: Intent) -> str:

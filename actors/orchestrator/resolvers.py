@@ -40,6 +40,7 @@ from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
     CLAIM,
+    FRAMING_KINDS,
     RUNTIME_KINDS,
     RUNTIME_PREFIXES,
     UNDERSTANDING,
@@ -51,10 +52,6 @@ SOURCE = "SourceArtifact"
 AUTHORITY_INDEX = "authority_index"
 KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
-
-FRAMING_KINDS = frozenset({"RecentActivityRollup"})
-"""What says what went on, and is no source of anything: it informs nothing and taints nothing
-(EC3 of §7.7)."""
 
 _RESERVED_FIELDS = frozenset(
     {

@@ -25,10 +25,13 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTRAINTS = frozenset({"primary", "unique", "check", "constraint", "foreign"})
-_KINDS: dict[Literal["index", "trigger"], tuple[str, ...]] = {
-    "index": ("index ", "unique index "),
-    "trigger": ("trigger ",),
-}
+_KINDS: tuple[tuple[str, Literal["index", "trigger"], str], ...] = (
+    ("index ", "index", ""),
+    ("unique index ", "index", " unique"),
+    ("trigger ", "trigger", ""),
+)
+"""How a definition goes on behind CREATE, what it makes, and what its fact ends with."""
+
 _OF_INDEX = re.compile(r"(?:from|in|of) index (\S+)$")
 _OF_COLUMN = re.compile(r"(?:value in|constraint failed in) ([A-Za-z_]\w*)")
 
@@ -165,8 +168,8 @@ def _part(table: str, part: list[str]) -> Fact:
 def _whole(tokens: list[str]) -> Fact:
     """Return an index or a trigger as one fact, of the table behind its ON."""
     table = tokens[tokens.index("on") + 1] if "on" in tokens[:-1] else "ledger"
-    text = " ".join(tokens[1:])
-    for kind, begin in _KINDS.items():
-        if text.startswith(begin):
-            return Fact(table, kind, text.removeprefix("index ").removeprefix("trigger "))
-    return Fact(table, "object", text)
+    what = " ".join(tokens[1:])
+    for begin, kind, suffix in _KINDS:
+        if what.startswith(begin):
+            return Fact(table, kind, f"{what.removeprefix(begin)}{suffix}")
+    return Fact(table, "object", what)

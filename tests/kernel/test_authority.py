@@ -228,7 +228,7 @@ def test_a_recompute_asks_for_nothing(ledger):
 def test_every_request_is_told_in_passing(ledger):
     result = submit(ledger, understanding("a"))
     [row] = everything(ledger)["ephemeral_receipts"]
-    [said] = result.emitted_receipts
+    [_, said] = result.emitted_receipts
     assert (row["receipt_id"], row["receipt_kind"]) == (said["receipt_id"], said["receipt_kind"])
     assert said["retention_class"] == "ephemeral"
 

@@ -43,6 +43,7 @@ from tests.kernel.build import (
     envelope,
     memory_ledger,
     overlay,
+    spans,
     submit,
 )
 from tests.kernel.lites import lite, migrated, take
@@ -64,9 +65,8 @@ tainted = create(
         "resolved_output_visibility_class": "sealed",
     },
 )
-spanned = create("cu", UNDERSTANDING)
-unavailable = effect("receipt_only") | {"receipt_subkind": "source_span_unavailable"}
-spanless = create("cu", UNDERSTANDING, unavailable, source_spans=[], display_kind=NO_SPANS)
+spanned = create("cu", UNDERSTANDING, **spans("wrapped"))
+spanless = create("cu", UNDERSTANDING)
 IRREVERSIBLE = {
     f"{FIRST}.reversibility": "irreversible_external_effect",
     f"{FIRST}.inverse_operation_kind": ABSENT,
@@ -437,7 +437,26 @@ V6 = [
         SPANS,
         f"{PAYLOAD}.source_spans",
     ),
-    (spanless, {f"{PAYLOAD}.source_spans": [{}]}, KIND, f"{PAYLOAD}.display_kind"),
+    (spanned, {f"{PAYLOAD}.display_kind": "something"}, KIND, f"{PAYLOAD}.display_kind"),
+    *(
+        (spanned, {f"{PAYLOAD}.source_spans": [span]}, SPANS, f"{PAYLOAD}.source_spans.0")
+        for span in ({}, "wrapped", None, {"source_ref": "nowhere", "offset": 0, "length": 1})
+    ),
+    *(
+        (
+            spanless,
+            {f"primitive_effects.2.payload.{name}": value},
+            SPANS,
+            f"primitive_effects.2.payload.{name}",
+        )
+        for name, value in (
+            ("cu_node_ref", "another"),
+            ("cu_node_ref", ABSENT),
+            ("reason", "because"),
+            ("reason", ABSENT),
+            ("source_doc_refs", "old"),
+        )
+    ),
     (
         synthesis,
         {f"{PAYLOAD}.source_spans": []},
@@ -748,16 +767,20 @@ def test_a_scope_at_its_depth_cap_is_accepted(ledger, kind):
 
 
 @pytest.mark.spec("INV-MVC-CU-1")
-def test_spans_are_asked_of_new_understandings_only(ledger):
+@pytest.mark.parametrize("stated", [{"node_kind": UNDERSTANDING}, {}], ids=["kind", "no kind"])
+def test_spans_are_asked_of_every_write_of_an_understanding(ledger, stated):
     submit(ledger, create("cu", UNDERSTANDING))
-    later = adapt("cu", node_kind=UNDERSTANDING, source_spans=[], display_kind="whatever")
-    assert code_of(submit(ledger, later)) is None
+    assert code_of(submit(ledger, adapt("cu", title="t"))) is None
+    assert code_of(submit(ledger, adapt("cu", display_kind="whatever", **stated))) == SPANS
+    assert code_of(submit(ledger, adapt("cu", **spans("wrapped"), **stated))) is None
+    assert code_of(submit(ledger, adapt("cu", source_spans=[], **stated))) == SPANS
+    assert code_of(submit(ledger, adapt("cu", display_kind=NO_SPANS, **stated))) == KIND
 
 
 @pytest.mark.spec("INV-MVC-CU-1")
 def test_the_second_understanding_of_an_envelope_is_checked_too(ledger):
     second = effect("node_write", "cu2", node_kind=UNDERSTANDING)
-    result = submit(ledger, create("cu", UNDERSTANDING, second))
+    result = submit(ledger, create("cu", UNDERSTANDING, second, **spans("wrapped")))
     assert (result.rejection.reason_code, result.rejection.field) == (
         SPANS,
         "primitive_effects.2.payload.source_spans",

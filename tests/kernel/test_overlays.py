@@ -358,7 +358,7 @@ def test_a_permission_on_a_span_is_one_for_what_lies_in_it_whole(ledger, ref, pe
 @pytest.mark.spec("INV-B2-OVERLAY-RESOLUTION-1")
 def test_a_permission_on_one_source_is_none_on_another(ledger):
     both = [span("FU-123", 25, 5), span("other", 0, 5)]
-    put(ledger, create("mixed", "Memory", source_spans=both))
+    put(ledger, create("other", "Note"), create("mixed", "Memory", source_spans=both))
     lay(ledger, "O1", "blocked", "document", "other")
     lay(ledger, "O2", "none", "source_span", "FU-123", offset=17, length=25)
     assert outcome(ledger, adapt("mixed", title="t")) is not None
@@ -389,7 +389,9 @@ def test_stating_a_permitted_place_does_not_leave_a_blocked_one(ledger):
 @pytest.mark.spec("INV-B2-OVERLAY-RESOLUTION-1")
 def test_things_may_lie_in_each_other_in_a_circle(ledger):
     put(ledger, create("a", "Note", document_ref="b"), create("b", "Note", document_ref="a"))
-    put(ledger, create("c", "Note", source_ref="d"), create("d", "Note", source_ref="c"))
+    put(
+        ledger, create("c", "Note"), create("d", "Note", source_ref="c"), adapt("c", source_ref="d")
+    )
     lay(ledger, "O", "blocked", "document", "b")
     assert outcome(ledger, adapt("a", title="t")) is not None
     assert outcome(ledger, adapt("c", title="t")) is None

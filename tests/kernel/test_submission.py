@@ -186,6 +186,11 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
         (
             {
                 "receipt_id": f"receipt:{document['operation_id']}:0",
+                "receipt_kind": "source_span_unavailable",
+                "retention_class": "durable",
+            },
+            {
+                "receipt_id": f"receipt:{document['operation_id']}:1",
                 "receipt_kind": "authority_recompute_request",
                 "retention_class": "ephemeral",
             },
