@@ -29,6 +29,7 @@ from kernel.rules import rules_of
 from kernel.verify.causeless import Causeless
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
+from kernel.verify.names import check_receipt
 from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
 from kernel.verify.reading import Document, Reader, joined, load_object, time_us
 
@@ -201,6 +202,10 @@ class Fold:
         A replay's receipt is no operation's: it is held against its own bytes alone.
         """
         for row in self._reader.pages(schema.ephemeral_receipts):
+            document = load_object(row["receipt_bytes"])
+            key, table = row["receipt_id"], schema.ephemeral_receipts
+            if document is not None and not check_receipt(self._reader, table, key, document):
+                continue
             twin = folded.get(schema.ephemeral_receipts, row["receipt_id"])
             if twin is None and is_of_a_replay(row):
                 continue

@@ -412,6 +412,7 @@ def test_two_effects_on_one_record_keep_the_state_between_them(ledger):
 @pytest.mark.spec("§9.3")
 def test_a_receipt_effect_emits_its_payload(ledger):
     why = effect("receipt_only", cu_node_ref="cu", reason="user_marked_synthesis_no_spans")
+    why["payload"]["source_doc_refs"] = []
     document = create(
         "cu",
         "ConsolidatedUnderstanding",
@@ -438,16 +439,6 @@ def test_a_receipt_of_no_subkind_is_of_the_verbs_kind(ledger):
     by = accepted(ledger, envelope("search_run_record", [effect("receipt_only", query="q")]))
     with ledger.view() as view:
         assert [one["receipt_kind"] for one in view.receipts_of(by)] == ["search_run_record"]
-
-
-@pytest.mark.parametrize("reason_code", [["a", "list"], {"an": "object"}, 7, None, "text"])
-def test_a_reason_code_of_any_type_is_kept_in_the_receipt(ledger, reason_code):
-    document = envelope("search_run_record", [effect("receipt_only", reason_code=reason_code)])
-    by = accepted(ledger, document)
-    with ledger.view() as view:
-        assert view.receipts_of(by)[0]["reason_code"] == reason_code
-    [row] = everything(ledger)["receipts"]
-    assert row["reason_code"] == (reason_code if reason_code == "text" else None)
 
 
 @pytest.mark.spec("K7")

@@ -290,6 +290,11 @@ STORES = [
         "receipt_subkind",
         create("new", "Note", effect("receipt_only") | {"receipt_subkind": "gossip"}),
     ),
+    (
+        "receipt_body_invalid",
+        "payload.query",
+        envelope("search_run_record", [effect("receipt_only")]),
+    ),
     *(
         (
             "receipt_kind_unknown",
