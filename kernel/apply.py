@@ -20,7 +20,7 @@ from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.model.envelope import Envelope
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import Receipt, ReceiptRules
 from kernel.operation_counts import count_operation
 from kernel.sources import node_classes
 from kernel.stores.appliers import EffectRules
@@ -44,6 +44,7 @@ def apply_operation(
     sequence: int,
     strategy: AuthorityStrategy,
     effects: EffectRules,
+    receipt_rules: ReceiptRules,
 ) -> Outcome:
     """Apply an envelope at its sequence; the head's clock already shows its commit time.
 
@@ -54,14 +55,12 @@ def apply_operation(
 
     def emit(receipt: Receipt) -> str:
         receipt_id = f"receipt:{envelope.operation_id}:{len(receipts)}"
-        append_receipt(
-            transaction, receipt_id, receipt, envelope.operation_id, rules_version=effects.version
-        )
+        append_receipt(transaction, receipt_id, receipt, envelope.operation_id, rules=receipt_rules)
         receipts.append(
             {
                 "receipt_id": receipt_id,
                 "receipt_kind": receipt.receipt_kind,
-                "retention_class": receipt.retention_class,
+                "retention_class": receipt_rules.retention_of(receipt),
             }
         )
         return receipt_id
@@ -95,6 +94,7 @@ def apply_operation(
         record_anchors(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
+    transaction.changes.note(sequence, [one for _, one in applied])
     documents = tuple(
         one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied

@@ -15,10 +15,9 @@ from pydantic import (
     StringConstraints,
 )
 
-from kernel.authority.enqueue import Enqueued
-from kernel.belief_anchors import BeliefAnchor
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
+from kernel.model.stated_receipts import BeliefAnchor, Enqueued
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000

@@ -1,6 +1,13 @@
 """The graph of inputs as the ledger holds it: who feeds whom, and what an authority comes to."""
 
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from typing import Protocol
+
+from kernel.authority.strategy import (
+    AuthorityInput,
+    AuthorityStrategy,
+    authority_in_range,
+    computed_authority,
+)
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
@@ -39,7 +46,17 @@ def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
     return sorted(one for one, row in rows if row is not None and row["node_kind"] == UNDERSTANDING)
 
 
-def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
+class InputGraph(Protocol):
+    """Nodes and the edges that feed them, as they stand at one moment."""
+
+    def node(self, node_id: str) -> Document | None:
+        """Return a node's record."""
+
+    def input_edges(self, node_id: str) -> list[Document]:
+        """Return the active edges through which a node's authority is fed, by edge id."""
+
+
+def authority_inputs(view: InputGraph, node_id: str) -> list[AuthorityInput]:
     """Return the inputs of an understanding that have an authority, by edge id."""
     inputs = []
     for edge in view.input_edges(node_id):
@@ -53,7 +70,7 @@ def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
                     source["node_id"],
                     str(source["version"]),
                     edge["edge_metadata"]["essentiality"],
-                    float(value),
+                    authority_in_range(value, f"the authority of {source['node_id']}"),
                 )
             )
     return inputs
@@ -69,11 +86,16 @@ def materialized_authority(view: LedgerView, node_id: str) -> float | None:
 
 
 def authority_of(
-    view: LedgerView, strategy: AuthorityStrategy, node: Document
+    view: InputGraph, strategy: AuthorityStrategy, node: Document
 ) -> tuple[float, list[AuthorityInput]]:
-    """Return an understanding's authority by its inputs' present authorities, and those inputs."""
+    """Return an understanding's authority by its inputs' authorities then, and those inputs.
+
+    Raises:
+        AuthorityInvalid: when an input or the result is not an authority.
+    """
     inputs = authority_inputs(view, node["node_id"])
-    return strategy.compute(inputs, node["payload"].get("override_authority")), inputs
+    override = node["payload"].get("override_authority")
+    return computed_authority(strategy, inputs, override), inputs
 
 
 def is_understanding(node: Document | None) -> bool:

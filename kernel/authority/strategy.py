@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from kernel.errors import AuthorityInvalid
+
 WEIGHTS: Mapping[str, float] = MappingProxyType({"core": 4.0, "supporting": 2.0, "tangential": 1.0})
 
 
@@ -33,11 +35,40 @@ class AuthorityInput:
         }
 
 
+def authority_in_range(value: object, place: str) -> float:
+    """Return a number from 0 to 1 as a float.
+
+    Raises:
+        AuthorityInvalid: `authority_out_of_range` for anything else, NaN among it.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= 1):  # type: ignore[operator]
+        raise AuthorityInvalid(f"{place} is {ascii(value)[:40]}, not a number from 0 to 1")
+    return float(value)  # type: ignore[arg-type]
+
+
 class AuthorityStrategy(Protocol):
-    """A pure function from inputs to an authority in [0, 1]."""
+    """A pure function from inputs to an authority in [0, 1]; see `computed_authority`."""
 
     def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
         """Return the authority; an override by a user replaces the value."""
+
+
+def computed_authority(
+    strategy: AuthorityStrategy, inputs: Iterable[AuthorityInput], override: object
+) -> float:
+    """Return what a strategy makes of inputs, held to its promise.
+
+    Raises:
+        AuthorityInvalid: `authority_out_of_range`, or `authority_sum_overflow`.
+    """
+    stated = None if override is None else authority_in_range(override, "override_authority")
+    try:
+        value = strategy.compute(inputs, stated)
+    except OverflowError:
+        message = "the sum over the inputs is beyond every number"
+        raise AuthorityInvalid(message, code="authority_sum_overflow") from None
+    return authority_in_range(value, "the authority")
 
 
 class BetaPosteriorMean:

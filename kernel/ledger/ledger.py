@@ -18,6 +18,7 @@ from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
 
@@ -317,6 +318,8 @@ class LedgerTransaction(LedgerView):
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
 
+        self.changes: RecentChanges = RecentChanges(self.head_now.ec_sequence_number)
+
     def record(self, table: Table, key: str) -> Document | None:
         """Return the newest record of a typed store, the same object every time: for reading only.
 
@@ -362,6 +365,7 @@ class LedgerTransaction(LedgerView):
     def stand_at(self, head: Head) -> None:
         """Go back to where the chains stood; what was read of the state since may be untrue."""
         self.head_now = head
+        self.changes.cut(head.ec_sequence_number)
         self.forget_policy()
         self.forget_overlays()
         self.known_of_requests.clear()

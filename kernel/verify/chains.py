@@ -14,7 +14,7 @@ from sqlalchemy import Table
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
-from kernel.verify.names import check_receipt_name
+from kernel.verify.names import check_receipt
 from kernel.verify.reading import Document, Findings, Reader, load_object, shown, time_us
 
 GENESIS = "0" * 64
@@ -211,7 +211,7 @@ def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
             document = chain.step(row)
             if document is None:
                 continue
-            check_receipt_name(reader, row["receipt_sequence"], document)
+            check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
             twins = reader.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
             if len(twins) > 1:
                 message = f"{row['receipt_id']} is there twice"

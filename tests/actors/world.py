@@ -23,9 +23,9 @@ from actors.orchestrator.intents import (
 from actors.orchestrator.resolvers import make_effect
 from kernel.authority.graph import authority_of
 from kernel.authority.strategy import BetaPosteriorMean
-from kernel.belief_anchors import BeliefAnchor
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
+from kernel.model.stated_receipts import BeliefAnchor
 from tests.actors.harness import bench_on
 
 CORPUS = "corpus:test"

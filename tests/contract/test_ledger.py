@@ -185,7 +185,7 @@ def test_a_receipt_goes_where_its_retention_class_says(ledger, kind):
     with ledger.transaction() as transaction:
         append(transaction, "r", kind, "op", note="n")
     rows = everything(ledger)
-    durable = RECEIPT_KINDS[kind] == "durable"
+    durable = RECEIPT_KINDS[kind].retention == "durable"
     assert len(rows["receipts"]) == durable
     assert len(rows["ephemeral_receipts"]) == (not durable)
     assert head_of(ledger).receipt_sequence == durable

@@ -123,7 +123,8 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
 
 def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
     """The receipt of why an understanding has no spans."""
-    stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans", **fields}
+    stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans"}
+    stated |= {"source_doc_refs": [], **fields}
     effect_id = {"effect_id": f"unavailable:{node_id}"}
     return (
         effect("receipt_only", **stated)

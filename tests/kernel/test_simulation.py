@@ -43,7 +43,7 @@ from tests.kernel.build import (
     spans,
     submit,
 )
-from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt
+from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt, says
 from tests.kernel.simulations import NOTHING_FORBIDDEN, policy, shown, simulate
 
 STATE = [table.name for table in schema.STATE_TABLES]
@@ -737,9 +737,9 @@ def test_the_taint_has_an_entry_for_each_source(ledger):
 
 
 def forged(*subkinds, warning=None, **changes):
-    effects = [receipt() | {"receipt_subkind": one, "effect_id": one} for one in subkinds]
+    effects = [says(kind) for kind in subkinds]
     if warning is not None:
-        effects[0]["payload"] = {"rendered_visibility_warning": warning}
+        effects[0]["payload"] = effects[0]["payload"] | {"rendered_visibility_warning": warning}
     return envelope("simulate", effects, **changes)
 
 

@@ -19,13 +19,13 @@ from actors.orchestrator.intents import (
 from actors.orchestrator.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
 from actors.orchestrator.resolvers import _RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
-from kernel.authority.enqueue import Enqueued, EnqueuedRequest
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
