@@ -5,12 +5,13 @@ from functools import lru_cache
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.model.envelope import MAX_EFFECTS
-from kernel.model.receipt import SIMULATION_RECEIPTS
+from kernel.model.envelope import MAX_EFFECTS, Envelope
+from kernel.model.receipt import RECEIPT_KINDS, SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
 _COMBINATIONS_KEPT = 4096
+_EFFECTS_KEPT = 16
 
 Shape = tuple[str, bool, str | None]
 """Of an effect: its kind, whether it undoes another, and the receipt that it emits."""
@@ -25,12 +26,24 @@ def check(submission: Submission) -> Verdict:
             for one in envelope.primitive_effects
         ]
     )
-    return _judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
+    return judge(envelope.semantic_intent, envelope.operation_kind, shapes)
 
 
-@lru_cache(_COMBINATIONS_KEPT)
+def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
+    """Tell whether a verdict may stay in memory: short, and of names of the registries alone."""
+    return (
+        len(shapes) <= _EFFECTS_KEPT
+        and envelope.semantic_intent in SEMANTIC_VERBS
+        and envelope.operation_kind in OPERATION_KINDS
+        and all(
+            kind in EFFECT_KINDS and (subkind is None or subkind in RECEIPT_KINDS)
+            for kind, _, subkind in shapes
+        )
+    )
+
+
 def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
-    """The verdict follows from names alone, and few combinations of them are ever spoken."""
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
@@ -61,6 +74,10 @@ def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...])
             f"{verb.name} requires {missing[0]}",
         )
     return None
+
+
+_judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
+"""The verdict follows from names alone, and few combinations of them are ever spoken."""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:
