@@ -53,6 +53,8 @@ DRAIN_S: Final = 180.0
 CALLBACK_S: Final = 2 * STALL_S
 """CPU time of one callback; a processor that others use as well is slower than one alone."""
 
+STACK_CHARS: Final = 1500
+
 RECOVER_S: Final = 60.0
 LOOK_S: Final = 0.1
 
@@ -236,7 +238,9 @@ class _Run:
             name: [one for one in stalls if one not in self.before[name]]
             for name, stalls in self.fleet.stalls().items()
         }
-        report.stalls = {name: [str(one) for one in stalls[:5]] for name, stalls in held.items()}
+        report.stalls = {
+            name: [str(one)[:STACK_CHARS] for one in stalls[:5]] for name, stalls in held.items()
+        }
         report.wrong += wrong_with_loops(held)
         for queue in QUEUES:
             for priority in (None, "critical"):
