@@ -12,6 +12,7 @@ from kernel.model.simulation import SIMULATE
 _COMPOSITION = "envelope_verb_composition_invalid"
 _COMBINATIONS_KEPT = 4096
 _EFFECTS_KEPT = 16
+_SAID_CHARS = 80
 
 Shape = tuple[str, bool, str | None]
 """Of an effect: its kind, whether it undoes another, and the receipt that it emits."""
@@ -27,7 +28,24 @@ def check(submission: Submission) -> Verdict:
         ]
     )
     judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
-    return judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    refusal = judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    return refusal or _judge_arguments(SEMANTIC_VERBS[envelope.semantic_intent], envelope)
+
+
+def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
+    rules = verb.arguments.by_kind
+    for index, effect in enumerate(envelope.primitive_effects):
+        arguments = None if effect.undoes else rules.get(effect.effect_kind)
+        broken = None if arguments is None else arguments.broken_by(effect.payload)
+        if broken is not None:
+            stated = effect.payload.get(broken)
+            said = "nothing" if stated is None else ascii(stated)[:_SAID_CHARS]
+            return Refusal(
+                _COMPOSITION,
+                f"primitive_effects.{index}.payload.{broken}",
+                f"{verb.name} does not admit {said} as {broken} of a {effect.effect_kind}",
+            )
+    return None
 
 
 def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
@@ -73,6 +91,22 @@ def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...])
             "primitive_effects",
             f"{verb.name} requires {missing[0]}",
         )
+    return _judge_receipts(verb, shapes)
+
+
+def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | None:
+    """Judge whether the receipts are the verb's, and its own is there."""
+    own, stated = verb.arguments, set()
+    for index, (kind, _, subkind) in enumerate(shapes):
+        if kind != "receipt_only":
+            continue
+        stated.add(subkind or verb.name)
+        if not own.admits_receipt(subkind or verb.name):
+            place = f"primitive_effects.{index}.receipt_subkind"
+            return Refusal(_COMPOSITION, place, f"{verb.name} does not emit {subkind}")
+    if own.receipts and not own.receipts & stated:
+        names = " or ".join(sorted(own.receipts))
+        return Refusal(_COMPOSITION, "primitive_effects", f"{verb.name} states {names}")
     return None
 
 
