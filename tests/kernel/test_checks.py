@@ -361,6 +361,12 @@ def opening(verb, epoch_id):
 
 
 V4 = [
+    (
+        note,
+        {"causal_parent_operation_ids": ["op:known", note["operation_id"]]},
+        "envelope_causal_parent_itself",
+        "causal_parent_operation_ids.1",
+    ),
     (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
     (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
     (
