@@ -36,7 +36,12 @@ _STATE_OF_VERB = {
 
 _KEY_MAX = 512
 
-_COMPUTED_FIELDS = ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
+_COMPUTED_FIELDS = (
+    "cu_authority",
+    "cu_authority_computed_at",
+    "cu_authority_input_versions",
+    "cu_authority_inputs",
+)
 
 
 def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:

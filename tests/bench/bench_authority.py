@@ -31,7 +31,7 @@ from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
 from actors.orchestrator.intents import (
     AdaptFields,
     EnqueueRecompute,
-    InputVersion,
+    InputsStated,
     RecalculateAuthority,
 )
 from actors.orchestrator.orchestrator import Orchestrator
@@ -279,7 +279,7 @@ class Run:
             target_cu_id=target,
             as_of_sequence=sequence,
             cu_authority=value,
-            input_versions=tuple(InputVersion(**one.document()) for one in inputs),
+            inputs=InputsStated.model_validate(inputs.document()),
         )
 
     def write(self, units: list[Unit]) -> None:

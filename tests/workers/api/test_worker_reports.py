@@ -11,6 +11,7 @@ from actors.commit.work_units import EnqueueUnit
 from actors.errors import MailboxFull
 from actors.sessions.runtime import SessionRuntime
 from kernel.authority.graph import authority_of
+from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.verify import verify
@@ -63,7 +64,11 @@ def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]
     """What a worker that reads the ledger now would hand in."""
     with door.ledger.view() as view:
         node = view.node(node_id)
-        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        value, inputs = (
+            authority_of(view, BetaPosteriorMean(), node)
+            if node
+            else (0.5, StatedInputs(digest="0" * 64))
+        )
         sequence = view.head().ec_sequence_number
     intent = {
         "intent_kind": "recalculate_authority",
@@ -71,7 +76,7 @@ def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]
         "target_cu_id": node_id,
         "as_of_sequence": sequence,
         "cu_authority": value,
-        "input_versions": [one.document() for one in inputs],
+        "inputs": inputs.document(),
         **changes,
     }
     return {"session_id": SESSION, "intent": intent}
