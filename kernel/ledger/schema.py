@@ -37,7 +37,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()

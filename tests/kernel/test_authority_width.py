@@ -16,15 +16,24 @@ from kernel.authority.inputs import (
 )
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
 from kernel.canonical import canonicalize
+from kernel.verify import verify
 from kernel.visibility import VISIBILITY_CLASSES
 from tests.kernel.build import (
-    effect,
+    adapt,
+    code_of,
+    create,
+    drain,
+    link,
+    memory_ledger,
+    recompute,
+    submit,
+    unlink,
+    work,
 )
 
 pytestmark = pytest.mark.spec("K33")
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
-PAIR = {"visibility_class": "public_open"}
 EDGES = st.builds(
     InputEdge,
     st.text(min_size=1, max_size=5),
@@ -84,7 +93,7 @@ def test_a_stream_of_inputs_gives_the_bits_of_the_exact_sum(edges, random):
     assert BetaPosteriorMean().compute(iter(inputs)) == float(alpha) / total
 
 
-def test_a_million_inputs_are_stated_in_bounded_memory():
+def test_any_number_of_inputs_is_stated_in_bounded_memory():
     def edges(count):
         for number in range(count):
             brings = AuthorityInput(f"claim-{number}", "1", "core", 0.5)
@@ -101,27 +110,65 @@ def test_a_million_inputs_are_stated_in_bounded_memory():
 
 # On the record
 
-WIDE = 9_000
-AT_ONCE = 200
+
+def accepted(ledger, *documents):
+    for document in documents:
+        result = submit(ledger, document)
+        assert code_of(result) is None, result
 
 
-def pairs(first, last):
-    """Claims and the edges from them to `u`, each in an envelope of many effects."""
-    for start in range(first, last, AT_ONCE):
-        names = [f"c{number:05}" for number in range(start, min(start + AT_ONCE, last))]
-        claims = [
-            effect("node_write", name, node_kind=CLAIM, authority=int(name[1:]) % 101 / 100)
-            for name in names
-        ]
-        edges = [
-            effect(
-                "edge_create",
-                f"e{name}",
-                source_node_id=name,
-                target_node_id="u",
-                edge_type="informs",
-                edge_metadata={"essentiality": ("core", "supporting")[int(name[1:]) % 2]},
-            )
-            for name in names
-        ]
-        yield claims, edges
+@pytest.fixture
+def wide(monkeypatch):
+    """An understanding of more inputs than a page of anything, one of them restricted."""
+    monkeypatch.setattr("kernel.ledger.ledger.EDGES_AT_ONCE", 16)
+    monkeypatch.setattr("kernel.ledger.ledger.NODES_KEPT", 8)
+    monkeypatch.setattr("kernel.authority.graph.PAGE_INPUTS", 20)
+    ledger = memory_ledger()
+    accepted(ledger, create("u", UNDERSTANDING), create("below", UNDERSTANDING))
+    names = [f"c{number:03}" for number in range(EXCERPT_INPUTS + 16)]
+    for name in names:
+        fields = {"visibility_class": "sealed"} if name == names[-1] else {}
+        accepted(ledger, create(name, CLAIM, authority=int(name[1:]) / 100, **fields))
+        accepted(ledger, link(f"e{name}", name, "u", "core" if name < "c040" else "tangential"))
+    accepted(ledger, link("down", "u", "below"))
+    return ledger, names
+
+
+def test_what_many_inputs_give_is_recorded_verified_and_the_same_as_of_a_snapshot(wide):
+    ledger, names = wide
+    weights = [4 if name < "c040" else 1 for name in names]
+    values = [Fraction(int(name[1:]) / 100) for name in names]
+    alpha = 1 + sum(weight * value for weight, value in zip(weights, values, strict=True))
+    with ledger.view() as view:
+        before = recompute(view, "u")
+    accepted(ledger, adapt("c000", authority=1), unlink("ec001"), adapt(names[-1], authority=0))
+    accepted(ledger, create("a", CLAIM, authority=1), link("a", "a", "u"))
+    assert code_of(work(ledger, before)) is None
+    with ledger.view() as view:
+        payload = view.node("u")["payload"]
+        assert payload["cu_authority_inputs"]["count"] == len(names)
+        assert payload["cu_authority"] == pytest.approx(
+            float(alpha / (2 + sum(weights))), rel=1e-15
+        )
+        named = [one["parent_node_id"] for one in payload["cu_authority_input_versions"]]
+        assert named == [*names[:EXCERPT_INPUTS], names[-1]]
+    drain(ledger)
+    with ledger.view() as view:
+        assert view.node("u")["payload"]["cu_authority_inputs"]["count"] == len(names)
+        assert verify(view).findings == ()
+
+
+@pytest.mark.parametrize("beyond", [EXCERPT_INPUTS, EXCERPT_INPUTS + 10])
+def test_an_input_beyond_the_excerpt_cannot_be_forged(wide, beyond):
+    """Whoever read another value there states another digest."""
+    ledger, names = wide
+    with ledger.view() as view:
+        as_of = view.head().ec_sequence_number
+    accepted(ledger, adapt(names[beyond], authority=1))
+    with ledger.view() as view:
+        false = recompute(view, "u", as_of)
+        true = recompute(view, "u")
+    result = work(ledger, false)
+    assert code_of(result) == "cu_authority_inputs_mismatch"
+    assert result.rejection.field.endswith("payload.cu_authority_inputs")
+    assert code_of(work(ledger, true)) is None

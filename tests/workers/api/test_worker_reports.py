@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import orjson
 import pytest
 
 from actors.commit.work_units import EnqueueUnit
@@ -17,6 +18,7 @@ from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
+from tests.bench.bench_authority import edge_row, node_row
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -145,6 +147,27 @@ async def test_a_result_whose_input_still_waits_is_told_so(door: Door):
     await door.operate(understanding("u-2", "s-1"), link)
     response = await door.hand_in("recomputed", {"results": [computed(door, "u-2")]})
     assert response.json() == {"outcomes": [{"outcome": "input_pending"}]}
+
+
+WIDE = 9_000
+
+
+@pytest.mark.spec("K33")
+async def test_an_authority_of_nine_thousand_inputs_is_handed_in(door: Door):
+    """More than once fitted into an envelope, and the report of it is small."""
+    with door.ledger.transaction() as transaction:
+        for number in range(WIDE):
+            name = f"wide-{number:05}"
+            transaction.tables.append(schema.nodes, node_row(name, "VersionedClaim", authority=1))
+            edge = edge_row(name, "u-1") | {"input_from": "VersionedClaim"}
+            transaction.tables.append(schema.edges, edge)
+    result = computed(door)
+    assert len(orjson.dumps(result)) < 32_000
+    assert result["intent"]["inputs"]["count"] == WIDE + 1
+    response = await door.hand_in("recomputed", {"results": [result]})
+    assert response.json() == {"outcomes": [{"outcome": "completed"}]}
+    with door.ledger.view() as view:
+        assert view.node("u-1")["payload"]["cu_authority"] > 0.999
 
 
 async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Door):
