@@ -105,6 +105,15 @@ kernel_event_log = Table(
         sqlite_where=Column("commit_epoch_id", String).isnot(None),
         postgresql_where=Column("commit_epoch_id", String).isnot(None),
     ),
+    # Whether an epoch is open is asked by each operation in it, whatever else lies in it.
+    Index(
+        "kernel_event_log_by_epoch_intent",
+        "commit_epoch_id",
+        "semantic_intent",
+        "ec_sequence_number",
+        sqlite_where=Column("commit_epoch_id", String).isnot(None),
+        postgresql_where=Column("commit_epoch_id", String).isnot(None),
+    ),
     info={"append_only": True},
 )
 

@@ -10,6 +10,8 @@
 --   payload   newest bytes asked for             token     of the claim that holds it
 --   error     last failure                       cancelled 1: the end of its claim is its own
 --   stamp     ms of its first suspension
+--   ends      there once a claim expired: how many expired after it had been begun
+--   begun     1: its holder has begun it, with nothing else of its process's beside it
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:
@@ -96,7 +98,7 @@ local REQUIRED = {
 }
 -- Fields that are numbers, and how many digits they have at most.
 local DIGITS = {
-  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15,
+  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15, ends = 9,
   next_rank = 1, next_deadline = 15, next_enqueued = 15, next_causes = 9,
 }
 
@@ -123,6 +125,13 @@ local function flat_of(hash, kind)
   if is_sound and (#flat == 0 or required == 0) then return flat end
   drop(kind, hash)
   return {}
+end
+
+local function has_field(flat, name)
+  for field in each_pair(flat) do
+    if field == name then return true end
+  end
+  return false
 end
 
 local function read(hash, kind)
@@ -245,7 +254,7 @@ local function absorb_successor(record)
 end
 
 local function make_ready(key, record)
-  record.state, record.token = 'ready', nil
+  record.state, record.token, record.begun = 'ready', nil, nil
   write(item_key(key), record)
   redis.call('ZADD', ready_key(record.rank), record.deadline, key)
   count_fresh(record.rank)

@@ -40,8 +40,8 @@ def attempt(number, prior, current, **more):
     return effect("extraction_state_transition", "run", **payload, **more)
 
 
-def edge(kind, edge_id):
-    return effect(kind, edge_id, source_node_id="n", target_node_id="m", edge_type="t")
+def edge(kind, edge_id, edge_type="t"):
+    return effect(kind, edge_id, source_node_id="n", target_node_id="m", edge_type=edge_type)
 
 
 def index(target):
@@ -72,8 +72,8 @@ def verbs():
                 effect("materialize", "mat", materialized_path="a/b.pdf", content_hash=HASH),
             ],
         ),
-        envelope("supersede", [note, edge("edge_create", "e:supersedes")]),
-        envelope("mark_contested", [note, edge("edge_create", "e:contradicts")]),
+        envelope("supersede", [note, edge("edge_create", "e:supersedes", "supersedes")]),
+        envelope("mark_contested", [note, edge("edge_create", "e:contradicts", "contradicts")]),
         envelope("collapse", [effect("node_retract", "half")]),
         envelope("restore", [effect("node_write", "half", state="active")]),
         envelope("retract", [effect("node_write", "half", state="retracted")]),
@@ -84,7 +84,7 @@ def verbs():
         envelope("profile_assign", [effect("node_write", "n", profile="p"), receipt()]),
         envelope("field_adapt", [note]),
         envelope("annotate", [note]),
-        envelope("mark_chain_complete", [note, edge("edge_create", "e:chain")]),
+        envelope("mark_chain_complete", [note, edge("edge_create", "e:chain", "chain_complete")]),
         envelope("corpus_membership_add", [effect("membership_write", "n", corpus_id="c")]),
         envelope(
             "corpus_membership_confirm",

@@ -112,8 +112,7 @@ def test_a_visibility_class_rises_or_stays(ledger, before, after):
 @pytest.mark.spec("§4.3.1")
 def test_a_retraction_marks_the_node_and_keeps_it(ledger):
     accepted(ledger, create("n", "Note", title="t"))
-    idle = effect("node_write", "n") | {"effect_id": "idle"}
-    by = accepted(ledger, envelope("annotate", [effect("node_retract", "n", why="w"), idle]))
+    by = accepted(ledger, envelope("collapse", [effect("node_retract", "n", why="w")]))
     found = record(ledger, schema.nodes, "n")
     assert (found["state"], found["retracted_by_operation_id"]) == ("retracted", by)
     assert found["payload"] == {"title": "t", "why": "w"}
@@ -225,8 +224,29 @@ LEGAL = {
 }
 
 
-def member(kind="membership_write", **payload):
-    return envelope("corpus_membership_add", [effect(kind, "n", corpus_id="c", **payload)])
+_merges = itertools.count()
+
+VERB_OF_STATE = {
+    "candidate": "corpus_membership_add",
+    "confirmed": "corpus_membership_confirm",
+    "rejected": "corpus_membership_reject",
+}
+
+
+def member(**payload):
+    """A membership write by the verb of its state; a cascade has no verb but that of its cause."""
+    one = effect("membership_write", "n", corpus_id="c", **payload)
+    verb = VERB_OF_STATE.get(payload.get("to_state", "candidate"))
+    if verb is not None:
+        return envelope(verb, [one])
+    name = f"merged-{next(_merges)}"
+    ends = {"source_node_id": name, "target_node_id": name, "edge_type": "same_as"}
+    effects = [
+        effect("node_write", name, node_kind="Note"),
+        effect("edge_create", f"edge:{name}", **ends),
+        effect("materialized_view_invalidation", "v"),
+    ]
+    return envelope("merge", [*effects, one])
 
 
 def membership(ledger):
@@ -266,9 +286,8 @@ def test_the_transitions_that_the_specification_disallows_are_not_in_the_table()
 def test_a_revocation_is_a_rejection(ledger, before):
     for state in WAYS[before]:
         accepted(ledger, member(to_state=state))
-    idle = effect("membership_write", "m", corpus_id="c")
     revocation = effect("membership_revoke", "n", corpus_id="c", to_state="confirmed")
-    document = envelope("corpus_membership_reject", [revocation, idle])
+    document = envelope("membership_revoke", [revocation])
     result = submit(ledger, document)
     legal = "rejected" in LEGAL[before]
     assert code_of(result) == (None if legal else "membership_transition_disallowed")

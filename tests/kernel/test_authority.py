@@ -166,8 +166,7 @@ def test_each_kind_of_change_asks_for_what_it_touches_and_for_no_more(
 def test_a_retracted_input_counts_no_longer(ledger):
     diamond(ledger)
     assert stored(ledger, "a") > 0.5
-    idle = effect("node_write", "claim") | {"effect_id": "idle"}
-    accepted(ledger, envelope("annotate", [effect("node_retract", "claim"), idle]))
+    accepted(ledger, envelope("collapse", [effect("node_retract", "claim")]))
     assert drain(ledger) == ["a", "b", "c", "d"]
     assert stored(ledger, "a") == 0.5
 

@@ -89,8 +89,7 @@ def moved_away(ledger):
 
 
 def retracted(ledger):
-    idle = effect("node_write", "claim") | {"effect_id": "idle"}
-    accepted(ledger, envelope("annotate", [effect("node_retract", "claim"), idle]))
+    accepted(ledger, envelope("collapse", [effect("node_retract", "claim")]))
 
 
 CHANGES = {

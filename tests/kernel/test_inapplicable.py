@@ -38,9 +38,16 @@ def aimless(document):
 
 
 def joined(**payload):
+    """A new node with a further membership, which a merge brings along whatever it is."""
+    ends = {"source_node_id": "free", "target_node_id": "note", "edge_type": "same_as"}
     return envelope(
-        "corpus_membership_add",
-        [effect("membership_write", "free", **{"corpus_id": "c"} | payload)],
+        "merge",
+        [
+            effect("membership_write", "free", **{"corpus_id": "c"} | payload),
+            effect("node_write", "free"),
+            effect("edge_create", "e:merged", **ends),
+            effect("materialized_view_invalidation", "v"),
+        ],
     )
 
 
@@ -81,6 +88,7 @@ def artifact(**payload):
 
 STORES = [
     ("identity_key_invalid", "payload.identity_key", create("new", "Note", identity_key=7)),
+    ("field_lock_invalid", "payload.field_lock", create("new", "Note", field_lock="title")),
     # typed records
     ("effect_target_missing", TARGET, own("filing_unit_write", "a|b", **dated("filing_date"))),
     ("effect_payload_invalid", "payload.filing_date_utc", own("filing_unit_write", "u")),
@@ -161,7 +169,7 @@ STORES = [
     (
         "node_state_disallowed",
         "payload.state",
-        envelope("retract", [effect("node_write", "note", state="soft_deleted")]),
+        envelope("restore", [effect("node_write", "note", state="active")]),
     ),
     (
         "visibility_class_lowered",
@@ -396,7 +404,6 @@ RECOMPUTES = [
         {"recompute_as_of_sequence": 12},
     ),
     (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.payload.override_authority": 0.9}),
-    (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.effect_kind": "node_retract"}),
     (WRITES_MORE, "primitive_effects", "cu", also(effect("node_write", "claim", authority=1))),
     (WRITES_MORE, "primitive_effects", "cu", also(effect("edge_remove", "edge"))),
     (

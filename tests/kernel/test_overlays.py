@@ -550,7 +550,13 @@ def test_a_ceremony_is_refused_by_a_code_of_its_own(ledger, way):
                     access_restriction="none",
                 ),
                 effect("node_write", "O", **ceremony) | {"effect_id": "second"},
-                effect("edge_create", "e", source_node_id="free", target_node_id="redacted"),
+                effect(
+                    "edge_create",
+                    "e",
+                    source_node_id="free",
+                    target_node_id="redacted",
+                    edge_type="supersedes",
+                ),
             ],
         ),
     }
@@ -665,13 +671,6 @@ RELAXING = {
             )
         ],
     ),
-    "restored and opened": envelope(
-        "restore",
-        [
-            effect("node_write", "gone", state="active"),
-            effect("node_write", "gone", access_restriction="none") | {"effect_id": "second"},
-        ],
-    ),
 }
 
 
@@ -687,8 +686,6 @@ RELAXING = {
 )
 def test_whom_an_overlay_keeps_out_does_not_lift_it(ledger, document, submitter, changes):
     lay(ledger, "O", "blocked", "document", "D")
-    lay(ledger, "gone", "blocked", "document", "E")
-    put(ledger, envelope("retract", [effect("node_write", "gone", state="retracted")]))
     assert outcome(ledger, document | changes, submitter)[:2] == ("V9", BLOCKED)
     assert outcome(ledger, changed(document, {})) is None
 

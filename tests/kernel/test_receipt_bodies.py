@@ -22,6 +22,7 @@ from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.verify import verify
 from tests.kernel.build import code_of, create, effect, envelope, everything, memory_ledger, submit
 from tests.kernel.every import SAYS, says, states
+from tests.kernel.verb_meanings import OWN_RECEIPT, composed
 
 FIELDS = {
     "tier_1_rollback": "original_operation_id inverse_operation_id committed_at",
@@ -128,6 +129,11 @@ def stating(kind, **payload):
         return envelope(verb, effects, target_refs=["t"], **more)
     if kind.startswith(("simulation_", "visibility_taint_")):
         return envelope("simulate", effects, target_refs=["t"])
+    speaks = [verb for verb, kinds in OWN_RECEIPT.items() if kind in kinds]
+    if speaks:
+        # The receipt comes first, so that what is said of it does not depend on a node.
+        written = [one for one in composed(speaks[0]) if one["effect_kind"] != "receipt_only"]
+        return envelope(speaks[0], [*effects, *written])
     return create("n", "Note", *effects)
 
 

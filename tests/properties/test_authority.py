@@ -271,8 +271,7 @@ class Recomputing(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from([*CLAIMS, *UNDERSTANDINGS]))
     def retract(self, node):
-        idle = effect("node_write", node) | {"effect_id": "idle"}
-        self.change(envelope("annotate", [effect("node_retract", node), idle]))
+        self.change(envelope("collapse", [effect("node_retract", node)]))
 
     @precondition(lambda self: self.edges)
     @rule(data=st.data())

@@ -224,7 +224,9 @@ def test_a_source_that_the_envelope_has_written_before_is_there(ledger):
 
 @pytest.mark.parametrize("kind", ["node_retract", "node_revert_to_prior_authority"])
 def test_no_kind_that_merges_a_payload_takes_the_spans_away(ledger, kind):
-    document = envelope("annotate", [effect("node_write", "plain", t=1)])
+    ends = {"source_node_id": "plain", "target_node_id": "with", "edge_type": "supersedes"}
+    effects = [effect("node_write", "plain", t=1), effect("edge_create", "e:new", **ends)]
+    document = envelope("supersede", effects)
     one = effect(kind, "with", source_spans=[])
     document["primitive_effects"].append(one)
     assert judged(ledger, document) == MISSING

@@ -272,6 +272,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("commit_epoch_id IS NOT NULL"),
     )
     op.create_index(
+        "kernel_event_log_by_epoch_intent",
+        "kernel_event_log",
+        ["commit_epoch_id", "semantic_intent", "ec_sequence_number"],
+        unique=False,
+        sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
+        postgresql_where=sa.text("commit_epoch_id IS NOT NULL"),
+    )
+    op.create_index(
         "kernel_event_log_by_intent",
         "kernel_event_log",
         ["semantic_intent", "ec_sequence_number"],
