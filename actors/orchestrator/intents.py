@@ -93,14 +93,31 @@ class CreateSource(Intent):
     """What the pipeline that acquired it found; all of it is wrapped here all the same (F3)."""
 
 
+class SpansUnavailable(BaseModel):
+    """Why an understanding points at no stretch of a source, and what it was made of (§9.3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: Literal[
+        "abstractive_synthesis_across_many_spans",
+        "extraction_degraded_no_spans_available",
+        "model_output_no_span_anchors",
+        "user_marked_synthesis_no_spans",
+    ]
+    source_doc_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_INPUTS)] = ()
+
+
 class SynthesizeUnderstanding(Intent):
-    """Create a ConsolidatedUnderstanding that points at its sources."""
+    """Create a ConsolidatedUnderstanding that points at its sources, or says why it cannot."""
 
     intent_kind: Literal["synthesize_cu"] = "synthesize_cu"
     node_id: Id
     corpus_id: Id
     title: Content
     source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS)]
+    source_span_unavailable: SpansUnavailable | None = None
+    """Where there are no spans: it is shown as a summary, and is no authority (§9.5)."""
+
     recompute_priority: Priority | None = None
 
 

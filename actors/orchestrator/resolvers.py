@@ -22,6 +22,7 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     ReportExternalEffect,
     SourceSpan,
+    SpansUnavailable,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
     WriteCausalGraph,
@@ -152,12 +153,21 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
 def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
     """An understanding starts without an authority; the request for one comes with it (§21.1)."""
     payload = _understanding_payload(view, intent.node_id, intent.title, intent.source_spans)
+    sources = [span.source_ref for span in intent.source_spans]
+    more: tuple[Document, ...] = ()
+    if intent.source_span_unavailable is not None:
+        if sources:
+            raise IntentInvalid("it has source_spans", "source_span_unavailable")
+        payload["display_kind"] = "synthesis_summary_no_spans"
+        more = (_unavailable(intent.node_id, intent.source_span_unavailable),)
+        sources = [_document(view, ref) for ref in intent.source_span_unavailable.source_doc_refs]
     return _create(
         "synthesize_consolidated_understanding",
         intent.node_id,
         intent.corpus_id,
         payload,
-        sources=tuple(dict.fromkeys(span.source_ref for span in intent.source_spans)),
+        more=more,
+        sources=tuple(dict.fromkeys(sources)),
         extra=_priority(intent.recompute_priority),
     )
 
@@ -500,6 +510,24 @@ def _understanding_payload(
         "display_kind": "synthesis_with_spans",
         "cu_authority_strategy": AUTHORITY_EFFORT,
     }
+
+
+def _unavailable(node_id: str, why: SpansUnavailable) -> Document:
+    return {
+        "effect_id": f"receipt_only:{node_id}",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": "source_span_unavailable",
+        "payload": {"cu_node_ref": node_id, **why.model_dump(mode="json")},
+        "schema_version": 1,
+    }
+
+
+def _document(view: LedgerView, ref: str) -> str:
+    node = view.node(ref)
+    if node is None or node["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"no source {ref}", "source_span_unavailable.source_doc_refs")
+    return ref
 
 
 def _input_effects(source: str, target: str, essentiality: str) -> tuple[Document, ...]:
