@@ -20,21 +20,12 @@ from kernel.checks.v09_constructions import MERGING_KINDS
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.receipt import RECEIPT_KINDS
 from kernel.texts import Texts
 
 NO_SPANS = "synthesis_summary_no_spans"
 WITH_SPANS = "synthesis_with_spans"
 UNAVAILABLE = "source_span_unavailable"
-
-UNAVAILABLE_REASONS = frozenset(
-    {
-        "abstractive_synthesis_across_many_spans",
-        "extraction_degraded_no_spans_available",
-        "model_output_no_span_anchors",
-        "user_marked_synthesis_no_spans",
-    }
-)
-"""Why an understanding has no spans (§9.3); §9.5 says when each applies."""
 
 _GROUNDING = frozenset({"source_spans", "display_kind"})
 _MISSING = "envelope_cu_source_spans_missing"
@@ -176,7 +167,7 @@ class _Grounding:
                 place = f"primitive_effects.{index}.payload.cu_node_ref"
                 message = f"the receipt is about another understanding than {node_id}"
                 continue
-            problem = _problem_of_receipt(one.payload)
+            problem = RECEIPT_KINDS[UNAVAILABLE].problem(one.payload)
             if problem is None:
                 return None
             name, message = problem
@@ -201,11 +192,3 @@ def _check_shown(payload: _Fields, field: str) -> Refusal | None:
 def _spans(payload: _Fields) -> bool:
     stated = payload.get("source_spans")
     return isinstance(stated, list) and bool(stated)
-
-
-def _problem_of_receipt(payload: _Fields) -> tuple[str, str] | None:
-    reason, documents = payload.get("reason"), payload.get("source_doc_refs", [])
-    if not isinstance(reason, str) or reason not in UNAVAILABLE_REASONS:
-        return "reason", f"one of {', '.join(sorted(UNAVAILABLE_REASONS))}"
-    named = isinstance(documents, list) and all(isinstance(one, str) and one for one in documents)
-    return None if named else ("source_doc_refs", "a list of references")
