@@ -367,6 +367,7 @@ V4 = [
         "envelope_causal_parent_itself",
         "causal_parent_operation_ids.1",
     ),
+    (note, {"write_set_refs": []}, "envelope_scope_write_set_empty", "write_set_refs"),
     (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
     (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
     (
@@ -411,6 +412,12 @@ V4_EPOCHS = [
         for taken in ("closed", "op:known")
     ),
     (opening(EPOCH_CLOSE, "closed"), {}, "envelope_epoch_not_open", "epoch_id"),
+    (
+        opening(EPOCH_CLOSE, "open"),
+        {"session_id": "another"},
+        "envelope_epoch_of_another",
+        "session_id",
+    ),
 ]
 
 STALE = "envelope_policy_generation_stale"
@@ -544,7 +551,7 @@ BLOCKED, CONSTRUCTION = "envelope_access_overlay_blocked", "access_overlay_const
 
 V9 = [
     (adapt("shut"), {}, BLOCKED, "write_set_refs.0"),
-    (adapt("shut"), {"write_set_refs": []}, BLOCKED, f"{FIRST}.target_ref"),
+    (adapt("shut"), {"write_set_refs": ["open"]}, BLOCKED, f"{FIRST}.target_ref"),
     (
         laid,
         {f"{PAYLOAD}.access_restriction": "closed"},
