@@ -173,6 +173,8 @@ class _Run:
         for line in sender.stdout:
             self._hear(json.loads(line))
         sender.wait()
+        sender.stdin.close()
+        sender.stdout.close()
         over.set()
         watch.join()
         self.ended()
