@@ -15,7 +15,8 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.apply import Outcome, apply_operation
 from kernel.authority.graph import InputGraph, authority_of
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from kernel.authority.inputs import StatedInputs
+from kernel.authority.strategy import AuthorityStrategy
 from kernel.errors import RulesVersionUnknown
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.log_row import row_of_envelope
@@ -30,7 +31,7 @@ Applying = Callable[
     [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules, ReceiptRules],
     Outcome,
 ]
-Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, list[AuthorityInput]]]
+Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, StatedInputs]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import (
     StringConstraints,
 )
 
+from kernel.authority.inputs import EXCERPT_MAX
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
 from kernel.model.stated_receipts import BeliefAnchor, Enqueued
@@ -223,6 +224,16 @@ class InputVersion(BaseModel):
     captured_at_authority: Authority
 
 
+class InputsStated(BaseModel):
+    """The inputs of an authority: how many, all of them by their digest, some by name (K33)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Annotated[int, Field(ge=0)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    excerpt: Annotated[tuple[InputVersion, ...], Field(max_length=EXCERPT_MAX)]
+
+
 class RecalculateAuthority(Intent):
     """Record an authority that was computed from the ledger as of a sequence."""
 
@@ -230,7 +241,7 @@ class RecalculateAuthority(Intent):
     target_cu_id: StoredRef
     as_of_sequence: Annotated[int, Field(ge=0)]
     cu_authority: Authority
-    input_versions: Annotated[tuple[InputVersion, ...], Field(max_length=MAX_INPUTS)]
+    inputs: InputsStated
 
 
 class EnqueueRecompute(Intent):

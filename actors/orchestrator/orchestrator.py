@@ -22,6 +22,8 @@ from kernel.sources import state_taint
 DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
 
 _US_PER_MINUTE = 60 * 1_000_000
+_KEPT_CHARS_MAX = 1024
+"""Of what an idempotency key is derived from, where the key stays in memory."""
 
 
 class Orchestrator:
@@ -133,17 +135,25 @@ def _stamp_recompute(document: Document) -> None:
             effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
 
 
-@lru_cache(maxsize=1024)
 def idempotency_key(
     actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
 ) -> str:
     """Return the key under which an asking takes effect once (§2.5, K6).
 
-    The caller's key is the logical clock bucket: taken once, kept over retries. A batch asks
-    twice: to read ahead, and when the envelope is built.
+    The caller's key is the logical clock bucket: taken once, kept over retries.
     """
+    length = len(actor) + len(verb) + sum(map(len, targets)) + len(policy) + len(bucket)
+    derive = _kept_key if length <= _KEPT_CHARS_MAX else _derived_key
+    return derive(actor, verb, targets, policy, bucket)
+
+
+def _derived_key(actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str) -> str:
     parts: list[Any] = [actor, verb, sorted(targets)]
     return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
+
+
+_kept_key = lru_cache(maxsize=1024)(_derived_key)
+"""A batch asks twice: to read ahead, and when the envelope is built."""
 
 
 def _scope(document: Document, operation: ResolvedOperation) -> Document:

@@ -59,6 +59,7 @@ _RESERVED_FIELDS = frozenset(
         "cu_authority",
         "cu_authority_computed_at",
         "cu_authority_input_versions",
+        "cu_authority_inputs",
         "node_kind",
         "content",
         "metadata",
@@ -274,13 +275,19 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
 def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> ResolvedOperation:
     """The value and its inputs are written, the index follows, and the view is fresh (§8.2)."""
     target = intent.target_cu_id
-    inputs = [one.model_dump() for one in intent.input_versions]
-    context = tuple(dict.fromkeys([target, *(one["parent_node_id"] for one in inputs)]))
+    inputs = intent.inputs
+    versions = [one.model_dump() for one in inputs.excerpt]
+    # Of many inputs some are named, of every visibility class one.
+    context = tuple(dict.fromkeys([target, *(one.parent_node_id for one in inputs.excerpt)]))
     effects = [
         make_effect(
             "node_write",
             target,
-            {"cu_authority": intent.cu_authority, "cu_authority_input_versions": inputs},
+            {
+                "cu_authority": intent.cu_authority,
+                "cu_authority_input_versions": versions,
+                "cu_authority_inputs": {"count": inputs.count, "digest": inputs.digest},
+            },
             inverse="node_revert_to_prior_authority",
         ),
         make_effect(

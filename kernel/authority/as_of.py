@@ -1,6 +1,9 @@
 """The graph of inputs as it stood at the sequence that a recompute names (K12)."""
 
-import orjson
+from collections.abc import Collection, Iterator, Mapping
+from heapq import merge
+from operator import itemgetter
+
 from sqlalchemy import Table
 
 from kernel.ledger import schema
@@ -25,26 +28,34 @@ class GraphAsOf:
 
     def node(self, node_id: str) -> Document | None:
         """Return a node's record."""
-        before = self._before(schema.nodes, node_id) if self._changed else None
-        if before is None:
-            return self._view.node(node_id)
-        return replaced_record(self._view.tables, before) if before else None
+        return self.nodes((node_id,)).get(node_id)
 
-    def input_edges(self, node_id: str) -> list[Document]:
-        """Return the active edges through which a node's authority was fed, by edge id."""
-        if not self._changed:
-            return self._view.input_edges(node_id)
-        rows = {row["edge_id"]: row for row in self._view.edges_into(node_id)}
-        found = []
-        for edge_id in sorted({*rows, *self._changes.edges_once_into(node_id)}):
-            before = self._before(schema.edges, edge_id)
-            if before is not None:
-                edge = replaced_record(self._view.tables, before) if before else None
-                if edge is not None and _feeds(edge, node_id):
-                    found.append(edge)
-            elif edge_id in rows and rows[edge_id]["input_from"] is not None:
-                found.append(orjson.loads(rows[edge_id]["record"]))
+    def nodes(self, node_ids: Collection[str]) -> Mapping[str, Document]:
+        """Return the records of those nodes that were there."""
+        found = self._view.nodes(node_ids)
+        for node_id in node_ids if self._changed else ():
+            before = self._before(schema.nodes, node_id)
+            if before:
+                found[node_id] = replaced_record(self._view.tables, before)
+            elif before is not None:
+                found.pop(node_id, None)
         return found
+
+    def input_edges(self, node_id: str) -> Iterator[Document]:
+        """Yield the active edges through which a node's authority was fed, by edge id."""
+        present = self._view.input_edges(node_id)
+        if not self._changed:
+            return present
+        kept = (one for one in present if self._before(schema.edges, one["edge_id"]) is None)
+        return merge(kept, self._once_into(node_id), key=itemgetter("edge_id"))
+
+    def _once_into(self, node_id: str) -> Iterator[Document]:
+        for edge_id in sorted(self._changes.edges_once_into(node_id)):
+            before = self._before(schema.edges, edge_id)
+            if before:
+                edge = replaced_record(self._view.tables, before)
+                if _feeds(edge, node_id):
+                    yield edge
 
     def _before(self, table: Table, key: str) -> str | None:
         """Return the hash of what a record was then; None where it is the same now."""

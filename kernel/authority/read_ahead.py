@@ -69,7 +69,8 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     feeding = {"input_from": UNDERSTANDING}
     # A worker computes what is due already; what is recorded is asked whether it is.
     waiting -= computed.keys() - above.keys()
-    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding)
+    most = INPUT_EDGES_MAX
+    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
     _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
     inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
     tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})

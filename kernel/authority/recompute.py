@@ -9,8 +9,9 @@ from typing import Any
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.graph import authority_of
+from kernel.authority.inputs import StatedInputs
 from kernel.authority.requests import Readiness, close_request, due
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy, authority_in_range
+from kernel.authority.strategy import AuthorityStrategy, authority_in_range
 from kernel.canonical import canonicalize
 from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
 from kernel.ledger.ledger import LedgerTransaction, Request
@@ -23,6 +24,7 @@ _WRITTEN = frozenset(
         "cu_authority",
         "cu_authority_computed_at",
         "cu_authority_input_versions",
+        "cu_authority_inputs",
         "visibility_class",
     }
 )
@@ -97,7 +99,7 @@ def _refused(readiness: Readiness) -> EffectInapplicable:
 
 def _computed(
     transaction: LedgerTransaction, node_id: str, as_of: int, strategy: AuthorityStrategy
-) -> tuple[float, list[AuthorityInput]]:
+) -> tuple[float, StatedInputs]:
     try:
         graph = GraphAsOf(transaction, as_of)
         node = graph.node(node_id)
@@ -112,15 +114,14 @@ def _computed(
         raise EffectInapplicable(str(error), code=error.code, field=field) from None
 
 
-def _check_inputs(payload: dict[str, Any], inputs: list[AuthorityInput]) -> None:
-    expected = [one.document() for one in inputs]
-    stated = payload.get("cu_authority_input_versions")
-    if canonicalize(stated) != canonicalize(expected):
-        raise EffectInapplicable(
-            f"the record has {len(expected)} inputs at that sequence, stated are others",
-            code="cu_authority_inputs_mismatch",
-            field="primitive_effects.0.payload.cu_authority_input_versions",
-        )
+def _check_inputs(payload: dict[str, Any], inputs: StatedInputs) -> None:
+    for name, expected in inputs.payload().items():
+        if canonicalize(payload.get(name)) != canonicalize(expected):
+            raise EffectInapplicable(
+                f"the record has {inputs.count} inputs at that sequence, stated are others",
+                code="cu_authority_inputs_mismatch",
+                field=f"primitive_effects.0.payload.{name}",
+            )
 
 
 def _check_value(stated: dict[str, Any], expected: float) -> None:

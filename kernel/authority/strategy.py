@@ -2,12 +2,13 @@
 
 The posterior mean of a Beta distribution with the prior Beta(1, 1). An input of authority ``a`` and
 weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta. Sums are exact (``math.fsum``), so
-the same inputs give the same bits in any order.
+the same inputs give the same bits in any order. Inputs are read once and none is kept.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -78,7 +79,14 @@ class BetaPosteriorMean:
         """Return alpha / (alpha + beta), 0.5 where there are no inputs."""
         if override is not None:
             return override
-        weighted = [(WEIGHTS[one.edge_essentiality], one.captured_at_authority) for one in inputs]
-        alpha = math.fsum([1.0, *(weight * value for weight, value in weighted)])
-        total = math.fsum([2.0, *(weight for weight, _ in weighted)])
+        counts = dict.fromkeys(WEIGHTS, 0)
+
+        def weighted() -> Iterator[float]:
+            for one in inputs:
+                counts[one.edge_essentiality] += 1
+                yield WEIGHTS[one.edge_essentiality] * one.captured_at_authority
+
+        alpha = math.fsum(chain((1.0,), weighted()))
+        # Whole numbers, so exact in any order as well.
+        total = 2.0 + sum(WEIGHTS[name] * count for name, count in counts.items())
         return min(1.0, max(0.0, alpha / total))

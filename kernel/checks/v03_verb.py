@@ -6,11 +6,12 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.model.envelope import MAX_EFFECTS, Envelope
-from kernel.model.receipt import SIMULATION_RECEIPTS
+from kernel.model.receipt import RECEIPT_KINDS, SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
 _COMBINATIONS_KEPT = 4096
+_EFFECTS_KEPT = 16
 _SAID_CHARS = 80
 
 Shape = tuple[str, bool, str | None]
@@ -26,7 +27,8 @@ def check(submission: Submission) -> Verdict:
             for one in envelope.primitive_effects
         ]
     )
-    refusal = _judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
+    refusal = judge(envelope.semantic_intent, envelope.operation_kind, shapes)
     return refusal or _judge_arguments(SEMANTIC_VERBS[envelope.semantic_intent], envelope)
 
 
@@ -46,9 +48,20 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
     return None
 
 
-@lru_cache(_COMBINATIONS_KEPT)
+def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
+    """Tell whether a verdict may stay in memory: short, and of names of the registries alone."""
+    return (
+        len(shapes) <= _EFFECTS_KEPT
+        and envelope.semantic_intent in SEMANTIC_VERBS
+        and envelope.operation_kind in OPERATION_KINDS
+        and all(
+            kind in EFFECT_KINDS and (subkind is None or subkind in RECEIPT_KINDS)
+            for kind, _, subkind in shapes
+        )
+    )
+
+
 def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
-    """The verdict follows from names alone, and few combinations of them are ever spoken."""
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
@@ -95,6 +108,10 @@ def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | 
         names = " or ".join(sorted(own.receipts))
         return Refusal(_COMPOSITION, "primitive_effects", f"{verb.name} states {names}")
     return None
+
+
+_judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
+"""The verdict follows from names alone, and few combinations of them are ever spoken."""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:

@@ -218,6 +218,8 @@ edges = Table(
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
+    # The inputs of one node in pages, in the order of their digest.
+    Index("edges_of_target", "target_node_id", "edge_id"),
     info=state(
         StateStore(
             GRAPH,

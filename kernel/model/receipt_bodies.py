@@ -89,6 +89,13 @@ class EnvelopeRefused(ReceiptBody):
     envelope: Document | None = None
     """As it was submitted, where it would be lost otherwise."""
 
+    refusals: Annotated[int, Field(ge=1)] | None = None
+    """How many were counted instead of having a receipt each (§17.6), and between when."""
+
+    first_refused_at: str | None = None
+    last_refused_at: str | None = None
+    last_operation_id: str | None = None
+
 
 class ConflictToReview(EnvelopeRefused):
     """A conflict that a person has to settle, with the whole envelope."""

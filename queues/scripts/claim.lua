@@ -23,8 +23,7 @@ local paused = paused_ranks()
 local keys, given, suspended = service_order(limit, least, paused)
 local records, taken, claimed = {}, 0, 0
 for i, key in ipairs(keys) do
-  local record = flat_of(item_key(key), 'item')
-  local is_suspect = has_field(record, 'ends')
+  local record, is_suspect = flat_of(item_key(key), 'item')
   if is_suspect and claimed > 0 then break end
   taken, records[i] = i, record
   if #record > 0 then claimed = claimed + 1 end

@@ -114,24 +114,19 @@ local function is_sound_field(field, value)
   return (mark ~= 'c:' and mark ~= 'n:') or string.find(value, '^%d') ~= nil
 end
 
--- A record as it was written here, flat; empty where there is none. What is unsound is dropped.
+-- A record as it was written here, flat, and whether a claim of it has expired; empty where there
+-- is none. What is unsound is dropped.
 local function flat_of(hash, kind)
-  local flat, required = try('HGETALL', hash), 7
+  local flat, required, is_suspect = try('HGETALL', hash), 7, false
   local is_sound = flat and #flat <= 2 * RECORD_FIELDS_MAX
   for field, value in each_pair(is_sound and flat or {}) do
     is_sound = is_sound and is_sound_field(field, value)
     if REQUIRED[field] then required = required - 1 end
+    if field == 'ends' then is_suspect = true end
   end
-  if is_sound and (#flat == 0 or required == 0) then return flat end
+  if is_sound and (#flat == 0 or required == 0) then return flat, is_suspect end
   drop(kind, hash)
-  return {}
-end
-
-local function has_field(flat, name)
-  for field in each_pair(flat) do
-    if field == name then return true end
-  end
-  return false
+  return {}, false
 end
 
 local function read(hash, kind)

@@ -18,7 +18,7 @@ REDIS_VALUES = int(os.environ.get("ROTULUS_FUZZ_REDIS_VALUES", "250"))
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and waiting are read in /proc")
-@pytest.mark.timeout(120 + REQUESTS // 5)
+@pytest.mark.timeout(1800 + REQUESTS // 4)
 @pytest.mark.parametrize("store", STORES)
 def test_nothing_that_anybody_sends_ends_a_process_or_is_answered_without_a_type(store):
     folder = Path(tempfile.mkdtemp(prefix="rotulus-fuzz-"))

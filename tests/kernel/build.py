@@ -397,7 +397,7 @@ def recompute(
     written = {
         "cu_authority": value,
         "cu_authority_computed_at": iso_time(START_US),
-        "cu_authority_input_versions": [one.document() for one in inputs],
+        **inputs.payload(),
     }
     return envelope(
         "recalculate_authority",

@@ -51,7 +51,7 @@ def recompute(ledger, node_id):
                 "node_write",
                 node_id,
                 cu_authority=value,
-                cu_authority_input_versions=[one.document() for one in inputs],
+                **inputs.payload(),
             ),
             effect(
                 "index_update",

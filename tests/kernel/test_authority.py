@@ -457,7 +457,8 @@ def test_inputs_without_an_authority_are_left_out(ledger):
         *(link(name, name, "a") for name in ("claim", "note", "new")),
     )
     with ledger.view() as view:
-        assert authority_of(view, BetaPosteriorMean(), view.node("a")) == (0.5, [])
+        value, inputs = authority_of(view, BetaPosteriorMean(), view.node("a"))
+        assert (value, inputs.count, inputs.excerpt) == (0.5, 0, [])
 
 
 def test_the_graph_answers_who_depends_and_who_feeds(ledger):

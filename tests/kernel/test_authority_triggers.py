@@ -4,7 +4,7 @@ import pytest
 
 from actors.commit.unit_context import Bench
 from actors.commit.units import EnqueueUnit, IntentUnit, RecomputeUnit
-from actors.orchestrator.intents import EnqueueRecompute, InputVersion, RecalculateAuthority
+from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import plan_deferred
@@ -224,7 +224,7 @@ def hand_in(world, target):
         target_cu_id=target,
         as_of_sequence=sequence,
         cu_authority=value,
-        input_versions=tuple(InputVersion(**one.document()) for one in inputs),
+        inputs=InputsStated.model_validate(inputs.document()),
     )
     outcome, result = world.write(RecomputeUnit(intent, None))
     assert outcome == "completed"

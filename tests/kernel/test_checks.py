@@ -18,7 +18,7 @@ from kernel.algebra.verbs import (
     SEMANTIC_VERBS,
 )
 from kernel.canonical import canonicalize
-from kernel.checks import v10_reversibility
+from kernel.checks import v03_verb, v10_reversibility
 from kernel.checks.check import Submission
 from kernel.checks.order import CHECKS
 from kernel.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
@@ -361,6 +361,13 @@ def opening(verb, epoch_id):
 
 
 V4 = [
+    (
+        note,
+        {"causal_parent_operation_ids": ["op:known", note["operation_id"]]},
+        "envelope_causal_parent_itself",
+        "causal_parent_operation_ids.1",
+    ),
+    (note, {"write_set_refs": []}, "envelope_scope_write_set_empty", "write_set_refs"),
     (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
     (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
     (
@@ -405,6 +412,12 @@ V4_EPOCHS = [
         for taken in ("closed", "op:known")
     ),
     (opening(EPOCH_CLOSE, "closed"), {}, "envelope_epoch_not_open", "epoch_id"),
+    (
+        opening(EPOCH_CLOSE, "open"),
+        {"session_id": "another"},
+        "envelope_epoch_of_another",
+        "session_id",
+    ),
 ]
 
 STALE = "envelope_policy_generation_stale"
@@ -538,7 +551,7 @@ BLOCKED, CONSTRUCTION = "envelope_access_overlay_blocked", "access_overlay_const
 
 V9 = [
     (adapt("shut"), {}, BLOCKED, "write_set_refs.0"),
-    (adapt("shut"), {"write_set_refs": []}, BLOCKED, f"{FIRST}.target_ref"),
+    (adapt("shut"), {"write_set_refs": ["open"]}, BLOCKED, f"{FIRST}.target_ref"),
     (
         laid,
         {f"{PAYLOAD}.access_restriction": "closed"},
@@ -797,6 +810,24 @@ def test_a_node_that_is_more_restricted_than_its_sources_may_keep_its_class(ledg
 @pytest.mark.spec("§7.7 EC1")
 def test_without_sources_no_resolution_is_asked_for(ledger):
     assert code_of(submit(ledger, note | {TAINT: []})) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"semantic_intent": "x" * 512},
+        {"operation_kind": "x" * 512},
+        {f"{FIRST}.effect_kind": "x" * 512},
+        {f"{FIRST}.receipt_subkind": "x" * 512},
+        {"primitive_effects": note["primitive_effects"] * 20},
+    ],
+)
+def test_the_verb_check_keeps_no_text_of_its_callers(ledger, changes):
+    kept = v03_verb._judge_kept.cache_info()
+    result = submit(ledger, changed(note, changes), submitter="orchestrator")
+    assert isinstance(result, SubmissionResult) or result.rejection.check not in {"V1", "V2"}
+    assert v03_verb._judge_kept.cache_info() == kept
+    assert kept.currsize > 0
 
 
 @pytest.mark.spec("K29")

@@ -224,7 +224,12 @@ STORES = [
     ),
     *(
         ("computed_field_written", f"payload.{field}", document)
-        for field in ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
+        for field in (
+            "cu_authority",
+            "cu_authority_computed_at",
+            "cu_authority_input_versions",
+            "cu_authority_inputs",
+        )
         for document in (
             adapt("cu", **{field: 0.5}),
             create("new", UNDERSTANDING, **{field: 0.5}),
@@ -338,6 +343,7 @@ def test_an_effect_that_does_not_fit_the_state_is_refused(ledger, code, field, d
 
 VALUE = f"{FIRST}.payload.cu_authority"
 VERSIONS = f"{FIRST}.payload.cu_authority_input_versions"
+INPUTS = f"{FIRST}.payload.cu_authority_inputs"
 MISMATCH = ("cu_authority_mismatch", f"{FIRST}.payload.cu_authority")
 INPUTS_DIFFER = ("cu_authority_inputs_mismatch", VERSIONS)
 OUT_OF_RANGE = ("authority_out_of_range", f"{FIRST}.payload.cu_authority")
@@ -360,6 +366,18 @@ RECOMPUTES = [
     # Honest arithmetic over inputs that the record does not have.
     (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": 0.0, VALUE: 1 / 6}),
     (*INPUTS_DIFFER, "cu", {VERSIONS: [], VALUE: 0.5}),
+    *(
+        ("cu_authority_inputs_mismatch", INPUTS, "cu", {path: bad})
+        for path, bad in (
+            (INPUTS, ABSENT),
+            (INPUTS, 1),
+            (f"{INPUTS}.count", 2),
+            (f"{INPUTS}.count", "1"),
+            (f"{INPUTS}.digest", "0" * 64),
+            (f"{INPUTS}.digest", None),
+            (f"{INPUTS}.more", 1),
+        )
+    ),
     (*INPUTS_DIFFER, "cu", {VERSIONS: ABSENT}),
     (*INPUTS_DIFFER, "cu", {VERSIONS: []}),
     (*INPUTS_DIFFER, "cu", {VERSIONS: None}),

@@ -412,7 +412,7 @@ def test_what_lies_in_more_than_is_searched_is_refused(ledger, monkeypatch, limi
 
 
 @pytest.mark.spec("§2.6", "§12.2")
-@pytest.mark.parametrize("declared", [[], ["elsewhere"]])
+@pytest.mark.parametrize("declared", [["elsewhere"], ["somewhere", "elsewhere"]])
 def test_what_an_envelope_writes_counts_whether_it_is_declared_or_not(ledger, declared):
     lay(ledger, "O", "blocked", "document", "free")
     document = adapt("free", envelope_changes={"write_set_refs": declared}, title="t")

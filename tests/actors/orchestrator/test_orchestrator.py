@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.errors import IntentInvalid
+from actors.orchestrator import orchestrator
 from actors.orchestrator.intents import (
     CreateClaim,
     EnqueueRecompute,
@@ -16,7 +17,11 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     ReportExternalEffect,
 )
-from actors.orchestrator.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
+from actors.orchestrator.orchestrator import (
+    DEFAULT_CAUSAL_WINDOW_MINUTES,
+    Orchestrator,
+    idempotency_key,
+)
 from actors.orchestrator.resolvers import _RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.host import Host, parse_time_us
@@ -415,6 +420,17 @@ def test_an_idempotency_key_is_shared_only_by_the_same_asking(one, other):
     ]
 
     assert (keys[0] == keys[1]) == (one == other)
+
+
+def test_keys_of_long_texts_do_not_stay_in_memory():
+    kept = orchestrator._kept_key.cache_info().currsize
+    keys = {
+        idempotency_key("user", "create", ("n" * 4096,), GENESIS_POLICY, "key"),
+        idempotency_key("user", "create", ("n",) * 4096, GENESIS_POLICY, "key"),
+        idempotency_key("user", "create", ("n",), GENESIS_POLICY, "k" * 4096),
+    }
+    assert len(keys) == 3
+    assert orchestrator._kept_key.cache_info().currsize == kept
 
 
 def _with_claims(cache=[]):  # noqa: B006 - one ledger for all examples; nobody writes to it

@@ -176,6 +176,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("edge_id"),
     )
     op.create_index("edges_by_target", "edges", ["target_node_id", "input_from"], unique=False)
+    op.create_index("edges_of_target", "edges", ["target_node_id", "edge_id"], unique=False)
     op.create_index(op.f("ix_edges_source_node_id"), "edges", ["source_node_id"], unique=False)
     op.create_table(
         "ephemeral_receipts",
