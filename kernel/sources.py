@@ -143,7 +143,7 @@ def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> 
     written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
     classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
     for source in sources_of_envelope(envelope):
-        nested = source.ref.count("#") > MAX_NESTED
+        nested = source.ref.count("#") > MAX_NESTED or "\x00" in source.ref
         for ref in () if nested else names_of(source.ref):
             if ref in found or (source.is_read and classes.frames(ref)):
                 continue
@@ -198,7 +198,8 @@ class SourceClasses:
         return self._known[ref]
 
     def _walk(self, ref: str) -> str | None:
-        if ref.count("#") > MAX_NESTED:
+        if ref.count("#") > MAX_NESTED or "\x00" in ref:
+            # Not every store can be asked for U+0000, which is in no stored name.
             return MOST_RESTRICTIVE
         node = self._view.node(ref)
         alone = ref not in self._targets and "#" not in ref
@@ -218,6 +219,8 @@ class SourceClasses:
             if rank == RANKS[MOST_RESTRICTIVE]:
                 break
             further = [name for name in place[1] if name not in seen]
+            if any("\x00" in name for name in further):
+                return MOST_RESTRICTIVE
             seen.update(further)
             waiting += further
         return VISIBILITY_CLASSES[rank]

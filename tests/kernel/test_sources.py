@@ -125,6 +125,12 @@ def test_what_is_sealed_taints_wherever_and_however_it_is_named(ledger, place, r
     assert code_of(submit(ledger, drawn_from(document, "sealed"))) is None
 
 
+@pytest.mark.parametrize("ref", ["S\x00", "S\x00#0-1", "O\x00"])
+@pytest.mark.parametrize("place", PLACES[2:])
+def test_a_name_that_no_store_can_be_asked_for_is_unknown(ledger, place, ref):
+    assert code_of(submit(ledger, citing(place, ref))) == RESOLUTION
+
+
 @pytest.mark.parametrize("value", ["S", ["S"], {"source_ref": "S"}, [{"source_ref": "S"}]])
 @pytest.mark.parametrize("field", ["source_ref", "source_refs", "span", "source_spans"])
 def test_a_source_counts_in_whatever_shape_it_stands(ledger, field, value):
