@@ -92,7 +92,12 @@ def sources_in(payload: Mapping[str, Any]) -> list[str]:
     """Return everything that a payload says it was drawn from, each once (INV-PROV-TAINT-1)."""
     if NAMING.isdisjoint(payload):
         return []
-    sources = [*_source_refs(payload), *(span.source_ref for span in spans_in(payload))]
+    many = payload.get("source_spans")
+    spans = [*(many if isinstance(many, list) else ()), payload.get("span")]
+    pointed = [span.get("source_ref") for span in spans if isinstance(span, dict)]
+    sources = [*_source_refs(payload), *(ref for ref in pointed if _is_ref(ref))]
+    if not any("#" in ref for ref in sources):
+        return list(dict.fromkeys(sources))
     return list(dict.fromkeys(name for ref in sources for name in names_of(ref)))
 
 
