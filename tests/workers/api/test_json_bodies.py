@@ -16,9 +16,10 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
 from workers.api.body_limits import BULK, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
 from workers.api.errors import ApiError
-from workers.api.json_bodies import READ_AT_ONCE_BYTES, _decode, _read
+from workers.api.json_bodies import _DECODER, READ_AT_ONCE_BYTES, _read
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
+_decode = _DECODER.decode_in_steps
 PATHS = (
     *(
         re.sub(r"{(\w+)}", lambda name: _NAMES.get(name[1], "x"), path)
@@ -123,7 +124,7 @@ async def test_a_body_is_utf_8():
     ],
 )
 def test_a_body_that_holds_too_much_is_not_read(monkeypatch, limits, content, actual):
-    monkeypatch.setattr("workers.api.json_bodies._decode", None)
+    monkeypatch.setattr("workers.api.json_bodies._DECODER", None)
     with pytest.raises(ApiError) as refused:
         _read(content, limits)
     assert refused.value.code == "request_too_large"
