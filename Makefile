@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos fuzz spec registry openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,11 +52,20 @@ chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N -
 fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
+nightly: $(STAMP) ## What takes longer: the tests with examples of this night, then an hour of fuzz
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/properties tests/kernel tests/workers/api $(ARGS)
+	@$(BIN)/python -m tests.fuzz.run --minutes 60
+
 spec: $(STAMP) ## Which rule of the specification is proved by which tests
 	@$(BIN)/python -m tests.spec
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+tamper: $(STAMP) ## Write kernel/verify/README.md by making every change that it tells of; ARGS=--bytes turns over every byte
+	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m tests.tamper_bytes; else \
+		$(BIN)/python -m tests.tamper_doc > kernel/verify/README.md.new && \
+		mv kernel/verify/README.md.new kernel/verify/README.md; fi
 
 openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
 	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json

@@ -17,11 +17,12 @@ from kernel.authority.triggers import triggers_of
 from kernel.belief_anchors import record_anchors
 from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
-from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.model.envelope import Envelope
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import Receipt, ReceiptRules
 from kernel.operation_counts import count_operation
+from kernel.sources import node_classes
 from kernel.stores.appliers import EffectRules
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
@@ -43,6 +44,7 @@ def apply_operation(
     sequence: int,
     strategy: AuthorityStrategy,
     effects: EffectRules,
+    receipt_rules: ReceiptRules,
 ) -> Outcome:
     """Apply an envelope at its sequence; the head's clock already shows its commit time.
 
@@ -53,14 +55,12 @@ def apply_operation(
 
     def emit(receipt: Receipt) -> str:
         receipt_id = f"receipt:{envelope.operation_id}:{len(receipts)}"
-        append_receipt(
-            transaction, receipt_id, receipt, envelope.operation_id, rules_version=effects.version
-        )
+        append_receipt(transaction, receipt_id, receipt, envelope.operation_id, rules=receipt_rules)
         receipts.append(
             {
                 "receipt_id": receipt_id,
                 "receipt_kind": receipt.receipt_kind,
-                "retention_class": receipt.retention_class,
+                "retention_class": receipt_rules.retention_of(receipt),
             }
         )
         return receipt_id
@@ -76,6 +76,7 @@ def apply_operation(
     count_operation(transaction, envelope, emit)
     record_adjudications(transaction, envelope, sequence)
     recalculates = envelope.semantic_intent == "recalculate_authority"
+    taint = _taint_receipt(transaction, envelope)
     served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
@@ -83,7 +84,6 @@ def apply_operation(
     if undone:
         mark_undone(operation, undone)
         cancel_requests_for_removed(operation, [one for _, one in applied])
-    taint = _taint_receipt(envelope)
     if taint is not None:
         emit(taint)
     if recalculates:
@@ -94,6 +94,7 @@ def apply_operation(
         record_anchors(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
+    transaction.changes.note(sequence, [one for _, one in applied])
     documents = tuple(
         one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied
@@ -109,18 +110,25 @@ def _undone(envelope: Envelope) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _taint_receipt(envelope: Envelope) -> Receipt | None:
-    """The receipt of a mixed or restricted packet (§7.4, K7); none where nothing was tainted."""
-    taint = envelope.source_visibility_taint
+def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:
+    """The receipt of a mixed or restricted packet (§7.4, K7); none where nothing was tainted.
+
+    The nodes are counted, each once, whatever the envelope states of them. A class that none of
+    them has is the author's word, as is everything where no source is named.
+    """
+    stated = envelope.source_visibility_taint
     resolved = envelope.resolved_output_visibility_class
-    distinct = sorted(set(taint))
-    if not taint or (len(distinct) == 1 and resolved == LEAST_RESTRICTIVE):
+    if not stated or (resolved == LEAST_RESTRICTIVE and len(set(stated)) == 1):
         return None
+    deep = envelope.semantic_intent != "recalculate_authority"
+    counted = list(node_classes(view, envelope, deep=deep).values())
+    taint = [*counted, *(name for name in stated if name not in counted)]
+    distinct = sorted(set(taint))
     body: Document = {
-        "source_visibility_taint": list(taint),
+        "source_visibility_taint": taint,
         "source_visibility_taint_distinct": distinct,
         "resolved_output_visibility_class": resolved,
-        "source_node_count_per_class": {name: taint.count(name) for name in distinct},
+        "source_node_count_per_class": {name: (counted or taint).count(name) for name in distinct},
     }
     if envelope.target_refs:
         body["output_node_ref"] = envelope.target_refs[0]

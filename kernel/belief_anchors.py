@@ -5,9 +5,9 @@ they follow and where the chain ends with them. The newest anchor of each sessio
 table, and an anchor that does not go on exactly where the last one ended is not applied.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from kernel.algebra.verbs import BELIEF_ANCHOR
 from kernel.belief.events import GENESIS_HASH
@@ -16,39 +16,12 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.stated_receipts import BeliefAnchor
 from kernel.stores.record import Operation
 
 ANCHOR_RECEIPT = "belief_sessions_anchored"
-SESSIONS_MAX = 256
-"""How many sessions one operation may anchor."""
-
 SESSION_IDS_BYTES_MAX = 128 * 1024
 """How long their ids may be together, so that the operation fits into an envelope."""
-
-MAX_SESSION_ID_CHARS = 384
-
-Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Index = Annotated[int, Field(ge=0)]
-
-
-class _Stated(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class AnchoredEvents(_Stated):
-    """Events of one session, from the first to the last of them, and what they follow."""
-
-    session_id: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SESSION_ID_CHARS)]
-    prior_head_event_hash: Hash
-    first_event_index: Index
-    last_event_index: Index
-    head_event_hash: Hash
-
-
-class BeliefAnchor(_Stated):
-    """What an anchor states in its one effect."""
-
-    sessions: Annotated[list[AnchoredEvents], Field(min_length=1, max_length=SESSIONS_MAX)]
 
 
 def anchor_of(view: LedgerView, session_id: str) -> Row | None:

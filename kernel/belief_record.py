@@ -13,18 +13,13 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_text, invalid
 from kernel.belief.session import BeliefSession
 from kernel.belief.session_snapshot import SessionSnapshot, belong_together
-from kernel.belief_anchors import (
-    MAX_SESSION_ID_CHARS,
-    AnchoredEvents,
-    anchor_of,
-    follows,
-    is_in_log,
-)
+from kernel.belief_anchors import anchor_of, follows, is_in_log
 from kernel.canonical import canonicalize
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.tables import DuplicateKey
+from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX, AnchoredEvents
 
 SURVIVORS_SHOWN_MAX = 12
 
@@ -78,8 +73,8 @@ def check_session_id(session_id: str) -> None:
         BeliefError: INVALID_REQUEST.
     """
     check_text("session_id", session_id)
-    if len(session_id) > MAX_SESSION_ID_CHARS:
-        raise invalid("session_id", f"must have at most {MAX_SESSION_ID_CHARS} characters")
+    if len(session_id) > SESSION_ID_CHARS_MAX:
+        raise invalid("session_id", f"must have at most {SESSION_ID_CHARS_MAX} characters")
     if "\x00" in session_id:
         raise invalid("session_id", "must not hold the character U+0000")
 

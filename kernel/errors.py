@@ -63,6 +63,18 @@ class EffectInapplicable(KernelError):  # noqa: N818
         self.field = field
 
 
+class AuthorityInvalid(KernelError):  # noqa: N818
+    """An input, or what a strategy makes of the inputs, is not an authority."""
+
+    code = "authority_out_of_range"
+
+
+class SnapshotTooOld(KernelError):  # noqa: N818
+    """More was recorded since a moment than is looked back over."""
+
+    code = "recompute_as_of_too_old"
+
+
 class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
     """A value that the store cannot hold; nothing of it was written."""
 

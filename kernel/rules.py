@@ -14,23 +14,24 @@ from types import MappingProxyType
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.apply import Outcome, apply_operation
-from kernel.authority.graph import authority_of
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from kernel.authority.graph import InputGraph, authority_of
+from kernel.authority.inputs import StatedInputs
+from kernel.authority.strategy import AuthorityStrategy
 from kernel.errors import RulesVersionUnknown
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.log_row import row_of_envelope
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
-from kernel.model.receipt import RECEIPT_KINDS
+from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
 from kernel.stores.appliers import APPLIERS, EffectRules
 from kernel.work.receipts import WRITES
 
 Applying = Callable[
-    [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules],
+    [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules, ReceiptRules],
     Outcome,
 ]
-Authority = Callable[[LedgerView, AuthorityStrategy, Document], tuple[float, list[AuthorityInput]]]
+Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, StatedInputs]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Rules:
     """What a log row may say in `semantic_intent`."""
 
     operation_kinds: frozenset[str]
-    receipt_kinds: frozenset[str]
+    receipts: ReceiptRules
+    """The receipt kinds, what each says, and how long it is kept."""
+
     effects: EffectRules
     """The effect kinds, the stores that they write, and how each is applied."""
 
@@ -66,14 +69,16 @@ class Rules:
         strategy: AuthorityStrategy,
     ) -> Outcome:
         """Apply an envelope at its sequence; see `kernel.apply.apply_operation`."""
-        return self.apply_operation(transaction, envelope, sequence, strategy, self.effects)
+        return self.apply_operation(
+            transaction, envelope, sequence, strategy, self.effects, self.receipts
+        )
 
 
 _VERSION_1 = Rules(
     version=1,
     verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}),
     operation_kinds=frozenset(OPERATION_KINDS),
-    receipt_kinds=frozenset(RECEIPT_KINDS),
+    receipts=ReceiptRules(1, RECEIPT_KINDS),
     effects=EffectRules(1, EFFECT_KINDS, APPLIERS),
     envelope=Envelope,
     row_of_envelope=row_of_envelope,

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 _NAMED = re.compile(r"(?s)(?P<source>.+)#(?P<one>[0-9]{1,15})-(?P<other>[0-9]{1,15})\Z")
 
-_NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
+NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
 """The fields by which a payload says what it was drawn from."""
 
 
@@ -45,12 +45,25 @@ class Span:
 
 def span_named_by(ref: str) -> Span | None:
     """Return the stretch that a reference names, None where it names a whole thing."""
-    match = _NAMED.match(ref)
+    match = _NAMED.match(ref) if "#" in ref else None
     if match is None:
         return None
     start, end = sorted((int(match["one"]), int(match["other"])))
     # Two offsets that coincide or stand the wrong way round still name a place.
     return Span(match["source"], start, max(end, start + 1))
+
+
+def names_of(ref: str) -> Iterator[str]:
+    """Yield a reference and everything that it names a stretch of, the innermost first.
+
+    ``S#0-9#2-3`` is a stretch of ``S#0-9``, which is one of ``S``; a thing may be called like
+    each of them.
+    """
+    yield ref
+    span = span_named_by(ref)
+    while span is not None:
+        yield span.source_ref
+        span = span_named_by(span.source_ref)
 
 
 def spans_in(payload: Mapping[str, Any]) -> Iterator[Span]:
@@ -77,11 +90,10 @@ def span_of(document: object) -> Span | None:
 
 def sources_in(payload: Mapping[str, Any]) -> list[str]:
     """Return everything that a payload says it was drawn from, each once (INV-PROV-TAINT-1)."""
-    if _NAMING.isdisjoint(payload):
+    if NAMING.isdisjoint(payload):
         return []
     sources = [*_source_refs(payload), *(span.source_ref for span in spans_in(payload))]
-    named = (span_named_by(ref) for ref in sources)
-    return list(dict.fromkeys([*sources, *(span.source_ref for span in named if span)]))
+    return list(dict.fromkeys(name for ref in sources for name in names_of(ref)))
 
 
 def _source_refs(payload: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ VISIBILITY_CLASSES = ("public_open", "work_product_internal", "firewalled", "sea
 
 LEAST_RESTRICTIVE = VISIBILITY_CLASSES[0]
 
-_RANK = {name: rank for rank, name in enumerate(VISIBILITY_CLASSES)}
+RANKS = {name: rank for rank, name in enumerate(VISIBILITY_CLASSES)}
 
 
 def max_visibility_class(classes: Iterable[str]) -> str:
@@ -18,7 +18,7 @@ def max_visibility_class(classes: Iterable[str]) -> str:
     """
     highest = 0
     for name in classes:
-        rank = _RANK.get(name)
+        rank = RANKS.get(name)
         if rank is None:
             raise ValueError(f"unknown visibility class: {name}")
         highest = max(highest, rank)
@@ -27,4 +27,4 @@ def max_visibility_class(classes: Iterable[str]) -> str:
 
 def is_lowered(before: str, after: str) -> bool:
     """Tell whether `after` is less restrictive than `before`."""
-    return _RANK[after] < _RANK[before]
+    return RANKS[after] < RANKS[before]

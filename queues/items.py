@@ -75,9 +75,11 @@ class Claim:
     """Of each of `causes`."""
     causes_count: int
     attempt: int
-    """1 at the first delivery; a claim that expires counts as one."""
+    """1 at the first delivery; a claim that expires counts as one if the item had been begun."""
     enqueued_at_ms: int
     deadline_ms: int
+    ends: int | None = None
+    """How many claims expired that had begun the item; None when no claim of it ever expired."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from typing import Final
 MAX_ATTEMPTS: Final = 8
 """Deliveries after which a retryable failure is final."""
 
+ENDS_MAX: Final = 3
+"""Ends of its taker after which an item that was being worked on alone is set aside."""
+
 BASE_MS: Final = 100
 CAP_MS: Final = 30_000
 _DOUBLINGS_MAX: Final = 16

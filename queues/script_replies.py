@@ -26,9 +26,10 @@ _SHARED: Final[Mapping[bytes, Field]] = MappingProxyType(
         b"enqueued": Field(whole(), name="enqueued_at_ms"),
     }
 )
-_CLAIM: Final = MappingProxyType({**_SHARED, b"deadline": Field(whole(), name="deadline_ms")})
+_WAITING: Final = MappingProxyType({**_SHARED, b"deadline": Field(whole(), name="deadline_ms")})
+_CLAIM: Final = MappingProxyType({**_WAITING, b"ends": Field(whole(0), None)})
 _LIVE: Final = MappingProxyType(
-    {**_CLAIM, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
+    {**_WAITING, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
 )
 _DEAD: Final = MappingProxyType(
     {

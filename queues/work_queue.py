@@ -96,7 +96,9 @@ class WorkQueue(QueueView):
 
         They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
         `least`, only that priority and more urgent ones are taken. Claiming a priority says that
-        there is capacity for it: what was suspended comes first, in the order of suspension.
+        there is capacity for it: what was suspended comes first, in the order of suspension. An
+        item of which a claim has expired (`Claim.ends`) comes alone; whoever works on it says so
+        by `begin`.
 
         Raises:
             QueueError: `queue_argument_invalid`, `queue_unknown_priority`.
@@ -112,6 +114,13 @@ class WorkQueue(QueueView):
             pairs = chain.from_iterable((row[0], token) for row in foreign)
             await self._scripts.run("acknowledge", *pairs)
         return claims
+
+    async def begin(self, claims: Sequence[Claim]) -> list[bool]:
+        """Mark items as begun, until their claims end; False where the token held no longer.
+
+        A claim that expires now is an attempt of its item, and counted in `Claim.ends`.
+        """
+        return await self._settle("begin", (), [(c.key, c.token) for c in claims])
 
     async def acknowledge(self, claims: Sequence[Claim]) -> list[bool]:
         """Remove finished items; False where the token no longer held its item."""

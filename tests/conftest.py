@@ -19,9 +19,19 @@ from hypothesis import HealthCheck, settings
 _either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", _either, derandomize=True, database=None)
 settings.register_profile("nightly", _either, max_examples=2000, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(_PROFILE)
+
+NIGHTLY_TIMEOUT_S = 3600
+"""How long a test may take that looks at twenty times as many examples."""
 
 _WATCHED = ("time.", "sqlite3.", "socket.", "ssl.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if _PROFILE == "nightly" and config.getoption("timeout") is None:
+        config.option.timeout = NIGHTLY_TIMEOUT_S
 
 
 @pytest.fixture

@@ -55,12 +55,13 @@ def upgrade():
         for name, column in (("session", "session_id"), ("intent", "semantic_intent")):
             columns = [column, "ec_sequence_number"]
             op.create_index(f"kernel_event_log_by_{{name}}", "kernel_event_log", columns)
-        op.create_index(
-            "kernel_event_log_by_epoch",
-            "kernel_event_log",
-            ["commit_epoch_id", "ec_sequence_number"],
-            sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
-        )
+        for name, columns in (("epoch", []), ("epoch_intent", ["semantic_intent"])):
+            op.create_index(
+                f"kernel_event_log_by_{{name}}",
+                "kernel_event_log",
+                ["commit_epoch_id", *columns, "ec_sequence_number"],
+                sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
+            )
         refuse_change("kernel_event_log")
     else:
         op.drop_constraint("kernel_event_log_rules_version_check", "kernel_event_log")

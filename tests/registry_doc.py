@@ -6,6 +6,7 @@ What it writes is `kernel/algebra/README.md`; a test fails when that file says a
 import sys
 from collections.abc import Iterable
 
+from kernel.algebra.arguments import VerbArguments
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 
@@ -42,12 +43,27 @@ def _effects() -> Iterable[str]:
 
 def _verbs() -> Iterable[str]:
     yield "## Semantic verbs\n"
-    yield "| Verb | Requires | Admits besides |"
-    yield "|---|---|---|"
+    yield "| Verb | Requires | Admits besides | States |"
+    yield "|---|---|---|---|"
     for verb in SEMANTIC_VERBS.values():
         requires = ", ".join(f"`{name}`" for name in verb.requires) or "nothing"
-        yield f"| `{verb.name}` | {requires} | {_admitted(verb.forbids, verb.requires)} |"
+        admitted = _admitted(verb.forbids, verb.requires)
+        yield f"| `{verb.name}` | {requires} | {admitted} | {_stated(verb.arguments)} |"
     yield ""
+
+
+def _stated(arguments: VerbArguments) -> str:
+    said = []
+    for kind, rule in arguments.by_kind.items():
+        fields = {name: " or ".join(sorted(values)) for name, values in rule.values.items()}
+        fields |= dict.fromkeys(rule.stated, "any")
+        # A transition has the rule of the memberships under every name of it.
+        if fields and EFFECT_KINDS[kind].canonical != "membership_state_transition":
+            stated = ", ".join(f"{name}: {values}" for name, values in sorted(fields.items()))
+            said.append(f"`{kind}` ({stated})")
+    if arguments.receipts:
+        said.append("receipt " + " or ".join(f"`{one}`" for one in sorted(arguments.receipts)))
+    return "; ".join(said)
 
 
 def _admitted(forbids: frozenset[str], requires: Iterable[str]) -> str:

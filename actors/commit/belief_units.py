@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from actors.commit.unit_context import Bench, PendingBelief
 from actors.orchestrator.intents import AnchorBelief
-from kernel.belief_anchors import SESSION_IDS_BYTES_MAX, SESSIONS_MAX, BeliefAnchor
+from kernel.belief_anchors import SESSION_IDS_BYTES_MAX
 from kernel.belief_record import BeliefBatch, record_belief
 from kernel.canonical import canonicalize, digest
 from kernel.errors import KernelError
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.model.stated_receipts import ANCHORED_SESSIONS_MAX, BeliefAnchor
 
 
 class AnchorRefused(KernelError):  # noqa: N818 - a verdict
@@ -84,7 +85,7 @@ def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
     size = 0
     for one in pending:
         length = len(canonicalize(one.batch.session_id))
-        if some and (len(some) == SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
+        if some and (len(some) == ANCHORED_SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
             yield some
             some, size = [], 0
         some.append(one)

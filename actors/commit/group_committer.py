@@ -172,7 +172,8 @@ class Committer:
         try:
             held = await anyio.to_thread.run_sync(self._holds, fence)
         except LedgerUnavailable as error:
-            raise CommitFailed(str(error)) from error
+            # What went wrong names the database, which is no caller's business.
+            raise CommitFailed("the ledger cannot be read; ask again") from error
         if not held:
             raise _stale(fence)
 
@@ -221,7 +222,8 @@ class Committer:
             try:
                 head = self._write_at_once(parts) or head
             except _NotCommitted as error:
-                fail_unsettled(batch, CommitFailed(str(error)))
+                _log.warning("batch_not_committed", error=str(error))
+                fail_unsettled(batch, CommitFailed("nothing was committed; ask again"))
                 break
             except OF_THE_LEDGER:
                 raise

@@ -83,9 +83,9 @@ def _of_adapted(intent: AdaptFields) -> Iterator[RecordKey]:
 
 
 def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
+    # The kernel computes it again.
     yield Around.ABOVE, intent.target_cu_id
-    for one in intent.input_versions:
-        yield schema.nodes, one.parent_node_id
+    yield Around.INPUTS, intent.target_cu_id
     yield schema.derived_indexes, f"{AUTHORITY_INDEX}|{intent.target_cu_id}"
     yield schema.materialized_views, authority_view(intent.target_cu_id)
 

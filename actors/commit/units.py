@@ -20,7 +20,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
 )
 from actors.orchestrator.model_outputs import outputs_of
-from kernel.authority.enqueue import Enqueued, EnqueuedRequest, request_of
+from kernel.authority.enqueue import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
@@ -38,6 +38,7 @@ from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
 from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation

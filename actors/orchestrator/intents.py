@@ -15,10 +15,10 @@ from pydantic import (
     StringConstraints,
 )
 
-from kernel.authority.enqueue import Enqueued
-from kernel.belief_anchors import BeliefAnchor
+from kernel.authority.inputs import EXCERPT_MAX
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
+from kernel.model.stated_receipts import BeliefAnchor, Enqueued
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
@@ -95,14 +95,31 @@ class CreateSource(Intent):
     """What the pipeline that acquired it found; all of it is wrapped here all the same (F3)."""
 
 
+class SpansUnavailable(BaseModel):
+    """Why an understanding points at no stretch of a source, and what it was made of (§9.3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: Literal[
+        "abstractive_synthesis_across_many_spans",
+        "extraction_degraded_no_spans_available",
+        "model_output_no_span_anchors",
+        "user_marked_synthesis_no_spans",
+    ]
+    source_doc_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_INPUTS)] = ()
+
+
 class SynthesizeUnderstanding(Intent):
-    """Create a ConsolidatedUnderstanding that points at its sources."""
+    """Create a ConsolidatedUnderstanding that points at its sources, or says why it cannot."""
 
     intent_kind: Literal["synthesize_cu"] = "synthesize_cu"
     node_id: Id
     corpus_id: Id
     title: Content
     source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS, fail_fast=True)]
+    source_span_unavailable: SpansUnavailable | None = None
+    """Where there are no spans: it is shown as a summary, and is no authority (§9.5)."""
+
     recompute_priority: Priority | None = None
 
 
@@ -213,6 +230,16 @@ class InputVersion(BaseModel):
     captured_at_authority: Authority
 
 
+class InputsStated(BaseModel):
+    """The inputs of an authority: how many, all of them by their digest, some by name (K33)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Annotated[int, Field(ge=0)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    excerpt: Annotated[tuple[InputVersion, ...], Field(max_length=EXCERPT_MAX)]
+
+
 class RecalculateAuthority(Intent):
     """Record an authority that was computed from the ledger as of a sequence."""
 
@@ -220,9 +247,7 @@ class RecalculateAuthority(Intent):
     target_cu_id: StoredRef
     as_of_sequence: Annotated[int, Field(ge=0)]
     cu_authority: Authority
-    input_versions: Annotated[
-        tuple[InputVersion, ...], Field(max_length=MAX_INPUTS, fail_fast=True)
-    ]
+    inputs: InputsStated
 
 
 class EnqueueRecompute(Intent):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from actors.orchestrator.intents import CapturedOutput, Intent, SynthesizedUnderstanding
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.model_output import RecordedModelOutput, fingerprint
+from kernel.sources import Source, SourceClasses
 from kernel.visibility import max_visibility_class
 
 
@@ -32,8 +33,8 @@ def recorded_outputs(
 def _recorded(
     output: CapturedOutput, answer_ref: str, operation_id: str, index: int, view: LedgerView
 ) -> Document:
-    nodes = (view.node(ref) for ref in output.source_refs)
-    taint = tuple(node["visibility_class"] for node in nodes if node is not None)
+    classes = SourceClasses(view)
+    taint = tuple(classes.of(Source("source_refs", ref)) or "" for ref in output.source_refs)
     recorded = RecordedModelOutput(
         recorded_output_id=f"model-output:{operation_id}:{index}",
         model_version=output.model_version,

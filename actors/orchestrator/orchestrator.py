@@ -17,11 +17,13 @@ from kernel.canonical import canonicalize, digest
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
-from kernel.visibility import max_visibility_class
+from kernel.sources import state_taint
 
 DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
 
 _US_PER_MINUTE = 60 * 1_000_000
+_KEPT_CHARS_MAX = 1024
+"""Of what an idempotency key is derived from, where the key stays in memory."""
 
 
 class Orchestrator:
@@ -83,7 +85,7 @@ class Orchestrator:
         override = intent.asked().capacity_override
         if override is not None:
             document["capacity_override"] = override.model_dump()
-        self._resolve_taint(document, operation, view)
+        state_taint(view, document, deep=operation.semantic_intent != "recalculate_authority")
         if answer_refs:
             document["recorded_model_outputs"] = recorded_outputs(
                 intent, answer_refs, document["operation_id"], view
@@ -111,20 +113,6 @@ class Orchestrator:
         # Commit times rise with the sequence, so they sort as it does.
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
-    def _resolve_taint(
-        self, document: Document, operation: ResolvedOperation, view: LedgerView
-    ) -> None:
-        sources = (view.node(ref) for ref in operation.source_refs)
-        taint = [node["visibility_class"] for node in sources if node is not None]
-        if not taint:
-            return
-        resolved = max_visibility_class(taint)
-        document["source_visibility_taint"] = taint
-        document["resolved_output_visibility_class"] = resolved
-        for effect in document["primitive_effects"]:
-            if effect["effect_kind"] == "node_write":
-                effect["payload"]["visibility_class"] = resolved
-
 
 def intent_digest(intent: Intent) -> str:
     """Return the digest of what was asked for; two askings with the same one are the same.
@@ -147,17 +135,25 @@ def _stamp_recompute(document: Document) -> None:
             effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
 
 
-@lru_cache(maxsize=1024)
 def idempotency_key(
     actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
 ) -> str:
     """Return the key under which an asking takes effect once (§2.5, K6).
 
-    The caller's key is the logical clock bucket: taken once, kept over retries. A batch asks
-    twice: to read ahead, and when the envelope is built.
+    The caller's key is the logical clock bucket: taken once, kept over retries.
     """
+    length = len(actor) + len(verb) + sum(map(len, targets)) + len(policy) + len(bucket)
+    derive = _kept_key if length <= _KEPT_CHARS_MAX else _derived_key
+    return derive(actor, verb, targets, policy, bucket)
+
+
+def _derived_key(actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str) -> str:
     parts: list[Any] = [actor, verb, sorted(targets)]
     return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
+
+
+_kept_key = lru_cache(maxsize=1024)(_derived_key)
+"""A batch asks twice: to read ahead, and when the envelope is built."""
 
 
 def _scope(document: Document, operation: ResolvedOperation) -> Document:

@@ -22,6 +22,7 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     ReportExternalEffect,
     SourceSpan,
+    SpansUnavailable,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
     WriteCausalGraph,
@@ -40,6 +41,7 @@ from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
     CLAIM,
+    FRAMING_KINDS,
     RUNTIME_KINDS,
     RUNTIME_PREFIXES,
     UNDERSTANDING,
@@ -52,15 +54,12 @@ AUTHORITY_INDEX = "authority_index"
 KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
 
-FRAMING_KINDS = frozenset({"RecentActivityRollup"})
-"""What says what went on, and is no source of anything: it informs nothing and taints nothing
-(EC3 of §7.7)."""
-
 _RESERVED_FIELDS = frozenset(
     {
         "cu_authority",
         "cu_authority_computed_at",
         "cu_authority_input_versions",
+        "cu_authority_inputs",
         "node_kind",
         "content",
         "metadata",
@@ -154,12 +153,21 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
 def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
     """An understanding starts without an authority; the request for one comes with it (§21.1)."""
     payload = _understanding_payload(view, intent.node_id, intent.title, intent.source_spans)
+    sources = [span.source_ref for span in intent.source_spans]
+    more: tuple[Document, ...] = ()
+    if intent.source_span_unavailable is not None:
+        if sources:
+            raise IntentInvalid("it has source_spans", "source_span_unavailable")
+        payload["display_kind"] = "synthesis_summary_no_spans"
+        more = (_unavailable(intent.node_id, intent.source_span_unavailable),)
+        sources = [_document(view, ref) for ref in intent.source_span_unavailable.source_doc_refs]
     return _create(
         "synthesize_consolidated_understanding",
         intent.node_id,
         intent.corpus_id,
         payload,
-        sources=tuple(dict.fromkeys(span.source_ref for span in intent.source_spans)),
+        more=more,
+        sources=tuple(dict.fromkeys(sources)),
         extra=_priority(intent.recompute_priority),
     )
 
@@ -267,13 +275,19 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
 def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> ResolvedOperation:
     """The value and its inputs are written, the index follows, and the view is fresh (§8.2)."""
     target = intent.target_cu_id
-    inputs = [one.model_dump() for one in intent.input_versions]
-    context = tuple(dict.fromkeys([target, *(one["parent_node_id"] for one in inputs)]))
+    inputs = intent.inputs
+    versions = [one.model_dump() for one in inputs.excerpt]
+    # Of many inputs some are named, of every visibility class one.
+    context = tuple(dict.fromkeys([target, *(one.parent_node_id for one in inputs.excerpt)]))
     effects = [
         make_effect(
             "node_write",
             target,
-            {"cu_authority": intent.cu_authority, "cu_authority_input_versions": inputs},
+            {
+                "cu_authority": intent.cu_authority,
+                "cu_authority_input_versions": versions,
+                "cu_authority_inputs": {"count": inputs.count, "digest": inputs.digest},
+            },
             inverse="node_revert_to_prior_authority",
         ),
         make_effect(
@@ -496,6 +510,24 @@ def _understanding_payload(
         "display_kind": "synthesis_with_spans",
         "cu_authority_strategy": AUTHORITY_EFFORT,
     }
+
+
+def _unavailable(node_id: str, why: SpansUnavailable) -> Document:
+    return {
+        "effect_id": f"receipt_only:{node_id}",
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": "source_span_unavailable",
+        "payload": {"cu_node_ref": node_id, **why.model_dump(mode="json")},
+        "schema_version": 1,
+    }
+
+
+def _document(view: LedgerView, ref: str) -> str:
+    node = view.node(ref)
+    if node is None or node["node_kind"] in FRAMING_KINDS:
+        raise IntentInvalid(f"no source {ref}", "source_span_unavailable.source_doc_refs")
+    return ref
 
 
 def _input_effects(source: str, target: str, essentiality: str) -> tuple[Document, ...]:

@@ -1,16 +1,15 @@
 """Layer 1 of prompt-injection isolation: content from outside is marked and escaped (§10.3).
 
 Inside the markers ``&``, ``<`` and ``>`` are escaped, so content cannot close its own marker. The
-original text can be read back, which is what offsets of source spans count in.
+original text can be read back (`kernel/untrusted.py`), which is what offsets of source spans count
+in.
 """
 
-import re
-from html import escape, unescape
+from html import escape
 
-_WRAPPED = re.compile(
-    r'\A<UNTRUSTED_CONTENT source="[^"<>]*" kind="[^"<>]*">\n(?P<body>.*)\n</UNTRUSTED_CONTENT>\Z',
-    re.DOTALL,
-)
+from kernel.untrusted import unwrap_untrusted
+
+__all__ = ["unwrap_untrusted", "wrap_untrusted"]
 
 
 def wrap_untrusted(text: str, *, source: str, kind: str) -> str:
@@ -18,15 +17,3 @@ def wrap_untrusted(text: str, *, source: str, kind: str) -> str:
     source, kind = escape(source), escape(kind)
     body = escape(text, quote=False)
     return f'<UNTRUSTED_CONTENT source="{source}" kind="{kind}">\n{body}\n</UNTRUSTED_CONTENT>'
-
-
-def unwrap_untrusted(wrapped: str) -> str:
-    """Return the text that was wrapped.
-
-    Raises:
-        ValueError: when this is not wrapped content.
-    """
-    match = _WRAPPED.match(wrapped)
-    if match is None:
-        raise ValueError("not wrapped content")
-    return unescape(match["body"])

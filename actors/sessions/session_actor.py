@@ -61,12 +61,12 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.id_lists import sorted_unique
 from kernel.belief.session import BeliefSession
-from kernel.belief_anchors import MAX_SESSION_ID_CHARS
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
+from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX
 
 _log = structlog.get_logger(__name__)
 
@@ -285,8 +285,8 @@ class SessionActor:
     def _declare(self, message: Declare, batch: _Batch) -> None:
         if self._belief is not None:
             _check_same_declaration(self._belief, message)
-        elif len(self.session_id) > MAX_SESSION_ID_CHARS:
-            problem = f"session_id must have at most {MAX_SESSION_ID_CHARS} characters"
+        elif len(self.session_id) > SESSION_ID_CHARS_MAX:
+            problem = f"session_id must have at most {SESSION_ID_CHARS_MAX} characters"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "session_id"})
         elif "\x00" in f"{self.session_id}{(message.metadata or {}).get('case_name', '')}":
             # Not every store's text can hold it, and by then a whole batch would fail.

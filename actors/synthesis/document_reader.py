@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import ReadVersion
-from actors.orchestrator.resolvers import FRAMING_KINDS, SOURCE
+from actors.orchestrator.resolvers import SOURCE
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from actors.synthesis.answer_grammar import ReadSource, SearchSources
 from actors.synthesis.prompt import SourceText
 from actors.synthesis.read_only_agent import Specialist
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.ledger.simulations import MOST_RESTRICTIVE
+from kernel.model.node_kinds import FRAMING_KINDS
+from kernel.sources import SourceClasses
 
 SEARCH_NODES_MAX = 2000
 SEARCH_FOUND_MAX = 5
@@ -72,7 +75,7 @@ class DocumentReader:
         shown = []
         for node_id in node_ids:
             node = self._specialist.view.node(node_id)
-            if node is None or not self._may_see(node["visibility_class"]):
+            if node is None or not self._may_see(self._class_of(node_id)):
                 continue
             if self._is_member(node_id, corpus_id) and _problem(node) is None:
                 shown.append(self._document(node_id))
@@ -101,7 +104,11 @@ class DocumentReader:
             name: unwrap_untrusted(text) for name, text in payload.get("metadata", {}).items()
         }
         source = SourceText(unwrap_untrusted(payload["content"]), metadata)
-        return ReadDocument(version, node["visibility_class"], source)
+        return ReadDocument(version, self._class_of(node_id), source)
+
+    def _class_of(self, node_id: str) -> str:
+        """Return how restricted a node is, with what it was drawn from (§7)."""
+        return SourceClasses(self._specialist.view).of_ref(node_id) or MOST_RESTRICTIVE
 
 
 def _problem(node: Document) -> str | None:

@@ -52,10 +52,10 @@ from actors.synthesis.model_client import (
 )
 from actors.synthesis.prompt import assemble
 from actors.synthesis.read_only_agent import ContextFull, SessionContexts, Specialist
-from kernel.checks.v09_model_calls import RESTRICTED, is_outbound_authorized
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.outbound import RESTRICTED, is_outbound_authorized
 
 CALLS_AT_ONCE_MAX = 8
 CALL_TIMEOUT_S = 120.0

@@ -7,9 +7,9 @@ inverses (K2, K3).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from kernel.algebra.transitions import STEPS_OF_KIND, TRANSITIONS, compensations_of
 
@@ -17,6 +17,20 @@ REVERSIBLE = "fully_reversible"
 COMPENSATING = "compensating_operation_only"
 RECEIPT = "receipt_only"
 IRREVERSIBLE = "irreversible_external_effect"
+
+Reference = Literal["source", "sent", "shared", "link"]
+"""What a payload's field does with what it names:
+
+- ``source``: what the effect writes was drawn from it (§7.6);
+- ``sent``: its content is read and goes outside (§4.3.4, §4.3.11);
+- ``shared``: somebody outside is let in to see it (§4.3.9);
+- ``link``: it is named, and nothing of it is read.
+"""
+
+_DRAWN: Mapping[str, Reference] = MappingProxyType(
+    {"source_spans": "source", "span": "source", "source_refs": "source", "source_ref": "source"}
+)
+"""Fields by which a payload of any kind says what it was drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,9 @@ class EffectKind:
 
     companion: str | None = None
     """A kind that an envelope with this one has too."""
+
+    references: Mapping[str, Reference] = field(default_factory=lambda: _DRAWN)
+    """Fields of the payload that name something on the record, and what they do with it."""
 
 
 _NODE_OVERRIDES = MappingProxyType(
@@ -187,7 +204,50 @@ _ROWS = (
     ),
 )
 
-EFFECT_KINDS: Mapping[str, EffectKind] = MappingProxyType({row.name: row for row in _ROWS})
+_MEMBER: Mapping[str, Reference] = MappingProxyType({"corpus_id": "link"})
+_CONTENT: Mapping[str, Reference] = MappingProxyType({"content_node_ref": "sent"})
+_OF_FILING: Mapping[str, Reference] = MappingProxyType({"filing_unit_id": "link"})
+
+_REFERENCES: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
+    {
+        "edge_write": {"source_node_id": "link", "target_node_id": "link"},
+        "membership_write": _MEMBER,
+        "membership_state_transition": _MEMBER,
+        # The documents of a summary without spans are its sources all the same (§9.3).
+        "receipt_only": {"source_doc_refs": "source", "cu_node_ref": "link"},
+        "filing_unit_version_write": _OF_FILING,
+        "filing_unit_text_version_write": _OF_FILING,
+        "filing_relationship_write": {
+            "source_filing_unit_id": "link",
+            "target_filing_unit_id": "link",
+        },
+        "document_artifact_write": _CONTENT,
+        "materialization_emit": _CONTENT,
+        "share_link_grant": {
+            "shared_corpus_view_id": "shared",
+            "share_token_policy_id": "link",
+        },
+        "topic_assignment_write": {"topic_id": "link", "node_id": "link"},
+        "policy_snapshot_advance": {"prior_policy_generation_id": "link"},
+        "ruling_disposition_write": {"scope_targets": "link"},
+        "case_resolution_event_write": {"case_refs": "link", "resolved_case_identity": "link"},
+        "extraction_state_transition": {
+            "parent_operation_id": "link",
+            "replaces_extraction_run_id": "link",
+        },
+        "binding_generation_advance": {"binding_generation_id": "link"},
+    }
+)
+"""By canonical kind, beside what a payload of any kind may name."""
+
+
+def _complete(row: EffectKind) -> EffectKind:
+    return replace(row, references={**_DRAWN, **_REFERENCES.get(row.canonical, {})})
+
+
+EFFECT_KINDS: Mapping[str, EffectKind] = MappingProxyType(
+    {row.name: _complete(row) for row in _ROWS}
+)
 
 
 def canonical_kind(name: str) -> str:

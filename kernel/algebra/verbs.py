@@ -6,6 +6,9 @@ A verb requires effect kinds, may carry more, and forbids those that contradict 
 2. What leaves the process (an artifact, a file, a token) and what moves the policy happens only
    under a verb that asks for it.
 3. A verb that adds does not take away what it adds, and the other way round.
+4. What disposes of a node or moves a membership happens only under a verb that says so.
+
+What the effects may state beside their kinds is in `algebra/arguments.py`.
 
 A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
 (K28).
@@ -16,9 +19,10 @@ where an epoch begins and ends, are observations with verbs of their own (§5, K
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from kernel.algebra.arguments import VerbArguments, arguments_of
 from kernel.algebra.effects import EFFECT_KINDS, RECEIPT, REVERSIBLE
 from kernel.algebra.simulation_support import simulation_support_level
 
@@ -50,6 +54,37 @@ _RESERVED = frozenset(
 )
 """Canonical kinds that are never in passing (rule 2)."""
 
+_DISPOSITIONS = frozenset(
+    {
+        *("quarantine", "unquarantine", "authorize_access", "revoke_access"),
+        *("rescope", "visibility_change", "review_disposition"),
+    }
+)
+"""Kinds that a verb of their own asks for, and no other may carry (rule 4)."""
+
+_ADMITTING: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
+    (
+        frozenset({"node_retract"}),
+        frozenset({"collapse", "retract", "soft_delete", "merge", "split", "supersede"}),
+    ),
+    (
+        frozenset(
+            name
+            for name, kind in EFFECT_KINDS.items()
+            if kind.canonical in ("membership_write", "membership_state_transition")
+        ),
+        frozenset(
+            {
+                *("create", "merge", "split", "collapse", "retract", "soft_delete", "restore"),
+                *("corpus_membership_add", "corpus_membership_confirm"),
+                *("corpus_membership_reject", "topic_assign", "topic_unassign"),
+            }
+        ),
+    ),
+    (_DISPOSITIONS, frozenset()),
+)
+"""Kinds that only these verbs carry beside the kinds that they require (rule 4)."""
+
 _OBSERVING = frozenset(name for name, kind in EFFECT_KINDS.items() if kind.reversibility == RECEIPT)
 
 
@@ -62,6 +97,12 @@ class SemanticVerb:
     forbids: frozenset[str] = frozenset()
     exact: bool = False
     """Whether a required kind has to be named by its own name, and not by its canonical one."""
+
+    arguments: VerbArguments = field(init=False)
+    """What its effects may state."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", arguments_of(self.name))
 
     def satisfied_by(self, required: str, declared: frozenset[str]) -> bool:
         """Tell whether a required kind is declared by its own or by its canonical name (K1)."""
@@ -180,13 +221,19 @@ _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
 """What a verb forbids beside the rules (rule 3)."""
 
 
-def _forbidden(name: str, requires: Iterable[str]) -> frozenset[str]:
+def _forbidden(name: str, requires: tuple[str, ...]) -> frozenset[str]:
     if name in _OBSERVERS:
         return frozenset(EFFECT_KINDS) - _OBSERVERS[name]
     asked_for = {EFFECT_KINDS[one].canonical for one in requires}
     reserved = _RESERVED - asked_for
     passing = frozenset(kind for kind, row in EFFECT_KINDS.items() if row.canonical in reserved)
-    return passing | _CONTRADICTIONS.get(name, frozenset())
+    others = frozenset(
+        kind
+        for kinds, verbs in _ADMITTING
+        if name not in verbs
+        for kind in kinds - frozenset(requires)
+    )
+    return passing | others | _CONTRADICTIONS.get(name, frozenset())
 
 
 def _own_verbs() -> Iterable[SemanticVerb]:

@@ -6,9 +6,9 @@ Whoever runs the ledger plans pages on a snapshot and records them one after the
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from kernel.authority.asking import Asking
 from kernel.authority.cascade import CascadePlan
@@ -29,54 +29,17 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.stated_receipts import (
+    PAGE_REQUESTS_MAX,
+    Enqueued,
+    EnqueuedRequest,
+    RecomputePriority,
+)
 from kernel.stores.record import Operation
 
 ENQUEUED_RECEIPT = "authority_recompute_enqueued"
 
-PAGE_REQUESTS_MAX = 256
-"""How many one operation of `ENQUEUE` may ask for by name."""
-
 _RECENT_REQUESTS = 64
-
-Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-Names = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX)]
-Priority = Literal[
-    "user_initiated_critical",
-    "user_active_session",
-    "high_access_frequency",
-    "background_normal",
-    "background_low_priority",
-]
-
-
-class _Stated(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class EnqueuedRequest(_Stated):
-    """One recompute that is asked for by name."""
-
-    target_cu_id: Name
-    trigger_kind: Name
-    priority: Priority
-
-
-class Enqueued(_Stated):
-    """What an operation of `ENQUEUE` asks for, as its one effect states it."""
-
-    trigger_source_id: Name
-    requests: Annotated[list[EnqueuedRequest], Field(max_length=PAGE_REQUESTS_MAX)]
-    cascades: bool = False
-    """Whether what depends on the targets is asked for with them; a page names it itself."""
-
-    cyclic: Names = []
-    beyond_cap: Names = []
-    """What the plan had to leave out, in part: each page tells of its own."""
-
-    cascade_request_id: Name | None = None
-    """The deferred cascade to which the page belongs."""
-
-    closes_cascade: bool = False
 
 
 def record_enqueued(operation: Operation, envelope: Envelope) -> None:
@@ -132,7 +95,7 @@ def _requests_of(plan: CascadePlan, kinds: Mapping[str, str]) -> list[EnqueuedRe
         EnqueuedRequest(
             target_cu_id=one.node_id,
             trigger_kind=kinds.get(one.node_id, INPUT_UPDATE),
-            priority=PRIORITIES[one.rank],
+            priority=cast("RecomputePriority", PRIORITIES[one.rank]),
         )
         for one in plan.steps
     ]

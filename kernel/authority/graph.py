@@ -1,11 +1,24 @@
 """The graph of inputs as the ledger holds it: who feeds whom, and what an authority comes to."""
 
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from kernel.authority.inputs import InputEdge, StatedInputs, pages_of, stated_along
+from kernel.authority.strategy import (
+    AuthorityInput,
+    AuthorityStrategy,
+    authority_in_range,
+    computed_authority,
+)
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.authority_fields import waits_for_the_tick
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
+
+PAGE_INPUTS = 1024
+"""How many inputs are read at once."""
 
 _AUTHORITY_FIELD = {UNDERSTANDING: "cu_authority", CLAIM: "authority"}
 
@@ -39,24 +52,38 @@ def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
     return sorted(one for one, row in rows if row is not None and row["node_kind"] == UNDERSTANDING)
 
 
-def authority_inputs(view: LedgerView, node_id: str) -> list[AuthorityInput]:
-    """Return the inputs of an understanding that have an authority, by edge id."""
-    inputs = []
-    for edge in view.input_edges(node_id):
-        source = view.node(edge["source_node_id"])
-        if source is None or source["state"] != "active":
-            continue
-        value = source["payload"].get(_AUTHORITY_FIELD.get(source["node_kind"], ""))
-        if value is not None:
-            inputs.append(
-                AuthorityInput(
-                    source["node_id"],
+class InputGraph(Protocol):
+    """Nodes and the edges that feed them, as they stand at one moment."""
+
+    def nodes(self, node_ids: Collection[str]) -> Mapping[str, Document]:
+        """Return the records of those nodes that are there."""
+
+    def input_edges(self, node_id: str) -> Iterable[Document]:
+        """Return the active edges through which a node's authority is fed, by edge id."""
+
+
+def input_edges_of(view: InputGraph, node_id: str) -> Iterator[InputEdge]:
+    """Yield the edges from inputs that have an authority, by edge id, reading pages of them.
+
+    Raises:
+        AuthorityInvalid: when what an input has is none.
+    """
+    for page in pages_of(view.input_edges(node_id), PAGE_INPUTS):
+        sources = view.nodes({edge["source_node_id"] for edge in page})
+        for edge in page:
+            source = sources.get(edge["source_node_id"])
+            if source is None or source["state"] != "active":
+                continue
+            value = source["payload"].get(_AUTHORITY_FIELD.get(source["node_kind"], ""))
+            if value is not None:
+                source_id = source["node_id"]
+                brings = AuthorityInput(
+                    source_id,
                     str(source["version"]),
                     edge["edge_metadata"]["essentiality"],
-                    float(value),
+                    authority_in_range(value, f"the authority of {source_id}"),
                 )
-            )
-    return inputs
+                yield InputEdge(edge["edge_id"], source["visibility_class"], brings)
 
 
 def materialized_authority(view: LedgerView, node_id: str) -> float | None:
@@ -69,11 +96,18 @@ def materialized_authority(view: LedgerView, node_id: str) -> float | None:
 
 
 def authority_of(
-    view: LedgerView, strategy: AuthorityStrategy, node: Document
-) -> tuple[float, list[AuthorityInput]]:
-    """Return an understanding's authority by its inputs' present authorities, and those inputs."""
-    inputs = authority_inputs(view, node["node_id"])
-    return strategy.compute(inputs, node["payload"].get("override_authority")), inputs
+    view: InputGraph, strategy: AuthorityStrategy, node: Document
+) -> tuple[float, StatedInputs]:
+    """Return an understanding's authority by its inputs' authorities then, and those inputs.
+
+    Raises:
+        AuthorityInvalid: when an input or the result is not an authority.
+    """
+    stated = StatedInputs()
+    inputs = stated_along(input_edges_of(view, node["node_id"]), stated)
+    value = computed_authority(strategy, inputs, node["payload"].get("override_authority"))
+    deque(inputs, maxlen=0)  # an override reads none of them
+    return value, stated
 
 
 def is_understanding(node: Document | None) -> bool:

@@ -21,6 +21,9 @@ from kernel.model.node_kinds import UNDERSTANDING
 EDGES_MAX = 4096
 """Edges that are read ahead by one statement; where there are more, they are read when needed."""
 
+INPUT_EDGES_MAX = 16_384
+"""The same of the edges that feed what is recomputed."""
+
 
 class Around(Enum):
     """What is read with a node's row."""
@@ -64,9 +67,12 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     waiting |= above.keys() | computed.keys()
     _read_requests(tables, waiting)
     feeding = {"input_from": UNDERSTANDING}
-    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting - computed.keys(), feeding)
+    # A worker computes what is due already; what is recorded is asked whether it is.
+    waiting -= computed.keys() - above.keys()
+    most = INPUT_EDGES_MAX
+    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
     _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
-    inputs = tables.read_ahead(schema.edges, "target_node_id", computed)
+    inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
     tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
 
 

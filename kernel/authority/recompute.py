@@ -1,12 +1,20 @@
-"""A recompute on the record: refused unless it is due and its arithmetic holds (§8.2, K12)."""
+"""A recompute on the record: refused unless it is due and follows from the record (§8.2, K12).
+
+The inputs are read again as they stood at the sequence that the recompute names, and the authority
+is computed from them; what is stated must be that. Whoever reports another has only wasted a claim.
+"""
 
 from typing import Any
 
 from kernel.algebra.effects import canonical_kind
+from kernel.authority.as_of import GraphAsOf
+from kernel.authority.graph import authority_of
+from kernel.authority.inputs import StatedInputs
 from kernel.authority.requests import Readiness, close_request, due
-from kernel.authority.strategy import AuthorityInput, AuthorityStrategy
-from kernel.errors import EffectInapplicable
-from kernel.ledger.ledger import Request
+from kernel.authority.strategy import AuthorityStrategy, authority_in_range
+from kernel.canonical import canonicalize
+from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
+from kernel.ledger.ledger import LedgerTransaction, Request
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.stores.record import Operation
@@ -16,6 +24,7 @@ _WRITTEN = frozenset(
         "cu_authority",
         "cu_authority_computed_at",
         "cu_authority_input_versions",
+        "cu_authority_inputs",
         "visibility_class",
     }
 )
@@ -34,7 +43,8 @@ def check_recompute(
 ) -> list[Request]:
     """Return the requests that a recompute answers.
 
-    Refused is one that is not due, or whose value its stated inputs do not give.
+    Refused is one that is not due, or that states other inputs or another authority than the record
+    has at the sequence that it names. Linear in the inputs and in what was recorded since.
 
     Raises:
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
@@ -47,24 +57,17 @@ def check_recompute(
             field="recompute_as_of_sequence",
         )
     found = due(operation.transaction, node_id, as_of)
-    refusal = _REFUSALS.get(found.readiness)
-    if refusal is not None:
-        raise EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
+    if found.readiness in _REFUSALS:
+        raise _refused(found.readiness)
     payload = _payload(envelope, node_id)
     _check_nothing_else_is_written(envelope, payload)
-    node = operation.transaction.node(node_id)
-    override = None if node is None else node["payload"].get("override_authority")
-    try:
-        inputs = [AuthorityInput(**one) for one in payload["cu_authority_input_versions"]]
-        expected = strategy.compute(inputs, override)
-    except (KeyError, TypeError):
-        expected = None
-    if expected is None or payload.get("cu_authority") != expected:
-        raise EffectInapplicable(
-            f"the stated inputs give {expected}, stated is {payload.get('cu_authority')}",
-            code="cu_authority_mismatch",
-            field="primitive_effects.0.payload.cu_authority",
-        )
+    expected, inputs = _computed(operation.transaction, node_id, as_of, strategy)
+    _check_inputs(payload, inputs)
+    _check_value(payload, expected)
+    for effect in envelope.primitive_effects:
+        entry = effect.payload.get("entry")
+        if isinstance(entry, dict) and "cu_authority" in entry:
+            _check_value(entry, expected)
     return found.served
 
 
@@ -87,6 +90,52 @@ def complete_recompute(operation: Operation, envelope: Envelope, served: list[Re
             "new_authority_value": value,
         }
         operation.emit(Receipt("authority_recompute_completed", body))
+
+
+def _refused(readiness: Readiness) -> EffectInapplicable:
+    refusal = _REFUSALS[readiness]
+    return EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
+
+
+def _computed(
+    transaction: LedgerTransaction, node_id: str, as_of: int, strategy: AuthorityStrategy
+) -> tuple[float, StatedInputs]:
+    try:
+        graph = GraphAsOf(transaction, as_of)
+        node = graph.node(node_id)
+        if node is None:
+            raise _refused(Readiness.CLOSED)
+        return authority_of(graph, strategy, node)
+    except SnapshotTooOld as error:
+        field = "recompute_as_of_sequence"
+        raise EffectInapplicable(str(error), code="recompute_as_of_too_old", field=field) from None
+    except AuthorityInvalid as error:
+        field = "primitive_effects.0.payload.cu_authority"
+        raise EffectInapplicable(str(error), code=error.code, field=field) from None
+
+
+def _check_inputs(payload: dict[str, Any], inputs: StatedInputs) -> None:
+    for name, expected in inputs.payload().items():
+        if canonicalize(payload.get(name)) != canonicalize(expected):
+            raise EffectInapplicable(
+                f"the record has {inputs.count} inputs at that sequence, stated are others",
+                code="cu_authority_inputs_mismatch",
+                field=f"primitive_effects.0.payload.{name}",
+            )
+
+
+def _check_value(stated: dict[str, Any], expected: float) -> None:
+    field = "primitive_effects.0.payload.cu_authority"
+    try:
+        value = authority_in_range(stated.get("cu_authority"), "cu_authority")
+    except AuthorityInvalid as error:
+        raise EffectInapplicable(str(error), code="authority_out_of_range", field=field) from None
+    if value != expected:
+        raise EffectInapplicable(
+            f"the inputs give {expected}, stated is {value}",
+            code="cu_authority_mismatch",
+            field=field,
+        )
 
 
 def _target(envelope: Envelope) -> tuple[str, int]:

@@ -2,14 +2,17 @@
 
 The posterior mean of a Beta distribution with the prior Beta(1, 1). An input of authority ``a`` and
 weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta. Sums are exact (``math.fsum``), so
-the same inputs give the same bits in any order.
+the same inputs give the same bits in any order. Inputs are read once and none is kept.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol
+
+from kernel.errors import AuthorityInvalid
 
 WEIGHTS: Mapping[str, float] = MappingProxyType({"core": 4.0, "supporting": 2.0, "tangential": 1.0})
 
@@ -33,11 +36,40 @@ class AuthorityInput:
         }
 
 
+def authority_in_range(value: object, place: str) -> float:
+    """Return a number from 0 to 1 as a float.
+
+    Raises:
+        AuthorityInvalid: `authority_out_of_range` for anything else, NaN among it.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= 1):  # type: ignore[operator]
+        raise AuthorityInvalid(f"{place} is {ascii(value)[:40]}, not a number from 0 to 1")
+    return float(value)  # type: ignore[arg-type]
+
+
 class AuthorityStrategy(Protocol):
-    """A pure function from inputs to an authority in [0, 1]."""
+    """A pure function from inputs to an authority in [0, 1]; see `computed_authority`."""
 
     def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
         """Return the authority; an override by a user replaces the value."""
+
+
+def computed_authority(
+    strategy: AuthorityStrategy, inputs: Iterable[AuthorityInput], override: object
+) -> float:
+    """Return what a strategy makes of inputs, held to its promise.
+
+    Raises:
+        AuthorityInvalid: `authority_out_of_range`, or `authority_sum_overflow`.
+    """
+    stated = None if override is None else authority_in_range(override, "override_authority")
+    try:
+        value = strategy.compute(inputs, stated)
+    except OverflowError:
+        message = "the sum over the inputs is beyond every number"
+        raise AuthorityInvalid(message, code="authority_sum_overflow") from None
+    return authority_in_range(value, "the authority")
 
 
 class BetaPosteriorMean:
@@ -47,7 +79,14 @@ class BetaPosteriorMean:
         """Return alpha / (alpha + beta), 0.5 where there are no inputs."""
         if override is not None:
             return override
-        weighted = [(WEIGHTS[one.edge_essentiality], one.captured_at_authority) for one in inputs]
-        alpha = math.fsum([1.0, *(weight * value for weight, value in weighted)])
-        total = math.fsum([2.0, *(weight for weight, _ in weighted)])
+        counts = dict.fromkeys(WEIGHTS, 0)
+
+        def weighted() -> Iterator[float]:
+            for one in inputs:
+                counts[one.edge_essentiality] += 1
+                yield WEIGHTS[one.edge_essentiality] * one.captured_at_authority
+
+        alpha = math.fsum(chain((1.0,), weighted()))
+        # Whole numbers, so exact in any order as well.
+        total = 2.0 + sum(WEIGHTS[name] * count for name, count in counts.items())
         return min(1.0, max(0.0, alpha / total))

@@ -6,9 +6,11 @@ questions: whether the actor may write, and whether what models answered is ther
 
 from kernel.checks import (
     v01_model_outputs,
+    v01_recorded_at,
     v02_idempotency,
     v02_supersession,
     v03_verb,
+    v04_causality,
     v04_epoch,
     v04_scope,
     v05_policy,
@@ -26,12 +28,14 @@ from kernel.checks.v01_schema import check_actor
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
+    ("V1", v01_recorded_at.check),
     ("V1", v01_model_outputs.check),
     ("V2", v02_idempotency.check),
     ("V2", v02_supersession.check),
     ("V3", v03_verb.check),
     ("V4", v04_scope.check),
     ("V4", v04_epoch.check),
+    ("V4", v04_causality.check),
     ("V5", v05_policy.check),
     ("V6", v06_source_spans.check),
     ("V7", v07_isolation.check),

@@ -1,8 +1,8 @@
 """A preview of restricted material says so (INV-G-SIM-VIS-1, §11.6); asked by V8."""
 
 from kernel.checks.check import Refusal, Submission
-from kernel.ledger.simulations import class_of_source
 from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
+from kernel.sources import classes_of
 
 _REASON = "envelope_simulation_visibility_warning_missing"
 
@@ -12,8 +12,9 @@ def check_warning(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     if envelope.semantic_intent != SIMULATE:
         return None
-    classes = {class_of_source(submission.transaction, ref) for ref in envelope.source_refs}
-    classes |= {*envelope.source_visibility_taint, envelope.resolved_output_visibility_class}
+    classes = {visibility for _, visibility in classes_of(submission.transaction, envelope)}
+    classes.update(envelope.source_visibility_taint)
+    classes.add(envelope.resolved_output_visibility_class or "")
     if not classes & WARNED_CLASSES:
         return None
     for index, effect in enumerate(envelope.primitive_effects):

@@ -5,12 +5,14 @@ from functools import lru_cache
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.model.envelope import MAX_EFFECTS
-from kernel.model.receipt import SIMULATION_RECEIPTS
+from kernel.model.envelope import MAX_EFFECTS, Envelope
+from kernel.model.receipt import RECEIPT_KINDS, SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
 _COMBINATIONS_KEPT = 4096
+_EFFECTS_KEPT = 16
+_SAID_CHARS = 80
 
 Shape = tuple[str, bool, str | None]
 """Of an effect: its kind, whether it undoes another, and the receipt that it emits."""
@@ -25,12 +27,41 @@ def check(submission: Submission) -> Verdict:
             for one in envelope.primitive_effects
         ]
     )
-    return _judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
+    refusal = judge(envelope.semantic_intent, envelope.operation_kind, shapes)
+    return refusal or _judge_arguments(SEMANTIC_VERBS[envelope.semantic_intent], envelope)
 
 
-@lru_cache(_COMBINATIONS_KEPT)
+def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
+    rules = verb.arguments.by_kind
+    for index, effect in enumerate(envelope.primitive_effects):
+        arguments = None if effect.undoes else rules.get(effect.effect_kind)
+        broken = None if arguments is None else arguments.broken_by(effect.payload)
+        if broken is not None:
+            stated = effect.payload.get(broken)
+            said = "nothing" if stated is None else ascii(stated)[:_SAID_CHARS]
+            return Refusal(
+                _COMPOSITION,
+                f"primitive_effects.{index}.payload.{broken}",
+                f"{verb.name} does not admit {said} as {broken} of a {effect.effect_kind}",
+            )
+    return None
+
+
+def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
+    """Tell whether a verdict may stay in memory: short, and of names of the registries alone."""
+    return (
+        len(shapes) <= _EFFECTS_KEPT
+        and envelope.semantic_intent in SEMANTIC_VERBS
+        and envelope.operation_kind in OPERATION_KINDS
+        and all(
+            kind in EFFECT_KINDS and (subkind is None or subkind in RECEIPT_KINDS)
+            for kind, _, subkind in shapes
+        )
+    )
+
+
 def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
-    """The verdict follows from names alone, and few combinations of them are ever spoken."""
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
@@ -60,7 +91,27 @@ def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...])
             "primitive_effects",
             f"{verb.name} requires {missing[0]}",
         )
+    return _judge_receipts(verb, shapes)
+
+
+def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | None:
+    """Judge whether the receipts are the verb's, and its own is there."""
+    own, stated = verb.arguments, set()
+    for index, (kind, _, subkind) in enumerate(shapes):
+        if kind != "receipt_only":
+            continue
+        stated.add(subkind or verb.name)
+        if not own.admits_receipt(subkind or verb.name):
+            place = f"primitive_effects.{index}.receipt_subkind"
+            return Refusal(_COMPOSITION, place, f"{verb.name} does not emit {subkind}")
+    if own.receipts and not own.receipts & stated:
+        names = " or ".join(sorted(own.receipts))
+        return Refusal(_COMPOSITION, "primitive_effects", f"{verb.name} states {names}")
     return None
+
+
+_judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
+"""The verdict follows from names alone, and few combinations of them are ever spoken."""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:

@@ -1,9 +1,11 @@
-"""V4: every envelope declares the scope of its effects (INV-A-SCOPE-1, §2.4)."""
+"""V4: every envelope declares the scope of its effects, and what it writes (§2.4, §2.6)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kernel.algebra.effects import EFFECT_KINDS, RECEIPT
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.model.envelope import Envelope
 
 MAX_CASCADE_DEPTH_BY_KIND: Mapping[str, float] = MappingProxyType(
     {
@@ -44,4 +46,17 @@ def check(submission: Submission) -> Verdict:
             f"{field}.estimated_cascade_depth",
             f"too deep for {scope.scope_kind}",
         )
+    # A lite envelope had no write set, and what takes its place repeats it (§2.6).
+    if not envelope.write_set_refs and envelope.supersedes is None and _writes(envelope):
+        return Refusal(
+            "envelope_scope_write_set_empty",
+            "write_set_refs",
+            "an operation that writes names what it writes",
+        )
     return None
+
+
+def _writes(envelope: Envelope) -> bool:
+    return any(
+        EFFECT_KINDS[one.effect_kind].reversibility != RECEIPT for one in envelope.primitive_effects
+    )

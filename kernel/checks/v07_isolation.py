@@ -19,7 +19,8 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.overlays.overlay import EMBEDDED
-from kernel.spans import sources_in, span_named_by
+from kernel.sources import sources_of_envelope
+from kernel.spans import names_of
 
 CONTENT_FLAG = "prompt_injection_isolation_wrapper_applied"
 METADATA_FLAG = "metadata_wrapper_applied"
@@ -40,7 +41,8 @@ def check(submission: Submission) -> Verdict:
 
 def _check_sources(submission: Submission) -> Refusal | None:
     seen: set[str] = set()
-    for field, ref in _sources(submission):
+    for source in sources_of_envelope(submission.envelope):
+        field, ref = source.field, source.ref
         if ref in seen:
             continue
         seen.add(ref)
@@ -54,21 +56,9 @@ def _check_sources(submission: Submission) -> Refusal | None:
     return None
 
 
-def _sources(submission: Submission) -> Iterator[tuple[str, str]]:
-    envelope = submission.envelope
-    for index, ref in enumerate(envelope.source_refs):
-        yield f"source_refs.{index}", ref
-    for index, ref in enumerate(envelope.read_set_refs):
-        yield f"read_set_refs.{index}", ref
-    for index, effect in enumerate(envelope.primitive_effects):
-        for ref in sources_in(effect.payload):
-            yield f"primitive_effects.{index}.payload", ref
-
-
 def _ingested(view: LedgerView, ref: str) -> Iterator[Document]:
     """Yield the payloads of what was ingested under a reference, or under what it is a part of."""
-    part_of = span_named_by(ref)
-    for node_id in (ref, part_of.source_ref) if part_of else (ref,):
+    for node_id in names_of(ref):
         node = view.node(node_id)
         if node is None:
             continue

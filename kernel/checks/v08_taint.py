@@ -7,8 +7,8 @@ that the ledger knows: a source whose class was left out is a resolution compute
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.checks.simulation_warning import check_warning
-from kernel.ledger.simulations import class_of_source
 from kernel.model.envelope import KernelEffect
+from kernel.sources import classes_of
 from kernel.visibility import (
     LEAST_RESTRICTIVE,
     VISIBILITY_CLASSES,
@@ -31,7 +31,14 @@ def check(submission: Submission) -> Verdict:
 def _check_resolution(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     taint = envelope.source_visibility_taint
+    resolved = envelope.resolved_output_visibility_class
     unknown = [name for name in taint if name not in VISIBILITY_CLASSES]
+    if not taint and resolved is not None and resolved not in VISIBILITY_CLASSES:
+        return Refusal(
+            "envelope_taint_resolution_invalid",
+            "resolved_output_visibility_class",
+            f"unknown visibility class {resolved}",
+        )
     if unknown:
         return Refusal(
             "envelope_taint_resolution_invalid",
@@ -41,26 +48,28 @@ def _check_resolution(submission: Submission) -> Refusal | None:
     if not taint:
         return None
     expected = max_visibility_class(taint)
-    if envelope.resolved_output_visibility_class == expected:
+    if resolved == expected:
         return None
     return Refusal(
         "envelope_taint_resolution_invalid",
         "resolved_output_visibility_class",
-        f"expected {expected}, got {envelope.resolved_output_visibility_class}",
+        f"expected {expected}, got {resolved}",
     )
 
 
 def _check_sources(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
-    for index, source_ref in enumerate(envelope.source_refs):
-        stored = class_of_source(submission.transaction, source_ref)
-        if stored is None or stored == LEAST_RESTRICTIVE:
+    # A recompute reads numbers, and the orchestrator writes nothing else of them.
+    recomputes = envelope.semantic_intent == "recalculate_authority"
+    deep = not (recomputes and submission.submitter == "orchestrator")
+    for source, visibility in classes_of(submission.transaction, envelope, deep=deep):
+        if visibility == LEAST_RESTRICTIVE:
             continue
-        if stored not in envelope.source_visibility_taint:
+        if visibility not in envelope.source_visibility_taint:
             return Refusal(
                 "envelope_taint_resolution_invalid",
-                f"source_refs.{index}",
-                f"{source_ref} is {stored}, which the taint leaves out",
+                source.field,
+                f"{source.ref} is {visibility}, which the taint leaves out",
             )
     return None
 
@@ -69,7 +78,8 @@ def _check_outputs(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     resolved = envelope.resolved_output_visibility_class
     for index, effect in enumerate(envelope.primitive_effects):
-        if canonical_kind(effect.effect_kind) != "node_write":
+        # What is put back has the class that it had.
+        if effect.undoes is not None or canonical_kind(effect.effect_kind) != "node_write":
             continue
         stated = effect.payload.get("visibility_class")
         field = f"primitive_effects.{index}.payload.visibility_class"

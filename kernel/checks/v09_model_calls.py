@@ -5,26 +5,22 @@ provider but a local one, unless the policy in force authorizes its actor to sen
 """
 
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView
+from kernel.outbound import RESTRICTED, is_outbound_authorized, touched_restricted
 
 LOCAL_PROVIDERS = frozenset({"local"})
 """Everybody else is outside."""
-
-OUTBOUND = "sealed_outbound"
-
-RESTRICTED = frozenset({"sealed", "firewalled"})
 
 
 def check(submission: Submission) -> Verdict:
     """Refuse the output of a model that was shown what may not leave."""
     envelope = submission.envelope
     outputs = envelope.recorded_model_outputs
-    touched = set(envelope.source_visibility_taint)
+    if not outputs:
+        return None
     # An output that says more than the envelope does is believed.
-    touched.update(name for output in outputs for name in output.source_visibility_taint)
+    touched = {name for output in outputs for name in output.source_visibility_taint}
     touched.update(output.resolved_output_visibility_class or "" for output in outputs)
-    if not outputs or not touched & RESTRICTED:
+    if not touched & RESTRICTED and touched_restricted(submission.transaction, envelope) is None:
         return None
     for index, output in enumerate(outputs):
         field = f"recorded_model_outputs.{index}"
@@ -43,13 +39,3 @@ def check(submission: Submission) -> Verdict:
                 f"no policy lets {envelope.actor} send this to {output.model_provider}",
             )
     return None
-
-
-def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
-    """Tell whether the policy in force lets an actor send restricted sources outside."""
-    policy = view.record(schema.policy_snapshots, view.policy_generation_id())
-    stated = None if policy is None else policy["payload"].get("propa_authorizations")
-    return isinstance(stated, list) and any(
-        isinstance(one, dict) and one.get("actor") == actor and one.get("scope") == OUTBOUND
-        for one in stated
-    )

@@ -15,6 +15,7 @@ from kernel.conflicts.writes import Write
 from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_EFFECTS, Envelope
+from kernel.sources import state_taint
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 
 MERGED_VALUES_MAX = 64
@@ -207,4 +208,9 @@ def _envelope(
     }
     if envelope.session_id is not None:
         document["session_id"] = envelope.session_id
+    state_taint(transaction, document)
+    resolved = document.get("resolved_output_visibility_class")
+    for one in effects:
+        if resolved is not None and one["effect_kind"] == "node_write":
+            one["payload"]["visibility_class"] = resolved
     return document

@@ -203,11 +203,15 @@ class BufferedTables:
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
-        return [
-            row
-            for value in dict.fromkeys(values)
-            for row in self.select(table, {**where, column: value}, limit=limit)
-        ][:limit]
+        held = self._of(table)
+        more = None if limit is None else limit + len(held.pending)
+        wanted = [one for one in dict.fromkeys(values) if _is_askable(str(one))]
+        rows = self._store.select_any(table, column, wanted, where, limit=more)
+        if held.pending:
+            rows = [row for row in rows if held.key(row) not in held.pending]
+            for value in wanted:
+                rows += [row.copy() for row in held.matching({**where, column: value})]
+        return rows[:limit]
 
     def read_ahead(
         self,

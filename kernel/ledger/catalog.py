@@ -8,7 +8,7 @@ migrated ledger has them in another one.
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from kernel.errors import LedgerSchemaDiffers
 
@@ -27,6 +27,8 @@ StorageRule = Literal[
     "wal_does_not_fit",
     "wal_damaged",
 ]
+
+STORAGE_RULES: frozenset[str] = frozenset(get_args(StorageRule))
 
 NOT_READ = frozenset({"not_a_table", "schema_unreadable"})
 """Under these, reading rows would run what a stranger has written, or cannot be done at all."""
@@ -78,7 +80,8 @@ def differences(expected: AbstractSet[Fact], stored: AbstractSet[Fact]) -> list[
 def _fault(fact: Fact, what: str) -> StorageFault:
     rule: StorageRule = "not_a_table" if fact.kind == "table" else "schema_differs"
     text = fact.text if len(fact.text) <= FACT_CHARS_MAX else f"{fact.text[:FACT_CHARS_MAX]}..."
-    name = text.split("(")[0].strip()
+    # A constraint has no name of its own in either database that could be relied on.
+    name = text.split("(")[0].strip() if fact.kind == "constraint" else text.split()[0]
     return StorageFault(fact.table, f"{fact.kind} {name}", rule, f"{fact.kind} {text} {what}")
 
 

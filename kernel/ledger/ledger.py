@@ -4,7 +4,7 @@ Every query has its name here, so that an adapter knows rows and the kernel know
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +18,7 @@ from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
 
@@ -27,6 +28,12 @@ GENESIS_POLICY = "PG-1"
 
 _BLOB_DOMAIN = b"rotulus/payload/v1\x00"
 SALT_BYTES = 32
+
+EDGES_AT_ONCE = 4096
+"""How many edges into a node are read at once."""
+
+NODES_KEPT = 256
+"""Of more nodes than this at once, a transaction keeps none for the next question."""
 
 Document = dict[str, Any]
 
@@ -148,6 +155,14 @@ class LedgerView:
         """Return a node's record."""
         return self.record(schema.nodes, node_id)
 
+    def nodes(self, node_ids: Collection[str]) -> dict[str, Document]:
+        """Return the records of those nodes that are there; what many are is not kept."""
+        if len(node_ids) <= NODES_KEPT:
+            found = ((node_id, self.node(node_id)) for node_id in node_ids)
+            return {node_id: node for node_id, node in found if node is not None}
+        rows = self.tables.select_any(schema.nodes, "node_id", [*node_ids], {})
+        return {row["node_id"]: orjson.loads(row["record"]) for row in rows}
+
     def nodes_of_kind(self, node_kind: str, *, after: str | None, limit: int) -> list[Document]:
         """Return the records of a kind in the order of their ids."""
         rows = self.tables.select(schema.nodes, {"node_kind": node_kind}, after=after, limit=limit)
@@ -178,10 +193,18 @@ class LedgerView:
         """Return the edge rows that lead to a node, removed ones included."""
         return self.tables.select(schema.edges, {"target_node_id": node_id})
 
-    def input_edges(self, node_id: str) -> list[Document]:
-        """Return the active edges through which a node's authority is fed, by edge id."""
-        rows = self.tables.select(schema.edges, {"target_node_id": node_id})
-        return [orjson.loads(row["record"]) for row in rows if row["input_from"] is not None]
+    def input_edges(self, node_id: str) -> Iterator[Document]:
+        """Yield the active edges through which a node's authority is fed, by edge id."""
+        where = {"target_node_id": node_id}
+        rows = self.tables.select(schema.edges, where, limit=EDGES_AT_ONCE)
+        while rows:
+            for row in rows:
+                if row["input_from"] is not None:
+                    yield orjson.loads(row["record"])
+            if len(rows) < EDGES_AT_ONCE:
+                return
+            after = rows[-1]["edge_id"]
+            rows = self.tables.select(schema.edges, where, after=after, limit=EDGES_AT_ONCE)
 
     def input_sources(self, node_id: str, source_kind: str) -> list[str]:
         """Return the nodes of one kind that feed a node's authority."""
@@ -317,6 +340,8 @@ class LedgerTransaction(LedgerView):
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
 
+        self.changes: RecentChanges = RecentChanges(self.head_now.ec_sequence_number)
+
     def record(self, table: Table, key: str) -> Document | None:
         """Return the newest record of a typed store, the same object every time: for reading only.
 
@@ -362,6 +387,7 @@ class LedgerTransaction(LedgerView):
     def stand_at(self, head: Head) -> None:
         """Go back to where the chains stood; what was read of the state since may be untrue."""
         self.head_now = head
+        self.changes.cut(head.ec_sequence_number)
         self.forget_policy()
         self.forget_overlays()
         self.known_of_requests.clear()

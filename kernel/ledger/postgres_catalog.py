@@ -244,7 +244,8 @@ def _bare_index(definition: str) -> str:
     """Return an index's definition without the schema's name and the brackets of its condition."""
     head, where, condition = definition.partition(" WHERE ")
     head = re.sub(r' ON (?:ONLY )?(?:"(?:[^"]|"")*"|\w+)\.', " ON ", head).replace('"', "")
-    return f"{head.removeprefix('CREATE ')}{where}{_bare(condition)}"
+    unique, _, named = head.removeprefix("CREATE ").partition("INDEX ")
+    return f"{named}{where}{_bare(condition)}{' unique' if unique else ''}"
 
 
 def _bare(expression: str) -> str:

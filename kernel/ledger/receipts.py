@@ -8,10 +8,9 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.model.receipt import Receipt
-from kernel.model.rules_version import RULES_VERSION
+from kernel.model.receipt import CURRENT_RECEIPTS, EPHEMERAL_DAYS, Receipt, ReceiptRules
 
-EPHEMERAL_LIFETIME_US = 24 * 3600 * 1_000_000
+US_PER_DAY = 24 * 3600 * 1_000_000
 
 
 def append_receipt(
@@ -20,30 +19,34 @@ def append_receipt(
     receipt: Receipt,
     operation_id: str | None,
     *,
-    rules_version: int = RULES_VERSION,
+    rules: ReceiptRules = CURRENT_RECEIPTS,
 ) -> str:
     """Record a receipt by its retention class and return its hash.
 
-    `rules_version` is another than today's only where a log is folded (K30).
+    `rules` are others than today's only where a log is folded (K30).
+
+    Raises:
+        ReceiptBodyInvalid: when the body is not what the kind says; nothing was written.
     """
+    rules.check(receipt)
     head = transaction.head_now
     document = {
         **receipt.body,
         "receipt_id": receipt_id,
         "receipt_kind": receipt.receipt_kind,
         "emitted_at": iso_time(head.committed_at_us),
-        "rules_version": rules_version,
+        "rules_version": rules.version,
         "schema_version": 1,
     }
     if operation_id is not None:
         document["operation_id"] = operation_id
-    if receipt.retention_class == "ephemeral":
+    if rules.retention_of(receipt) == "ephemeral":
         content = canonicalize(document)
         row = {
             "receipt_id": receipt_id,
             "receipt_kind": receipt.receipt_kind,
             "operation_id": operation_id,
-            "expires_at_us": head.committed_at_us + EPHEMERAL_LIFETIME_US,
+            "expires_at_us": head.committed_at_us + EPHEMERAL_DAYS * US_PER_DAY,
             "receipt_bytes": content,
         }
         transaction.tables.append(schema.ephemeral_receipts, row)
@@ -72,6 +75,12 @@ def append_receipt(
 
 
 def purge_expired(transaction: LedgerTransaction) -> int:
-    """Delete the ephemeral receipts whose time is over and return their number (§17.2)."""
+    """Delete the ephemeral receipts whose time is over and return their number (§17.2).
+
+    The record's clock goes on past their time: one that is missing before it was not purged.
+    """
     now_us = transaction.host.now_us()
-    return transaction.tables.delete_before(schema.ephemeral_receipts, "expires_at_us", now_us)
+    purged = transaction.tables.delete_before(schema.ephemeral_receipts, "expires_at_us", now_us)
+    if purged:
+        transaction.next_commit_time_us()
+    return purged

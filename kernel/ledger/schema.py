@@ -37,7 +37,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -101,6 +101,15 @@ kernel_event_log = Table(
     Index(
         "kernel_event_log_by_epoch",
         "commit_epoch_id",
+        "ec_sequence_number",
+        sqlite_where=Column("commit_epoch_id", String).isnot(None),
+        postgresql_where=Column("commit_epoch_id", String).isnot(None),
+    ),
+    # Whether an epoch is open is asked by each operation in it, whatever else lies in it.
+    Index(
+        "kernel_event_log_by_epoch_intent",
+        "commit_epoch_id",
+        "semantic_intent",
         "ec_sequence_number",
         sqlite_where=Column("commit_epoch_id", String).isnot(None),
         postgresql_where=Column("commit_epoch_id", String).isnot(None),
@@ -209,6 +218,8 @@ edges = Table(
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
+    # The inputs of one node in pages, in the order of their digest.
+    Index("edges_of_target", "target_node_id", "edge_id"),
     info=state(
         StateStore(
             GRAPH,

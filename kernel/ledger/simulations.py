@@ -35,12 +35,3 @@ def simulation_of(view: LedgerView, ref: str) -> SourceSimulation | None:
     stated = envelope.get("resolved_output_visibility_class")
     known = stated in VISIBILITY_CLASSES
     return SourceSimulation(operation_id, str(stated) if known else MOST_RESTRICTIVE)
-
-
-def class_of_source(view: LedgerView, ref: str) -> str | None:
-    """Return the visibility class of a source, None where the ledger does not know it."""
-    node = view.node(ref)
-    if node is not None:
-        return str(node["visibility_class"])
-    simulation = simulation_of(view, ref)
-    return None if simulation is None else simulation.visibility_class

@@ -301,6 +301,10 @@ def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[N
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
         raise LedgerUnavailable(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        # The driver cannot tell an error that quotes damaged text.
+        connection.close()
+        raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
     except BaseException:
         connection.close()
         raise

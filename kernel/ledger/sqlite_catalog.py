@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from kernel.ledger.catalog import ContentReport, Fact, StorageFault, differences, table_fact
 from kernel.ledger.keys import column_names
@@ -25,10 +25,13 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTRAINTS = frozenset({"primary", "unique", "check", "constraint", "foreign"})
-_KINDS: dict[Literal["index", "trigger"], tuple[str, ...]] = {
-    "index": ("index ", "unique index "),
-    "trigger": ("trigger ",),
-}
+_KINDS: tuple[tuple[str, Literal["index", "trigger"], str], ...] = (
+    ("index ", "index", ""),
+    ("unique index ", "index", " unique"),
+    ("trigger ", "trigger", ""),
+)
+"""How a definition goes on behind CREATE, what it makes, and what its fact ends with."""
+
 _OF_INDEX = re.compile(r"(?:from|in|of) index (\S+)$")
 _OF_COLUMN = re.compile(r"(?:value in|constraint failed in) ([A-Za-z_]\w*)")
 
@@ -37,19 +40,30 @@ def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
     """Return every difference between a file's tables and those that this program makes."""
     try:
         return differences(_expected(), _stored(connection))
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # The driver cannot tell an error that quotes damaged text.
         return [StorageFault("ledger", "schema", "schema_unreadable", str(error))]
 
 
 def content_faults(connection: sqlite3.Connection) -> ContentReport:
     """Compare every index with its table and look at every page; linear in the file's size."""
-    rows = connection.execute(f"PRAGMA integrity_check({FAULTS_MAX})").fetchall()
+    rows = _asked(connection, f"PRAGMA integrity_check({FAULTS_MAX})")
     told = [line for (text,) in rows for line in str(text).splitlines()]
     indexes = dict(
-        connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
+        _asked(connection, "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
     )
     sound = ("ok", "*** in database main ***")
     return ContentReport([_fault(line, indexes) for line in told if line not in sound])
+
+
+def _asked(connection: sqlite3.Connection, sql: str) -> list[Any]:
+    """Return the rows of a question whose texts may be damaged."""
+    before = connection.text_factory
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.text_factory = before
 
 
 def misstated_version(path: Path) -> list[StorageFault]:
@@ -60,7 +74,7 @@ def misstated_version(path: Path) -> list[StorageFault]:
                 return []
             message = f"user_version is {schema_version(file)}, the tables are of {SCHEMA_VERSION}"
             return [StorageFault("ledger", "user_version", "schema_differs", message)]
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return []
 
 
@@ -90,7 +104,7 @@ def _columns() -> list[tuple[str, tuple[str, ...]]]:
 
 def _stored(connection: sqlite3.Connection) -> set[Fact]:
     facts: set[Fact] = set()
-    entries = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    entries = _asked(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
     tables = {
         str(name)
         for kind, name, _, sql in entries
@@ -107,7 +121,7 @@ def _stored(connection: sqlite3.Connection) -> set[Fact]:
             facts.add(Fact(str(table), "object", f"{kind} {name}"))
     for name, names in _columns():
         if name in tables:
-            info = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
+            info = _asked(connection, f"PRAGMA table_xinfo({name})")
             facts.add(table_fact(name, names, {row[1]: row[6] == 0 for row in info}))
     return facts
 
@@ -154,8 +168,8 @@ def _part(table: str, part: list[str]) -> Fact:
 def _whole(tokens: list[str]) -> Fact:
     """Return an index or a trigger as one fact, of the table behind its ON."""
     table = tokens[tokens.index("on") + 1] if "on" in tokens[:-1] else "ledger"
-    text = " ".join(tokens[1:])
-    for kind, begin in _KINDS.items():
-        if text.startswith(begin):
-            return Fact(table, kind, text.removeprefix("index ").removeprefix("trigger "))
-    return Fact(table, "object", text)
+    what = " ".join(tokens[1:])
+    for begin, kind, suffix in _KINDS:
+        if what.startswith(begin):
+            return Fact(table, kind, f"{what.removeprefix(begin)}{suffix}")
+    return Fact(table, "object", what)

@@ -93,7 +93,9 @@ def discard(
     kernel: Kernel, transaction: LedgerTransaction, receipt_id: str, reason: str
 ) -> SubmissionResult | RejectedResult:
     """Settle an item of a review queue without doing anything about it; durable as a submission."""
-    effect = receipt_effect("review_item_discarded", {"reason": reason, "receipt_id": receipt_id})
+    effect = receipt_effect(
+        "review_item_discarded", {"reason": reason, "item_receipt_id": receipt_id}
+    )
     fields = {
         "actor": "user",
         "causal_parent_operation_ids": [],

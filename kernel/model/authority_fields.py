@@ -5,6 +5,14 @@ from typing import Any
 
 from kernel.host import parse_time_us
 
+COMPUTED_FIELDS = (
+    "cu_authority",
+    "cu_authority_computed_at",
+    "cu_authority_input_versions",
+    "cu_authority_inputs",
+)
+"""What `recalculate_authority` alone writes."""
+
 EAGER = "eager_on_parent_update"
 """The default: every change of an input asks for a recompute."""
 

@@ -5,6 +5,10 @@ CLAIM = "VersionedClaim"
 SOURCE_ARTIFACT = "SourceArtifact"
 ACCESS_OVERLAY = "AccessOverlay"
 
+FRAMING_KINDS = frozenset({"RecentActivityRollup"})
+"""What says what went on, and is no source of anything: it informs nothing and taints nothing
+(EC3 of §7.7)."""
+
 CAUSAL_NODE = "CausalNode"
 CAUSAL_NODE_PREFIX = "causal-node:"
 CAUSAL_EDGE_PREFIX = "causal-edge:"

@@ -1,73 +1,130 @@
-"""Receipt kinds and how long each is kept (§17.1, §17.2, §17.6).
+"""Receipt kinds: what each says, and how long it is kept (§17.1, §17.2, §17.6).
 
 Durable receipts are chained and verified with the log. Ephemeral ones say something about a
 moment (a request entered a queue) and are purged.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from kernel.errors import KernelError
+from kernel.model import receipt_bodies as own
+from kernel.model import stated_receipts as stated
+from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
+from kernel.model.rules_version import RULES_VERSION
 
 Retention = Literal["durable", "ephemeral"]
 
 MIGRATION_KIND = "needs_migration_review"
 """An item of a review queue: a lite envelope that migration cannot map (§2.8)."""
 
-RECEIPT_KINDS: dict[str, Retention] = {
-    "envelope_validation_failed": "durable",
-    "audit_replay": "ephemeral",
-    "replay_blocked_fingerprint_mismatch": "durable",
-    "binding_fire_capacity_rejected": "durable",
-    "work_requested": "durable",
-    "work_request_closed": "durable",
-    "tier_1_rollback": "durable",
-    "tier_2_rollback": "durable",
-    "tier_3_rebuild": "durable",
-    "rollback_partial_external_effect_persists": "durable",
-    "simulation_external_effect_blocked": "durable",
-    "recorded_model_output": "durable",
-    "recorded_model_output_collected": "durable",
-    "operation_archived": "durable",
-    "binding_generation_snapshot": "durable",
-    "extraction_attempt": "durable",
-    "membership_state_transition": "durable",
-    "policy_generation_advance": "durable",
-    "envelope_commit_rolled_back": "durable",
-    "request_unprocessable": "durable",
-    "mailbox_entry_set_aside": "durable",
-    "kernel_event_log_integrity_violation": "durable",
-    "taint_propagation": "durable",
-    "source_span_unavailable": "durable",
-    "authority_recompute_request": "ephemeral",
-    "authority_recompute_completed": "durable",
-    "authority_recompute_dead_lettered": "durable",
-    "authority_recompute_enqueued": "durable",
-    "authority_cascade_deferred": "durable",
-    "cu_authority_cycle_detected": "durable",
-    "cascade_depth_exceeded": "durable",
-    "external_effect_performed": "durable",
-    "external_effect_failed": "durable",
-    "search_run_record": "durable",
-    "binding_fire_record": "durable",
-    "binding_evaluation_manifest": "durable",
-    "profile_assign": "durable",
-    "metadata_field_override": "durable",
-    "access_overlay_override": "durable",
-    "simulation_preview_emit": "ephemeral",
-    "simulation_external_effect_policy_check": "ephemeral",
-    "visibility_taint_warning_record": "durable",
-    "epoch_opened": "durable",
-    "epoch_closed": "durable",
-    "simulation_preview_payload": "ephemeral",
-    "simulation_not_supported_for_operation_kind": "durable",
-    "capacity_lease": "durable",
-    "capacity_alert": "durable",
-    "capacity_override": "durable",
-    "quota_exceeded_alert": "durable",
-    "envelope_conflict_user_review_required": "durable",
-    MIGRATION_KIND: "durable",
-    "review_item_discarded": "durable",
-    "belief_sessions_anchored": "durable",
-}
+EPHEMERAL_DAYS = 1
+
+
+class ReceiptBodyInvalid(KernelError):  # noqa: N818 - named for the state, not the event
+    """A receipt that says what its kind does not; nothing of it was written."""
+
+    code = "receipt_body_invalid"
+
+    def __init__(self, receipt_kind: str, field: str, message: str) -> None:
+        super().__init__(f"{receipt_kind}: {field or 'the body'}: {message}")
+        self.field = field
+        """The place in the body, its parts joined by dots."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptKind:
+    """One row of the registry: what a receipt says, and how long it is kept (§17.6)."""
+
+    body: type[ReceiptBody]
+    retention: Retention
+    chained: bool
+    """Whether it lies in the chain of receipts, which every log row seals."""
+
+    days: int | None
+    """After which it is purged; None where it is kept for good."""
+
+    def problem(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the first place at which a body does not fit, and why; None where it fits."""
+        try:
+            self.body.__pydantic_validator__.validate_python(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            return ".".join(str(part) for part in first["loc"]), first["msg"]
+        return None
+
+
+def _durable(body: type[ReceiptBody]) -> ReceiptKind:
+    return ReceiptKind(body, "durable", chained=True, days=None)
+
+
+def _ephemeral(body: type[ReceiptBody]) -> ReceiptKind:
+    return ReceiptKind(body, "ephemeral", chained=False, days=EPHEMERAL_DAYS)
+
+
+RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
+    {
+        "envelope_validation_failed": _durable(own.EnvelopeRefused),
+        "audit_replay": _ephemeral(own.AuditReplay),
+        "replay_blocked_fingerprint_mismatch": _durable(own.ReplayBlocked),
+        "binding_fire_capacity_rejected": _durable(own.BindingFireCapacityRejected),
+        "work_requested": _durable(own.WorkRequested),
+        "work_request_closed": _durable(own.WorkRequestClosed),
+        "tier_1_rollback": _durable(stated.Tier1Rollback),
+        "tier_2_rollback": _durable(stated.Tier2Rollback),
+        "tier_3_rebuild": _durable(stated.Tier3Rebuild),
+        "rollback_partial_external_effect_persists": _durable(stated.PartialExternalEffectPersists),
+        "simulation_external_effect_blocked": _durable(own.SimulationBlocked),
+        "recorded_model_output": _durable(own.ModelOutputRecorded),
+        "recorded_model_output_collected": _durable(own.ModelOutputCollected),
+        "operation_archived": _durable(own.OperationArchived),
+        "binding_generation_snapshot": _durable(own.BindingGenerationSnapshotted),
+        "extraction_attempt": _durable(own.ExtractionAttempted),
+        "membership_state_transition": _durable(own.MembershipStateTransition),
+        "policy_generation_advance": _durable(own.PolicyGenerationAdvance),
+        "envelope_commit_rolled_back": _durable(own.CommitRolledBack),
+        "request_unprocessable": _durable(own.RequestUnprocessable),
+        "mailbox_entry_set_aside": _durable(own.MailboxEntrySetAside),
+        "kernel_event_log_integrity_violation": _durable(own.IntegrityViolation),
+        "taint_propagation": _durable(own.TaintPropagation),
+        "source_span_unavailable": _durable(stated.SourceSpanUnavailable),
+        "authority_recompute_request": _ephemeral(own.AuthorityRecomputeRequest),
+        "authority_recompute_completed": _durable(own.AuthorityRecomputeCompleted),
+        "authority_recompute_dead_lettered": _durable(own.AuthorityRecomputeDeadLettered),
+        "authority_recompute_enqueued": _durable(stated.Enqueued),
+        "authority_cascade_deferred": _durable(own.AuthorityCascadeDeferred),
+        "cu_authority_cycle_detected": _durable(own.AuthorityLeftOut),
+        "cascade_depth_exceeded": _durable(own.AuthorityLeftOut),
+        "external_effect_performed": _durable(stated.ExternalEffectPerformed),
+        "external_effect_failed": _durable(stated.ExternalEffectFailed),
+        "search_run_record": _durable(stated.SearchRun),
+        "binding_fire_record": _durable(stated.BindingFired),
+        "binding_evaluation_manifest": _durable(stated.BindingEvaluationManifest),
+        "profile_assign": _durable(stated.ProfileAssigned),
+        "metadata_field_override": _durable(stated.MetadataFieldOverride),
+        "access_overlay_override": _durable(stated.AccessOverlayOverride),
+        "simulation_preview_emit": _ephemeral(stated.SimulationPreviewEmitted),
+        "simulation_external_effect_policy_check": _ephemeral(stated.SimulationPolicyChecked),
+        "visibility_taint_warning_record": _durable(stated.VisibilityTaintWarning),
+        "epoch_opened": _durable(stated.EpochBoundary),
+        "epoch_closed": _durable(stated.EpochBoundary),
+        "simulation_preview_payload": _ephemeral(own.SimulationPayload),
+        "simulation_not_supported_for_operation_kind": _durable(own.SimulationNotSupported),
+        "capacity_lease": _durable(own.CapacityLease),
+        "capacity_alert": _durable(own.CapacityShort),
+        "capacity_override": _durable(own.CapacityOverridden),
+        "quota_exceeded_alert": _durable(own.QuotaAlert),
+        "envelope_conflict_user_review_required": _durable(own.ConflictToReview),
+        MIGRATION_KIND: _durable(own.MigrationToReview),
+        "review_item_discarded": _durable(stated.ReviewItemDiscarded),
+        "belief_sessions_anchored": _durable(stated.BeliefAnchor),
+    }
+)
+"""Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
 
 SIMULATION_RECEIPTS = frozenset(
     {
@@ -125,9 +182,39 @@ class Receipt:
     upgraded: bool = False
     """Kept durably although its kind need not be; nothing is ever kept for less (§17.7)."""
 
-    @property
-    def retention_class(self) -> Retention:
-        """How long this receipt is kept."""
-        if self.receipt_kind in RETENTION_CHOSEN and self.body.get("retention_class") == "durable":
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRules:
+    """The receipt kinds of one version of the rules (K30)."""
+
+    version: int
+    kinds: Mapping[str, ReceiptKind]
+
+    def check(self, receipt: Receipt) -> None:
+        """Refuse a receipt whose body is not what its kind says.
+
+        Raises:
+            ReceiptBodyInvalid: naming the first place that does not fit.
+        """
+        kind = self.kinds.get(receipt.receipt_kind)
+        if kind is None:
+            raise ReceiptBodyInvalid(receipt.receipt_kind, "", "nobody knows the kind")
+        problem = kind.problem(receipt.body)
+        if problem is not None:
+            raise ReceiptBodyInvalid(receipt.receipt_kind, *problem)
+
+    def problem(self, document: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return where, and why, a recorded receipt is not what its kind says; it is known."""
+        body = {name: value for name, value in document.items() if name not in HEADER_FIELDS}
+        return self.kinds[document["receipt_kind"]].problem(body)
+
+    def retention_of(self, receipt: Receipt) -> Retention:
+        """Return how long a receipt is kept."""
+        kind = receipt.receipt_kind
+        if kind in RETENTION_CHOSEN and receipt.body.get("retention_class") == "durable":
             return "durable"
-        return "durable" if self.upgraded else RECEIPT_KINDS[self.receipt_kind]
+        return "durable" if receipt.upgraded else self.kinds[kind].retention
+
+
+CURRENT_RECEIPTS = ReceiptRules(RULES_VERSION, RECEIPT_KINDS)
+"""What new receipts are recorded under."""

@@ -11,7 +11,7 @@ A replay's receipt names the operation and was not emitted by it: its id is the 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import CURRENT_RECEIPTS, Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model_registry import ModelRegistry
 from kernel.replay.judgement import Verdict, replay_all, replay_one
@@ -92,7 +92,8 @@ def _receipt(
             "recorded_output_id": verdict.recorded_output_id,
         }
         _append(transaction, Receipt(BLOCKED_KIND, blocked), verdict.operation_id)
-    return AuditReplayReceipt(receipt_id=receipt_id, retention_class=stated.retention_class, **body)
+    retention_class = CURRENT_RECEIPTS.retention_of(stated)
+    return AuditReplayReceipt(receipt_id=receipt_id, retention_class=retention_class, **body)
 
 
 def _append(transaction: LedgerTransaction, receipt: Receipt, operation_id: str) -> str:

@@ -24,8 +24,7 @@ from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import Receipt
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
-from kernel.rules import known_rules_of
-from kernel.stores.appliers import EffectRules
+from kernel.rules import Rules, known_rules_of
 from kernel.stores.record import Operation
 
 PAGE_ROWS = 100
@@ -204,7 +203,8 @@ class _Run:
         transaction, committed_at = self._transaction, recorded.document["committed_at"]
         transaction.head_now.ec_sequence_number = recorded.sequence - 1
         transaction.forget_policy()
-        effects = _effect_rules(recorded)
+        rules = _rules_of(recorded)
+        effects = rules.effects
         operation_id, receipts = envelope["operation_id"], 0
 
         # It does not hold the operation that holds it: a cycle for each would be work to collect.
@@ -212,7 +212,7 @@ class _Run:
             nonlocal receipts
             receipt_id = f"receipt:{operation_id}:{receipts}"
             receipts += 1
-            if receipt.retention_class == "durable":
+            if rules.receipts.retention_of(receipt) == "durable":
                 self._compare_receipt(
                     receipt_id, receipt, operation_id, committed_at, effects.version
                 )
@@ -295,9 +295,9 @@ def _effect_of(stated: Document) -> KernelEffect:
     return cast("KernelEffect", effect)
 
 
-def _effect_rules(recorded: _Recorded) -> EffectRules:
+def _rules_of(recorded: _Recorded) -> Rules:
     version, place = recorded.document["rules_version"], f"row {recorded.sequence} of the log"
-    return known_rules_of(version, place).effects
+    return known_rules_of(version, place)
 
 
 def _row_document(row: Row) -> Document:

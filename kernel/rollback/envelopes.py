@@ -8,6 +8,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.rollback.plan import Place, Step
+from kernel.sources import state_taint
 from kernel.stores.rollback_marks import mark_of
 
 
@@ -47,7 +48,7 @@ def envelope(
 ) -> Document:
     """Return an envelope with these fields, which reads nothing but what it writes."""
     targets = fields.get("target_refs", [])
-    return {
+    document = {
         "operation_id": transaction.host.new_id(),
         "envelope_version": "1.6",
         "operation_kind": verb,
@@ -64,6 +65,9 @@ def envelope(
         "schema_version": 1,
         **fields,
     }
+    if verb != ROLLBACK:
+        state_taint(transaction, document)
+    return document
 
 
 def receipt_effect(receipt_kind: str, body: Document) -> Document:

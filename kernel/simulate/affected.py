@@ -11,9 +11,10 @@ from typing import Any
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.schema import store_of
-from kernel.ledger.simulations import class_of_source, simulation_of
+from kernel.ledger.simulations import simulation_of
 from kernel.model.simulation import RecordChange, SimulationPrediction
 from kernel.simulate.dry_run import DryRun
+from kernel.sources import SourceClasses, classes_of
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 
 
@@ -54,10 +55,13 @@ def sources_of(
     prediction: SimulationPrediction | None,
 ) -> Sources:
     """Return everything that the preview says something of, and how restricted it is."""
-    stated = () if run.envelope is None else run.envelope.source_refs
-    refs = [*dict.fromkeys(stated)]
-    refs += [ref for ref in affected if ref not in refs and view.node(ref) is not None]
-    classes = [class_of_source(view, ref) for ref in refs]
+    stated = {}
+    if run.envelope is not None:
+        stated = {source.ref: visibility for source, visibility in classes_of(view, run.envelope)}
+    shown = SourceClasses(view)
+    shown_nodes = {ref: shown.of_ref(ref) for ref in affected if view.node(ref) is not None}
+    refs = [*{**stated, **shown_nodes}]
+    classes = [(shown_nodes | stated)[ref] for ref in refs]
     further = _classes_shown(run.changes)
     if run.envelope is not None:
         further += run.envelope.source_visibility_taint

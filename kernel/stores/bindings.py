@@ -63,6 +63,11 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
             **stamp(operation),
         }
     key = f"{binding_id}|{generation}"
-    body = {"binding_id": binding_id, "binding_generation_id": str(generation)}
-    operation.emit(Receipt("binding_generation_snapshot", body | {"state": record["state"]}))
+    body = {
+        "binding_id": binding_id,
+        "binding_generation_id": str(generation),
+        "effective_at": record["effective_at"],
+        "state": record["state"],
+    }
+    operation.emit(Receipt("binding_generation_snapshot", body))
     return write_record(operation, schema.binding_generation_snapshots, key, record)

@@ -4,9 +4,17 @@ from kernel.algebra.verbs import REPORT_VERB
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
-from kernel.model.receipt import STATED_BY_ENVELOPES, STATED_UNDER_VERB, TIME_FIELDS, Receipt
+from kernel.model.receipt import (
+    STATED_BY_ENVELOPES,
+    STATED_UNDER_VERB,
+    TIME_FIELDS,
+    Receipt,
+    ReceiptBodyInvalid,
+)
 from kernel.stores.external_report import report_external_effect
 from kernel.stores.record import Applied, Operation, write_record
+
+_MESSAGE_MAX = 500
 
 
 def apply_index_update(effect: KernelEffect, operation: Operation) -> Applied:
@@ -58,5 +66,11 @@ def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:
     body = dict(effect.payload)
     if kind in TIME_FIELDS:
         body[TIME_FIELDS[kind]] = operation.applied_at
-    receipt_id = operation.emit(Receipt(kind, body))
+    try:
+        receipt_id = operation.emit(Receipt(kind, body))
+    except ReceiptBodyInvalid as error:
+        field = f"payload.{error.field}" if error.field else "payload"
+        raise EffectInapplicable(
+            str(error)[:_MESSAGE_MAX], code="receipt_body_invalid", field=field
+        ) from None
     return Applied(str(schema.receipts.name), receipt_id, None, None)

@@ -7,9 +7,6 @@ without performing anything.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import Field, StringConstraints
 
 from kernel.algebra.effects import canonical_kind
 from kernel.errors import EffectInapplicable
@@ -17,55 +14,23 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Request
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.model.stated_receipts import (
+    ExternalEffectFailed,
+    ExternalEffectPerformed,
+    ExternalEffectReport,
+)
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.stores.record import Applied, Operation, write_record
-from kernel.stores.typed import Name, Payload, Sha256, stamp, validated
+from kernel.stores.typed import stamp, validated
 
-WRITTEN_MAX = 8
 PERFORMED = "external_effect_performed"
 FAILED = "external_effect_failed"
 
-_Count = Annotated[int, Field(ge=1)]
-_RequestId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-_Path = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-
-
-class Written(Payload):
-    """Something that exists outside now, below the data folder."""
-
-    path: _Path
-    sha256: Sha256
-    size_bytes: Annotated[int, Field(ge=0)]
-
-
-class Report(Payload):
-    """The request that is answered, repeated so that it is the right one."""
-
-    request_id: _RequestId
-    original_operation_id: Name
-    effect_id: Name
-    effect_kind: Name
-    attempts: _Count
-
-
-class PerformedReport(Report):
-    """The effect has happened, once."""
-
-    written: Annotated[tuple[Written, ...], Field(min_length=1, max_length=WRITTEN_MAX)]
-    token_sha256: Sha256 | None = None
-    """Of the token that was issued; the token itself is never on the record."""
-
-    recipient_email_hash: Sha256 | None = None
-
-
-class FailedReport(Report):
-    """The effect has not happened and will not be tried again."""
-
-    error_code: Name
-
-
-_REPORTS: Mapping[str, tuple[type[Report], str]] = MappingProxyType(
-    {PERFORMED: (PerformedReport, "completed"), FAILED: (FailedReport, "dead_letter")}
+_REPORTS: Mapping[str, tuple[type[ExternalEffectReport], str]] = MappingProxyType(
+    {
+        PERFORMED: (ExternalEffectPerformed, "completed"),
+        FAILED: (ExternalEffectFailed, "dead_letter"),
+    }
 )
 """By the kind of receipt: what is stated, and the outcome that the request gets."""
 
@@ -86,16 +51,16 @@ def report_external_effect(effect: KernelEffect, operation: Operation) -> Applie
     model, outcome = _REPORTS[kind]
     report = validated(model, effect.payload)
     asked = _open_request(report, operation)
-    if isinstance(report, PerformedReport):
+    if isinstance(report, ExternalEffectPerformed):
         _check_performed(report, asked)
     _close(report.request_id, outcome, operation)
     receipt_id = operation.emit(Receipt(kind, report.model_dump(mode="json", exclude_none=True)))
-    if isinstance(report, PerformedReport) and report.token_sha256 is not None:
+    if isinstance(report, ExternalEffectPerformed) and report.token_sha256 is not None:
         return _keep_token_hash(report.token_sha256, asked["target_ref"], operation)
     return Applied(str(schema.receipts.name), receipt_id, None, None)
 
 
-def _open_request(report: Report, operation: Operation) -> Document:
+def _open_request(report: ExternalEffectReport, operation: Operation) -> Document:
     row = operation.transaction.tables.get(schema.outbox, report.request_id)
     if row is None or row["queue"] != EXTERNAL_QUEUE:
         raise EffectInapplicable(
@@ -121,7 +86,7 @@ def _open_request(report: Report, operation: Operation) -> Document:
     return asked
 
 
-def _check_performed(report: PerformedReport, asked: Document) -> None:
+def _check_performed(report: ExternalEffectPerformed, asked: Document) -> None:
     """What was asked for is what was written."""
     payload = asked["payload"]
     if canonical_kind(report.effect_kind) == "share_link_grant":

@@ -5,15 +5,17 @@ that is there. A visibility class only ever rises, whatever becomes of the sourc
 lower than that of a source (INV-PROV-TAINT-1).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
-from kernel.model.authority_fields import EAGER, LAZY, NIGHTLY, decayed_at_us
+from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, decayed_at_us
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 from kernel.spans import sources_in
+from kernel.stores.field_locks import check_lock, check_unlocked, fields_changed
 from kernel.stores.node_dispositions import DISPOSITIONS
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import stamp
@@ -25,18 +27,24 @@ _AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("override_authority"
 _MAY_CREATE = frozenset({"merge", "split", "supersede", "source_binding_create"})
 """Verbs that write a node that is there, or one that is new."""
 
-_STATE_OF_VERB = {
-    "retract": "retracted",
-    "collapse": "retracted",
-    "soft_delete": "soft_deleted",
-    "restore": "active",
-    "source_binding_disable": "disabled",
-}
-"""The state that a node_write of a verb may state (§3.3); under other verbs it is a field."""
+_RETRACTABLE = frozenset({"active", "soft_deleted", "retracted"})
+
+_MOVE_OF_VERB: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
+    {
+        "retract": ("retracted", _RETRACTABLE),
+        "collapse": ("retracted", _RETRACTABLE),
+        "soft_delete": ("soft_deleted", frozenset({"active", "soft_deleted"})),
+        "restore": ("active", frozenset({"soft_deleted", "retracted"})),
+        "source_binding_disable": ("disabled", frozenset({"active", "disabled"})),
+    }
+)
+"""The state to which a node_write of a verb leads, and those from which it does (§3.3).
+
+A quarantine ends by its own compensation alone: what could be retracted out of one could be
+restored out of it. Under other verbs `state` is a field like others.
+"""
 
 _KEY_MAX = 512
-
-_COMPUTED_FIELDS = ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
 
 
 def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
@@ -67,6 +75,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         _check_provenance(record, added, operation)
     _check_computed(effect, operation)
+    check_lock(record["payload"], effect.payload)
     _check_identity(effect.payload)
     _check_authorities(record["node_kind"], effect.payload)
     _check_strategy(record["node_kind"], effect.payload)
@@ -85,6 +94,9 @@ def _disposed(
             f"no node {effect.target_ref}", code="node_not_found", field="target_ref"
         )
     after = dispose(before, effect.payload)
+    check_unlocked(
+        before["payload"], fields_changed(before["payload"], after["payload"]), operation
+    )
     return {**after, "version": before["version"] + 1, **stamp(operation)}
 
 
@@ -121,15 +133,10 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
             code="visibility_class_lowered",
             field="payload.visibility_class",
         )
-    state = fields.pop("state", before["state"]) if _moves_state(operation) else before["state"]
-    if state != before["state"] and state != _STATE_OF_VERB.get(operation.semantic_intent):
-        raise EffectInapplicable(
-            f"{operation.semantic_intent} does not make a node {state}",
-            code="node_state_disallowed",
-            field="payload.state",
-        )
-    if operation.semantic_intent == "metadata_field_set":
-        _check_unlocked(before, fields)
+    state = _state_after(effect, operation, before["state"])
+    if operation.semantic_intent in _MOVE_OF_VERB:
+        fields.pop("state", None)
+    check_unlocked(before["payload"], fields, operation)
     record = {
         **before,
         "state": state,
@@ -139,10 +146,25 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
         "updated_by_operation_id": operation.operation_id,
         "updated_at": operation.applied_at,
     }
-    if effect.effect_kind == "node_retract":
-        record["state"] = "retracted"
+    record.pop("retracted_by_operation_id", None)
+    if state == "retracted":
         record["retracted_by_operation_id"] = operation.operation_id
     return record
+
+
+def _state_after(effect: KernelEffect, operation: Operation, state: str) -> str:
+    """Return the state to which a write leads, which is the same under most verbs."""
+    to_state, from_states = _MOVE_OF_VERB.get(operation.semantic_intent, (state, None))
+    stated = effect.payload.get("state", to_state)
+    if effect.effect_kind == "node_retract":
+        to_state, from_states, stated = "retracted", _RETRACTABLE, "retracted"
+    if from_states is not None and (stated != to_state or state not in from_states):
+        raise EffectInapplicable(
+            f"{operation.semantic_intent} does not make a node that is {state} {stated}",
+            code="node_state_disallowed",
+            field="payload.state",
+        )
+    return to_state
 
 
 def _check_provenance(record: Document, sources: Iterable[str], operation: Operation) -> None:
@@ -159,23 +181,10 @@ def _check_provenance(record: Document, sources: Iterable[str], operation: Opera
             )
 
 
-def _moves_state(operation: Operation) -> bool:
-    return operation.semantic_intent in _STATE_OF_VERB
-
-
-def _check_unlocked(before: Document, fields: Document) -> None:
-    locked = before["payload"].get("field_lock")
-    for name in fields:
-        if isinstance(locked, list) and (name in locked or name == "field_lock"):
-            raise EffectInapplicable(
-                f"{name} is locked", code="metadata_field_locked", field=f"payload.{name}"
-            )
-
-
 def _check_computed(effect: KernelEffect, operation: Operation) -> None:
     if operation.semantic_intent == "recalculate_authority":
         return
-    for name in _COMPUTED_FIELDS:
+    for name in COMPUTED_FIELDS:
         if name in effect.payload:
             raise EffectInapplicable(
                 f"{name} is written by recalculate_authority alone",

@@ -3,6 +3,7 @@
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
+from kernel.stores.field_locks import check_unlocked
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import Name, Payload, TypedStore, node_reference, stamp, validated
 
@@ -38,6 +39,7 @@ def apply_anchor(effect: KernelEffect, operation: Operation) -> Applied:
         raise EffectInapplicable(
             f"{node_id} is {wanted}", code="anchor_state_unchanged", field="target_ref"
         )
+    check_unlocked(before["payload"], {"anchor_state": wanted}, operation)
     record = {
         **before,
         "version": before["version"] + 1,

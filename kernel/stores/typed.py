@@ -32,7 +32,7 @@ class Payload(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-AnyPayload = TypeVar("AnyPayload", bound=Payload)
+AnyPayload = TypeVar("AnyPayload", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class _Run:
         self._log = LogCheck(self._reader)
         self._requests = (0, 0)
         self._answers: set[str] = set()
-        self._emitted = 0
+        self._emitted = self._emitted_us = 0
         self._not_checked: tuple[str, ...] = ()
         self._belief = BeliefCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
@@ -182,7 +182,7 @@ class _Run:
         """Take every step, whatever became of the one before: each looks at other rows."""
         reader, log, findings = self._reader, self._log, self._findings
         with findings.guard(schema.receipts, "chain"):
-            self._emitted = check_receipts(reader, self._receipts)
+            self._emitted, self._emitted_us = check_receipts(reader, self._receipts)
         with findings.guard(schema.kernel_event_log, "chain"):
             log.run(self._step)
         head = reader.get(schema.chain_head, "main")
@@ -193,7 +193,7 @@ class _Run:
                 self._receipts.finish(head, witness=str(log.receipt_hash))
                 log.chain.finish(head, witness=answered_hash(reader, log.chain.last))
         with findings.guard(schema.chain_head, "main"):
-            check_head(reader, log.committed_at_us)
+            check_head(reader, max(log.committed_at_us, self._emitted_us))
         with findings.guard(schema.applied_effects, "count"):
             check_extra_effects(reader, log.effects)
         with findings.guard(schema.receipts, "count"):

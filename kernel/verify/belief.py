@@ -85,6 +85,10 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
         message = f"title is {shown(summary['title'])}, which the session does not state"
         reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
     anchor = reader.get(schema.belief_anchors, session_id) or {}
+    is_newest = anchor.get("n_events") == session.n_events
+    if is_newest and summary["updated_at_us"] > anchor["anchored_at_us"]:
+        message = "updated_at_us is after the newest anchor, which is recorded with it or behind it"
+        reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
     expected = {"head_event_hash": session.head_event_hash, "n_events": session.n_events}
     for name, value in expected.items():
         if anchor.get(name) != value:

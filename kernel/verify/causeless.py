@@ -15,7 +15,6 @@ from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, REQUESTED, WRITES
 
 GIVEN_UP = "authority_recompute_dead_lettered"
-_GIVEN_UP_OUTCOMES = ("dead_letter", "cancelled")
 
 Said = tuple[int, Document]
 """A receipt's place in the chain, and what it says."""
@@ -88,12 +87,9 @@ class Causeless:
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]
-        stored = self._reader.get(schema.outbox_outcomes, request_id)
-        # The receipt says that the request was given up; by whom, only the outcome says.
-        label = None if stored is None else stored["outcome"]
         row = {
             "request_id": request_id,
-            "outcome": label if label in _GIVEN_UP_OUTCOMES else _GIVEN_UP_OUTCOMES[0],
+            "outcome": "dead_letter",
             "operation_id": None,
             "closed_sequence": transaction.head_now.ec_sequence_number,
             "closed_at_us": transaction.head_now.committed_at_us,

@@ -14,7 +14,7 @@ from sqlalchemy import Table
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
-from kernel.verify.names import check_receipt_name
+from kernel.verify.names import check_receipt
 from kernel.verify.reading import Document, Findings, Reader, load_object, shown, time_us
 
 GENESIS = "0" * 64
@@ -202,8 +202,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def check_receipts(reader: Reader, chain: Chain) -> int:
-    """Walk the chain of receipts; return how many of them operations emitted."""
+def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
+    """Walk the chain of receipts; return how many operations emitted, and the newest time."""
     emitted, before_us = 0, 0
     for row in reader.pages(schema.receipts):
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
@@ -211,7 +211,7 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
             document = chain.step(row)
             if document is None:
                 continue
-            check_receipt_name(reader, row["receipt_sequence"], document)
+            check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
             twins = reader.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
             if len(twins) > 1:
                 message = f"{row['receipt_id']} is there twice"
@@ -225,7 +225,7 @@ def check_receipts(reader: Reader, chain: Chain) -> int:
                     schema.receipts, row["receipt_sequence"], "order_broken", message
                 )
             before_us = emitted_us or before_us
-    return emitted
+    return emitted, before_us
 
 
 def is_emitted(row: Row) -> bool:

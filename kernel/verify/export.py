@@ -20,7 +20,7 @@ from kernel.rules import Rules, rules_of, unknown_version
 from kernel.verify.chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
-from kernel.verify.names import unknown_effect_name, unknown_row_name
+from kernel.verify.names import receipt_problem, unknown_effect_name, unknown_row_name
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
 from kernel.verify.supersession import KEPT_FIELDS
 
@@ -176,9 +176,9 @@ class _Walk:
             raise _BadLine("gap", f"not the receipt after {self.receipts}")
         if receipt.get("prior_receipt_hash") != self._receipt_hash:
             raise _BadLine("link_broken", "does not follow the receipt before it")
-        kind = receipt.get("receipt_kind")
-        if kind not in _rules_of(receipt).receipt_kinds:
-            raise _BadLine("unknown_name", f"receipt_kind {shown(kind)}")
+        problem = receipt_problem(receipt, _rules_of(receipt))
+        if problem is not None:
+            raise _BadLine(*problem)
         emitted_us = time_us(receipt.get("emitted_at"))
         if emitted_us is None or emitted_us < self._emitted_us:
             raise _BadLine("order_broken", "emitted_at is not in order")

@@ -19,8 +19,9 @@ from kernel.canonical import canonicalize
 from kernel.errors import EffectInapplicable
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
@@ -28,6 +29,7 @@ from kernel.rules import rules_of
 from kernel.verify.causeless import Causeless
 from kernel.verify.chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
+from kernel.verify.names import check_receipt
 from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
 from kernel.verify.reading import Document, Reader, joined, load_object, time_us
 
@@ -49,6 +51,7 @@ class Fold:
         self._strategy = strategy
         self._ledger = Ledger.create(MemoryStore(), Host(lambda: 0, _no_randomness))
         self._causeless = Causeless(reader, self._ledger)
+        self._changes = RecentChanges(0)
         self._sealed: tuple[object, int] = (GENESIS, 0)
 
     @property
@@ -104,6 +107,8 @@ class Fold:
             envelope = rules.envelope.model_validate_json(blob["content"])
             with self._ledger.transaction() as transaction:
                 transaction.head_now.committed_at_us = committed_at_us
+                # No effects are written to this ledger for a recompute to look back over.
+                transaction.changes = self._changes
                 outcome = rules.apply(transaction, envelope, sequence, self._strategy)
                 transaction.head_now.ec_sequence_number = sequence
                 own = {"operation_id": envelope.operation_id}
@@ -192,11 +197,15 @@ class Fold:
                 self._reader.findings.add(table, key, "missing", message)
 
     def _compare_ephemeral(self, folded: Reader) -> None:
-        """Compare what is left of the ephemeral receipts: they may be gone, but not differ.
+        """Compare what is left of the ephemeral receipts: they go after their time.
 
         A replay's receipt is no operation's: it is held against its own bytes alone.
         """
         for row in self._reader.pages(schema.ephemeral_receipts):
+            document = load_object(row["receipt_bytes"])
+            key, table = row["receipt_id"], schema.ephemeral_receipts
+            if document is not None and not check_receipt(self._reader, table, key, document):
+                continue
             twin = folded.get(schema.ephemeral_receipts, row["receipt_id"])
             if twin is None and is_of_a_replay(row):
                 continue
@@ -216,6 +225,19 @@ class Fold:
                 self._reader.findings.add(
                     schema.ephemeral_receipts, row["receipt_id"], "state_differs", message
                 )
+        self._name_purged_early(folded)
+
+    def _name_purged_early(self, folded: Reader) -> None:
+        """Name what is gone before its time: purging moves the record's clock past it."""
+        head = self._reader.get(schema.chain_head, LEDGER_ID)
+        now_us = 0 if head is None else head["committed_at_us"]
+        for row in folded.pages(schema.ephemeral_receipts, order_by="expires_at_us"):
+            key = row["receipt_id"]
+            if row["expires_at_us"] < now_us:
+                continue
+            if self._reader.get(schema.ephemeral_receipts, key) is None:
+                message = "the log gives it, and its time is not over"
+                self._reader.findings.add(schema.ephemeral_receipts, key, "missing", message)
 
     def _last_effect(self, table: Table, key: object) -> str:
         where = {"store": str(table.name), "record_key": key}

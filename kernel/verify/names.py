@@ -1,13 +1,15 @@
 """Names are data: no database guards them, so whoever reads a row asks the registry (K30).
 
-A row of a version that this program does not have, and a name that its version does not have, are
-findings: both are what a newer program, or nobody, wrote.
+A row of a version that this program does not have, a name that its version does not have, and a
+receipt that says what its kind does not, are findings: a newer program, or nobody, wrote them.
 """
+
+from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.model.lite import LITE_INTENT
 from kernel.rules import Rules, rules_of, unknown_version
-from kernel.verify.reading import Document, Reader, shown
+from kernel.verify.reading import Document, Reader, Rule, shown
 
 
 def row_rules(reader: Reader, sequence: int, document: Document) -> Rules | None:
@@ -49,14 +51,27 @@ def unknown_effect_name(document: Document, rules: Rules) -> str | None:
     return None
 
 
-def check_receipt_name(reader: Reader, sequence: int, document: Document) -> None:
-    """Note a receipt of rules, or of a kind, that is not known."""
+def check_receipt(reader: Reader, table: Table, key: object, document: Document) -> bool:
+    """Tell whether a receipt is what its kind says by its rules; what is not is a finding."""
     version = document.get("rules_version")
     rules = rules_of(version)
     if rules is None:
-        message = unknown_version(version, f"receipt {sequence}")
-        reader.findings.add(schema.receipts, sequence, "rules_unknown", message)
-    elif document.get("receipt_kind") not in rules.receipt_kinds:
-        kind = shown(document.get("receipt_kind"))
-        message = f"receipt_kind {kind} is none of version {rules.version}"
-        reader.findings.add(schema.receipts, sequence, "unknown_name", message)
+        message = unknown_version(version, f"receipt {key}")
+        reader.findings.add(table, key, "rules_unknown", message)
+        return False
+    problem = receipt_problem(document, rules)
+    if problem is not None:
+        reader.findings.add(table, key, *problem)
+    return problem is None
+
+
+def receipt_problem(document: Document, rules: Rules) -> tuple[Rule, str] | None:
+    """Say what is wrong with a receipt by its version of the rules."""
+    kind = document.get("receipt_kind")
+    if kind not in rules.receipts.kinds:
+        return "unknown_name", f"receipt_kind {shown(kind)} is none of version {rules.version}"
+    problem = rules.receipts.problem(document)
+    if problem is not None:
+        field, message = problem
+        return "body_invalid", f"{kind}: {field or 'the body'}: {message}"
+    return None

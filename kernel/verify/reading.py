@@ -43,6 +43,7 @@ Rule = Literal[
     "authority_differs",
     "rules_unknown",
     "unknown_name",
+    "body_invalid",
     "head_not_found",
     StorageRule,
 ]

@@ -15,7 +15,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.verify import LIMIT_FINDINGS, Verification
 from kernel.verify.chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
-from kernel.verify.names import check_receipt_name
+from kernel.verify.names import check_receipt
 from kernel.verify.reading import EnoughFindings, Findings, Reader
 from kernel.verify.storage import add_faults
 
@@ -120,5 +120,5 @@ def _walk(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark, rows_
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
             document = receipts.step(row)
             if document is not None:
-                check_receipt_name(reader, row["receipt_sequence"], document)
+                check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
     return max(len(rows), len(said)) < rows_max

@@ -14,19 +14,20 @@ from kernel.verify.chains import is_canonical, is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment, read_effects
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 
+_US_PER_HOUR = 3_600_000_000
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 
 
-def check_head(reader: Reader, log_us: int) -> None:
-    """Check what the head row says of itself; the chains compare their ends with it."""
+def check_head(reader: Reader, newest_us: int) -> None:
+    """Check that the head's clock is not behind what was recorded; the chains compare the rest."""
     for row in reader.pages(schema.chain_head):
         if row["ledger_id"] != "main":
             message = "a ledger has one head"
             reader.findings.add(schema.chain_head, row["ledger_id"], "extra", message)
             continue
         with reader.findings.guard(schema.chain_head, "main"):
-            if row["committed_at_us"] < log_us:
-                message = "committed_at_us is before the newest row"
+            if row["committed_at_us"] < newest_us:
+                message = "committed_at_us is before the newest row or receipt"
                 reader.findings.add(schema.chain_head, "main", "column_differs", message)
 
 
@@ -98,6 +99,9 @@ def _check_life(reader: Reader, record: Row, clock_us: int) -> None:
     key, table = record["ec_sequence_number"], schema.idempotency_records
     if record["expires_at_us"] <= record["submitted_at_us"]:
         message = "expires_at_us is not after submitted_at_us"
+        reader.findings.add(table, key, "column_differs", message)
+    elif (record["expires_at_us"] - record["submitted_at_us"]) % _US_PER_HOUR:
+        message = "expires_at_us is not whole hours after submitted_at_us, as every window is"
         reader.findings.add(table, key, "column_differs", message)
     if record["archived"] not in (0, key):
         _differs(reader, table, key, "archived", record, f"0 or {key}")

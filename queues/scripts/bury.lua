@@ -16,7 +16,7 @@ local function bury(key, record, signature)
     record = before
   end
   record.state, record.token, record.signature, record.died = 'dead', nil, signature, now
-  record.stamp = nil
+  record.stamp, record.ends, record.begun = nil, nil, nil
   write(dead_key(key), record)
   count_signature(signature, 1)
   expect_type('dead-of:' .. signature, 'zset')

@@ -4,7 +4,8 @@
 --          urgent rank to take
 -- Returns  for each claimed item: { key, attempt, flat record as it was before }
 -- Atomic   over the whole batch. At most 1000 due retries are moved in one call. What is paused
---          stays where it is.
+--          stays where it is. An item of which a claim has expired is claimed alone: the batch ends
+--          before it, or holds nothing else.
 
 local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 
@@ -18,7 +19,17 @@ for _, key in ipairs(due) do
 end
 if #due > 0 then redis.call('ZREM', PREFIX .. 'delayed', unpack(due)) end
 
-local keys, given, suspended = service_order(limit, least, paused_ranks())
+local paused = paused_ranks()
+local keys, given, suspended = service_order(limit, least, paused)
+local records, taken, claimed = {}, 0, 0
+for i, key in ipairs(keys) do
+  local record, is_suspect = flat_of(item_key(key), 'item')
+  if is_suspect and claimed > 0 then break end
+  taken, records[i] = i, record
+  if #record > 0 then claimed = claimed + 1 end
+  if is_suspect then break end
+end
+if taken < #keys then keys, given, suspended = service_order(taken, least, paused) end
 for rank = 0, least do
   local resumed = math.min(given[rank], suspended[rank])
   if resumed > 0 then
@@ -31,9 +42,8 @@ end
 
 local claims, flying = {}, {}
 local expires = now + tonumber(ARGV[3])
-for _, key in ipairs(keys) do
-  local item = item_key(key)
-  local record = flat_of(item, 'item')
+for i, key in ipairs(keys) do
+  local item, record = item_key(key), records[i]
   if #record > 0 then
     redis.call('HSET', item, 'state', 'in_flight', 'token', token)
     claims[#claims + 1] = { key, redis.call('HINCRBY', item, 'attempt', 1), record }

@@ -10,6 +10,8 @@
 --   payload   newest bytes asked for             token     of the claim that holds it
 --   error     last failure                       cancelled 1: the end of its claim is its own
 --   stamp     ms of its first suspension
+--   ends      there once a claim expired: how many expired after it had been begun
+--   begun     1: its holder has begun it, with nothing else of its process's beside it
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:
@@ -96,7 +98,7 @@ local REQUIRED = {
 }
 -- Fields that are numbers, and how many digits they have at most.
 local DIGITS = {
-  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15,
+  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15, ends = 9,
   next_rank = 1, next_deadline = 15, next_enqueued = 15, next_causes = 9,
 }
 
@@ -112,17 +114,19 @@ local function is_sound_field(field, value)
   return (mark ~= 'c:' and mark ~= 'n:') or string.find(value, '^%d') ~= nil
 end
 
--- A record as it was written here, flat; empty where there is none. What is unsound is dropped.
+-- A record as it was written here, flat, and whether a claim of it has expired; empty where there
+-- is none. What is unsound is dropped.
 local function flat_of(hash, kind)
-  local flat, required = try('HGETALL', hash), 7
+  local flat, required, is_suspect = try('HGETALL', hash), 7, false
   local is_sound = flat and #flat <= 2 * RECORD_FIELDS_MAX
   for field, value in each_pair(is_sound and flat or {}) do
     is_sound = is_sound and is_sound_field(field, value)
     if REQUIRED[field] then required = required - 1 end
+    if field == 'ends' then is_suspect = true end
   end
-  if is_sound and (#flat == 0 or required == 0) then return flat end
+  if is_sound and (#flat == 0 or required == 0) then return flat, is_suspect end
   drop(kind, hash)
-  return {}
+  return {}, false
 end
 
 local function read(hash, kind)
@@ -245,7 +249,7 @@ local function absorb_successor(record)
 end
 
 local function make_ready(key, record)
-  record.state, record.token = 'ready', nil
+  record.state, record.token, record.begun = 'ready', nil, nil
   write(item_key(key), record)
   redis.call('ZADD', ready_key(record.rank), record.deadline, key)
   count_fresh(record.rank)

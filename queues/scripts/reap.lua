@@ -3,7 +3,8 @@
 -- ARGV     now_ms, limit
 -- Returns  how many claims ended
 -- Atomic   over one call. A claim ends at its deadline, not after it. What was
---          cancelled leaves instead.
+--          cancelled leaves instead. What had been begun counts one more end; of what had not, the
+--          delivery was no attempt.
 
 local flying, now = PREFIX .. 'in-flight', now_ms(ARGV[1])
 local beyond = '(' .. string.format('%.0f', now + TIME_MS_MAX)
@@ -23,6 +24,9 @@ for _, key in ipairs(ended) do
     finish(key, record)
   elseif record then
     absorb_successor(record)
+    local was_begun = record.begun and 1 or 0
+    record.ends = (number(record.ends) or 0) + was_begun
+    record.attempt = tonumber(record.attempt) - (1 - was_begun)
     make_ready(key, record)
   end
 end

@@ -19,6 +19,7 @@ for i = 4, #ARGV, 3 do
     else
       absorb_successor(record)
       record.state, record.token, record.error = 'delayed', nil, ARGV[2]
+      record.begun = nil
       record.attempt = tonumber(record.attempt) - (1 - tonumber(ARGV[3]))
       write(item_key(key), record)
       redis.call('ZADD', delayed, due, key)

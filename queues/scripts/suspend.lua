@@ -21,7 +21,7 @@ for i = 2, #ARGV, 2 do
         record.stamp = string.format('%.0f', stamp)
       end
       absorb_successor(record)
-      record.state, record.token = 'suspended', nil
+      record.state, record.token, record.begun = 'suspended', nil, nil
       record.attempt = tonumber(record.attempt) - 1
       write(item_key(key), record)
       redis.call('ZADD', suspended_key(record.rank), record.stamp, key)

@@ -9,7 +9,7 @@ from actors.orchestrator.intents import (
     CapturedOutput,
     CreateClaim,
     CreateSource,
-    InputVersion,
+    InputsStated,
     Intent,
     LinkInput,
     ReadVersion,
@@ -22,10 +22,11 @@ from actors.orchestrator.intents import (
 )
 from actors.orchestrator.resolvers import make_effect
 from kernel.authority.graph import authority_of
+from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
-from kernel.belief_anchors import BeliefAnchor
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
+from kernel.model.stated_receipts import BeliefAnchor
 from tests.actors.harness import bench_on
 
 CORPUS = "corpus:test"
@@ -76,13 +77,17 @@ def recalculation(ledger: Ledger, node_id: str, **changes: Any) -> RecalculateAu
     """The recompute that a worker would send that reads the ledger now."""
     with ledger.view() as view:
         node = view.node(node_id)
-        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        value, inputs = (
+            authority_of(view, BetaPosteriorMean(), node)
+            if node
+            else (0.5, StatedInputs(digest="0" * 64))
+        )
         as_of = view.head().ec_sequence_number
     fields: dict[str, Any] = {
         "intent_key": f"recompute:{node_id}:{as_of}",
         "as_of_sequence": as_of,
         "cu_authority": value,
-        "input_versions": tuple(InputVersion(**one.document()) for one in inputs),
+        "inputs": InputsStated.model_validate(inputs.document()),
         **changes,
     }
     return RecalculateAuthority(target_cu_id=node_id, **fields)

@@ -16,6 +16,7 @@ import argparse
 import gc
 import logging
 import random
+import resource
 import sqlite3
 import tempfile
 import time
@@ -31,7 +32,7 @@ from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
 from actors.orchestrator.intents import (
     AdaptFields,
     EnqueueRecompute,
-    InputVersion,
+    InputsStated,
     RecalculateAuthority,
 )
 from actors.orchestrator.orchestrator import Orchestrator
@@ -110,7 +111,7 @@ def edge_row(source: str, target: str) -> dict:
         "edge_id": edge_id,
         "source_node_id": source,
         "target_node_id": target,
-        "input_from": _CLAIM if source == "claim" else _UNDERSTANDING,
+        "input_from": _CLAIM if source.startswith("claim") else _UNDERSTANDING,
         "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }
@@ -279,7 +280,7 @@ class Run:
             target_cu_id=target,
             as_of_sequence=sequence,
             cu_authority=value,
-            input_versions=tuple(InputVersion(**one.document()) for one in inputs),
+            inputs=InputsStated.model_validate(inputs.document()),
         )
 
     def write(self, units: list[Unit]) -> None:
@@ -335,11 +336,37 @@ def measure_cascade(shape: str, count: int) -> None:
         figure(f"{name}: {part}", took_s, "s")
 
 
+def measure_width(count: int) -> None:
+    """Print what one recompute of very many inputs takes, and the memory that it adds."""
+    with tempfile.TemporaryDirectory() as folder:
+        claims = [f"claim-{number:07d}" for number in range(1, count)]
+        pairs = ((name, name_of(0)) for name in ("claim", *claims))
+        run = Run(found(Path(folder) / "ledger.db", 1, pairs))
+        for some in batched_rows(claims):
+            with run.ledger.store.transaction() as tables:
+                rows = [node_row(name, _CLAIM, authority=0.5) for name in some]
+                tables.insert_many(schema.nodes, rows)
+        gc.collect()
+        before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run.cascade()
+        added_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
+        with run.ledger.view() as view:
+            stated = (view.node(name_of(0)) or {})["payload"]["cu_authority_inputs"]["count"]
+        run.ledger.close()
+        if stated != count:
+            raise ValueError(f"{stated} inputs of {count}")
+    name = f"one recompute of {count:,} inputs"
+    for part in ("computed by workers", "recorded"):
+        figure(f"{name}: {part}", run.seconds[part], "s")
+    figure(f"{name}: memory at its peak, added", added_kib / 1024, "MiB")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--nodes", type=int, default=1_000_000)
     arguments.add_argument("--descendants", type=int, default=100_000)
+    arguments.add_argument("--inputs", type=int, default=1_000_000)
     arguments.add_argument("--shape", choices=SHAPES, action="append")
     asked = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
@@ -348,6 +375,8 @@ def main() -> None:
     note("reading and recording take turns in one thread; a fleet does them side by side")
     if asked.nodes:
         measure_reading(asked.nodes)
+    if asked.inputs:
+        measure_width(asked.inputs)
     for shape in asked.shape or SHAPES:
         if asked.descendants:
             measure_cascade(shape, asked.descendants)

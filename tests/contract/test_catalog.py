@@ -7,10 +7,13 @@ from contextlib import closing
 import pytest
 
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers
+from kernel.kernel import Kernel
 from kernel.ledger import migrations, schema, sqlite_catalog, sqlite_schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.rebuild import plan_rebuild
 from kernel.verify import verify
 from kernel.verify.recent import AuditMark, audit_since
 from tests.kernel.build import FakeHost, create, effect, envelope, overlay, submit
@@ -247,6 +250,18 @@ def test_an_index_without_the_row_of_an_overlay_is_found(altered):
     found = findings_of(path)
     assert {(one.table, one.rule) for one in found} == {("nodes", "index_differs")}
     assert isinstance(outcome_of_a_forbidden_write(path), SubmissionResult)
+
+
+def test_nothing_is_built_again_through_a_damaged_index(altered):
+    """The state is replaced by looking rows up; what an index hides would stay as it is."""
+    path = altered(*without_a_row("nodes_by_overlay", "node_id", "lock"))
+    with (
+        closing(SqliteStore(path)) as store,
+        Ledger(store, FakeHost().host).transaction() as transaction,
+        pytest.raises(RollbackRefused) as refused,
+    ):
+        plan_rebuild(Kernel(), transaction, 0)
+    assert refused.value.code == "rebuild_record_damaged"
 
 
 def test_an_index_without_a_row_of_history_is_found(altered):

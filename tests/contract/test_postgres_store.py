@@ -1,6 +1,8 @@
 """What a server adds to the port: its tables, locks, lost connections, and an unanswered COMMIT."""
 
+import itertools
 import os
+import re
 import threading
 from contextlib import ExitStack, contextmanager
 
@@ -34,6 +36,12 @@ def raw(url, *statements):
     with psycopg.connect(url, autocommit=True) as connection:
         cursors = [connection.execute(statement) for statement in statements]
         return [one.fetchall() if one.description else [] for one in cursors]
+
+
+def numbered(sql):
+    """A text with its places as PREPARE has them."""
+    places = itertools.count(1)
+    return re.sub("%s", lambda _: f"${next(places)}", sql)
 
 
 @contextmanager
@@ -517,7 +525,7 @@ def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(s
     with store.view() as tables:
         tables._rows = lambda sql, _: asked.append(sql) or []
         assert not LedgerView(tables).has_overlays()
-    text = asked[0].replace("%s", "$1", 1).replace("%s", "$2", 1)
+    text = numbered(asked[0])
     *_, plan = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
@@ -525,3 +533,33 @@ def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(s
         "EXPLAIN EXECUTE asked (1, 1)",
     )
     assert any("nodes_by_overlay" in line for (line,) in plan), plan
+
+
+def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, postgres_url):
+    with store.transaction() as tables:
+        rows = [
+            row_of(
+                schema.kernel_event_log,
+                commit_epoch_id=f"epoch-{number // 3}",
+                semantic_intent=("epoch_open", "create", "epoch_close")[number % 3],
+            )
+            for number in range(3000)
+        ]
+        tables.insert_many(schema.kernel_event_log, rows)
+    raw(postgres_url, "ANALYZE kernel_event_log")
+    asked = []
+    with store.view() as tables:
+        tables._rows = lambda sql, _: asked.append(sql) or []
+        LedgerView(tables).epoch_marker("e", "epoch_close")
+        LedgerView(tables).epoch_rows("e", limit=9)
+    marker, rows = map(numbered, asked)
+    *_, plan_of_marker, plan_of_rows = raw(
+        postgres_url,
+        "SET plan_cache_mode = force_generic_plan",
+        f"PREPARE marker (text, text, int) AS {marker}",
+        f"PREPARE rows (text, int) AS {rows}",
+        "EXPLAIN EXECUTE marker ('e', 'epoch_close', 1)",
+        "EXPLAIN EXECUTE rows ('e', 9)",
+    )
+    assert any("kernel_event_log_by_epoch_intent" in line for (line,) in plan_of_marker)
+    assert any("kernel_event_log_by_epoch" in line for (line,) in plan_of_rows), plan_of_rows

@@ -19,6 +19,7 @@ from kernel.errors import (
     LedgerUnavailable,
 )
 from kernel.ledger import schema, sqlite
+from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from tests.contract.nodes import add, names, node
 from tests.contract.test_ledger_store import MISSHAPEN, row_of
@@ -472,3 +473,30 @@ def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one
         tables._execute("ROLLBACK")  # as SQLite does by itself on some errors
     add(store, "b")
     assert names(store) == ["b"]
+
+
+# What is asked of a record that only grows
+
+
+@pytest.mark.parametrize(
+    ("ask", "step"),
+    [
+        (
+            lambda view: view.epoch_marker("e", "epoch_close"),
+            "kernel_event_log_by_epoch_intent (commit_epoch_id=? AND semantic_intent=?)",
+        ),
+        (
+            lambda view: view.epoch_rows("e", limit=9),
+            "kernel_event_log_by_epoch (commit_epoch_id=?)",
+        ),
+    ],
+)
+def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, path, ask, step):
+    asked = []
+    with store.view() as tables:
+        tables._rows = lambda sql, values: asked.append((sql, values)) or []
+        ask(LedgerView(tables))
+    [(sql, values)] = asked
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    assert [one[-1] for one in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]

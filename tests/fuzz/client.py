@@ -47,7 +47,7 @@ class Plan:
     """Number of the first hostile request."""
 
     hostile: int
-    lanes: int = 8
+    lanes: int = 24
     disturbed: bool = False
     begin: bool = False
     """Whether to ask first for what later requests go to; then nothing hostile is sent."""

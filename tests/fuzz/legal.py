@@ -350,14 +350,18 @@ recomputed = _handed_in(
                     "target_cu_id": "cu-shared",
                     "as_of_sequence": 3,
                     "cu_authority": 0.5,
-                    "input_versions": [
-                        {
-                            "parent_node_id": "claim-shared",
-                            "parent_version": "1",
-                            "edge_essentiality": "core",
-                            "captured_at_authority": 0.75,
-                        }
-                    ],
+                    "inputs": {
+                        "count": 1,
+                        "digest": "0" * 64,
+                        "excerpt": [
+                            {
+                                "parent_node_id": "claim-shared",
+                                "parent_version": "1",
+                                "edge_essentiality": "core",
+                                "captured_at_authority": 0.75,
+                            }
+                        ],
+                    },
                 },
             }
         ],

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -100,6 +100,19 @@ def test_hostile_requests_go_to_every_route_in_every_manner():
     for part in ("declare", "eliminate", "envelopes", "operations", "simulations", "syntheses"):
         assert part in routes
     assert {"internal/work", "internal/recomputed", "rollbacks", "audit/replay"} <= routes
+
+
+def test_what_once_ended_a_fleet_is_among_them():
+    """A lone surrogate among the references of an envelope, in a body that is read."""
+    spoiled = set()
+    for number in range(10_000):
+        shot = hostile_shot(1, number)
+        if (shot.route, shot.manner) == ("envelopes", "ask") and len(shot.content) < 1 << 16:
+            with suppress(ValueError, RecursionError):
+                body = json.loads(shot.content.partition(b"\r\n\r\n")[2])
+                names = body if isinstance(body, dict) else ()
+                spoiled |= {name for name in names if "\\ud800" in json.dumps(body[name])}
+    assert {"write_set_refs", "read_set_refs", "source_refs"} <= spoiled
 
 
 def test_a_gateway_that_grew_is_found():

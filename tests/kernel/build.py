@@ -105,9 +105,11 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
 
 def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
     changes = fields.pop("envelope", {})
-    if node_kind == "ConsolidatedUnderstanding":
-        fields.setdefault("source_spans", [{"source_ref": "s", "offset": 0, "length": 1}])
-        fields.setdefault("display_kind", "synthesis_with_spans")
+    if node_kind == "ConsolidatedUnderstanding" and fields.keys().isdisjoint(
+        {"source_spans", "display_kind"}
+    ):
+        fields |= {"source_spans": [], "display_kind": "synthesis_summary_no_spans"}
+        more = (*more, unavailable(node_id))
     return envelope(
         "create",
         [
@@ -117,6 +119,32 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
         ],
         **changes,
     )
+
+
+def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
+    """The receipt of why an understanding has no spans."""
+    stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans"}
+    stated |= {"source_doc_refs": [], **fields}
+    effect_id = {"effect_id": f"unavailable:{node_id}"}
+    return (
+        effect("receipt_only", **stated)
+        | {"receipt_subkind": "source_span_unavailable"}
+        | effect_id
+    )
+
+
+def spans(*refs: str) -> dict[str, Any]:
+    """What an understanding states that points at the first character of each source."""
+    pointed = [{"source_ref": ref, "offset": 0, "length": 1} for ref in refs]
+    return {"source_spans": pointed, "display_kind": "synthesis_with_spans"}
+
+
+def drawn_from(document: dict[str, Any], *classes: str) -> dict[str, Any]:
+    """The envelope that says how restricted its sources are, the most restricted last."""
+    return document | {
+        "source_visibility_taint": list(classes),
+        "resolved_output_visibility_class": classes[-1],
+    }
 
 
 def belief_anchor(session_id: str, **changes: Any) -> dict[str, Any]:
@@ -173,6 +201,7 @@ def artifact(node_id: str, *, content: bool = True, metadata: bool = True) -> di
     return create(
         node_id,
         "SourceArtifact",
+        content="text",
         acquisition_shape="ingested",
         prompt_injection_isolation_wrapper_applied=content,
         metadata_wrapper_applied=metadata,
@@ -368,7 +397,7 @@ def recompute(
     written = {
         "cu_authority": value,
         "cu_authority_computed_at": iso_time(START_US),
-        "cu_authority_input_versions": [one.document() for one in inputs],
+        **inputs.payload(),
     }
     return envelope(
         "recalculate_authority",

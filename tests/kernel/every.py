@@ -40,8 +40,8 @@ def attempt(number, prior, current, **more):
     return effect("extraction_state_transition", "run", **payload, **more)
 
 
-def edge(kind, edge_id):
-    return effect(kind, edge_id, source_node_id="n", target_node_id="m", edge_type="t")
+def edge(kind, edge_id, edge_type="t"):
+    return effect(kind, edge_id, source_node_id="n", target_node_id="m", edge_type=edge_type)
 
 
 def index(target):
@@ -72,8 +72,8 @@ def verbs():
                 effect("materialize", "mat", materialized_path="a/b.pdf", content_hash=HASH),
             ],
         ),
-        envelope("supersede", [note, edge("edge_create", "e:supersedes")]),
-        envelope("mark_contested", [note, edge("edge_create", "e:contradicts")]),
+        envelope("supersede", [note, edge("edge_create", "e:supersedes", "supersedes")]),
+        envelope("mark_contested", [note, edge("edge_create", "e:contradicts", "contradicts")]),
         envelope("collapse", [effect("node_retract", "half")]),
         envelope("restore", [effect("node_write", "half", state="active")]),
         envelope("retract", [effect("node_write", "half", state="retracted")]),
@@ -84,7 +84,7 @@ def verbs():
         envelope("profile_assign", [effect("node_write", "n", profile="p"), receipt()]),
         envelope("field_adapt", [note]),
         envelope("annotate", [note]),
-        envelope("mark_chain_complete", [note, edge("edge_create", "e:chain")]),
+        envelope("mark_chain_complete", [note, edge("edge_create", "e:chain", "chain_complete")]),
         envelope("corpus_membership_add", [effect("membership_write", "n", corpus_id="c")]),
         envelope(
             "corpus_membership_confirm",
@@ -128,7 +128,7 @@ def verbs():
         envelope(
             "simulate",
             [
-                receipt() | {"receipt_subkind": name, "effect_id": name}
+                says(name)
                 for name in (
                     "simulation_preview_emit",
                     "simulation_external_effect_policy_check",
@@ -285,9 +285,88 @@ def policies():
     ]
 
 
+TAKEN_BACK = {"original_operation_id": "op-undone", "inverse_operation_id": "op-inverse"}
+SAYS = {
+    "tier_1_rollback": TAKEN_BACK,
+    "tier_2_rollback": {
+        "epoch_id": "epoch",
+        "user_confirmation_token": "",
+        "compensations_applied": [],
+        "partial_external_effects_persist": [],
+    },
+    "rollback_partial_external_effect_persists": {"epoch_id": "epoch", "descriptors": ["a file"]},
+    "tier_3_rebuild": {
+        "checkpoint_ec_sequence_number": "0",
+        "architect_confirmation_token": "t",
+        "irreversible_skipped": [],
+        "state_digest": HASH,
+        "records_replaced": 0,
+        "replaced": [],
+    },
+    "simulation_preview_emit": {
+        "preview_id": "preview:1",
+        "simulated_operation_id": "op-simulated",
+        "simulation_visibility_taint": "public_open",
+        "policy_generation_id": "PG-1",
+        "session_profile_hash": "",
+        "preview_state": {
+            "preview_kind": "node_write_preview",
+            "preview_payload": {},
+            "affected_node_refs": [],
+            "effect_kind_set": [],
+            "estimated_capacity_cost": 0.05,
+        },
+        "retention_class": "ephemeral",
+    },
+    "simulation_external_effect_policy_check": {
+        "policy_id": "none",
+        "forbidden_external_effects": [],
+        "allowed_external_effects": [],
+        "on_violation": "block_with_receipt",
+        "violations": [],
+        "outcome": "passed",
+        "preview_id": "preview:1",
+        "retention_class": "ephemeral",
+    },
+    "visibility_taint_warning_record": {
+        "preview_id": "preview:1",
+        "source_visibility_taint_distinct": ["sealed"],
+        "resolved_output_visibility_class": "sealed",
+    },
+    "search_run_record": {"query": "q"},
+    "binding_fire_record": {"binding_id": "b"},
+    "source_span_unavailable": {
+        "cu_node_ref": "cu",
+        "reason": "model_output_no_span_anchors",
+        "source_doc_refs": [],
+    },
+    "binding_evaluation_manifest": {
+        "manifest_id": "manifest",
+        "source_event_id": "event",
+        "evaluated_at": "2026-02-09T00:00:00.000000Z",
+        "binding_outcomes": [],
+        "bindings_evaluated_count": 0,
+        "bindings_deferred_count": 0,
+        "bindings_suspended_count": 0,
+        "fan_out_cap": 50,
+        "binding_generations": [],
+        "semantic_conflicts": [],
+        "policy_generation_id": "PG-1",
+    },
+    "review_item_discarded": {"item_receipt_id": "receipt:1", "reason": "r"},
+    "access_overlay_override": {"overlay_ids": ["o"], "reason": "r"},
+}
+"""What receipts of a kind say where a test cares for the kind alone."""
+
+
+def says(kind):
+    """The effect that emits a receipt of a kind."""
+    return receipt(**SAYS.get(kind, {})) | {"receipt_subkind": kind, "effect_id": kind}
+
+
 def states(verb, *kinds, **changes):
     """An envelope that emits these receipts and does nothing else."""
-    effects = [receipt() | {"receipt_subkind": kind, "effect_id": kind} for kind in kinds]
+    effects = [says(kind) for kind in kinds]
     return envelope(verb, effects, **changes)
 
 

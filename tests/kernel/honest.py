@@ -51,7 +51,7 @@ def recompute(ledger, node_id):
                 "node_write",
                 node_id,
                 cu_authority=value,
-                cu_authority_input_versions=[one.document() for one in inputs],
+                **inputs.payload(),
             ),
             effect(
                 "index_update",
@@ -223,7 +223,7 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, urgent))
     assert submit(ledger, urgent).duplicate
     recompute(ledger, "cu-a")
-    give_up(ledger, "cu-b", "cancelled")
+    give_up(ledger, "cu-b", "dead_letter")
     accepted(
         submit(
             ledger,

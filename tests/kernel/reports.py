@@ -91,7 +91,7 @@ REPORTS: list[tuple[str, str, tuple[str, dict[str, Any]]]] = [
     (
         "receipt_kind_unknown",
         "receipt_subkind",
-        (ARTIFACT, {f"{_FIRST}.receipt_subkind": "search_run_record"}),
+        (ARTIFACT, {f"{_FIRST}.receipt_subkind": "access_overlay_override"}),
     ),
     (
         "external_request_unknown",

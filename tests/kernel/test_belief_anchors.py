@@ -78,7 +78,7 @@ def test_an_anchor_that_does_not_go_on_where_the_last_one_ended_is_refused(ledge
     ],
 )
 def test_an_anchor_of_another_form_is_refused(ledger, stated):
-    assert anchor(ledger, *stated) == "belief_anchor_invalid"
+    assert anchor(ledger, *stated) == "receipt_body_invalid"
 
 
 def test_what_an_anchor_does_not_state_once_it_does_not_state(ledger):

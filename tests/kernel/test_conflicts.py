@@ -85,6 +85,8 @@ class World:
         """A node, and two writes to it of which neither had seen the other."""
         made = create("n", options.pop("node_kind", "Note"), **options.pop("made", {}))
         assert code_of(self.submit(made)) is None
+        for source in (*"abc", *map(str, range(70)), "one more"):
+            assert code_of(self.submit(create(source, "Note"))) is None
         self.host.time_us += 2 * WINDOW_US
         first = adapt("n", before)
         assert code_of(self.submit(first)) is None

@@ -13,6 +13,7 @@ from tests.kernel.build import (
     adapt,
     code_of,
     create,
+    effect,
     envelope,
     everything,
     memory_ledger,
@@ -140,7 +141,9 @@ def test_a_caller_may_not_report(ledger, actor):
 def test_no_other_verb_states_a_report(ledger, kind):
     request = asked(ledger, artifact("art"))
     [one] = report(request)["primitive_effects"]
-    document = envelope("search_run_record", [one | {"receipt_subkind": kind}], actor="system")
+    own = effect("receipt_only", query="q") | {"effect_id": "own"}
+    effects = [own, one | {"receipt_subkind": kind}]
+    document = envelope("search_run_record", effects, actor="system")
     assert code_of(work(ledger, document)) == "receipt_kind_unknown"
     assert outcome_of(ledger, request) is None
 

@@ -38,9 +38,16 @@ def aimless(document):
 
 
 def joined(**payload):
+    """A new node with a further membership, which a merge brings along whatever it is."""
+    ends = {"source_node_id": "free", "target_node_id": "note", "edge_type": "same_as"}
     return envelope(
-        "corpus_membership_add",
-        [effect("membership_write", "free", **{"corpus_id": "c"} | payload)],
+        "merge",
+        [
+            effect("membership_write", "free", **{"corpus_id": "c"} | payload),
+            effect("node_write", "free"),
+            effect("edge_create", "e:merged", **ends),
+            effect("materialized_view_invalidation", "v"),
+        ],
     )
 
 
@@ -81,6 +88,7 @@ def artifact(**payload):
 
 STORES = [
     ("identity_key_invalid", "payload.identity_key", create("new", "Note", identity_key=7)),
+    ("field_lock_invalid", "payload.field_lock", create("new", "Note", field_lock="title")),
     # typed records
     ("effect_target_missing", TARGET, own("filing_unit_write", "a|b", **dated("filing_date"))),
     ("effect_payload_invalid", "payload.filing_date_utc", own("filing_unit_write", "u")),
@@ -161,7 +169,7 @@ STORES = [
     (
         "node_state_disallowed",
         "payload.state",
-        envelope("retract", [effect("node_write", "note", state="soft_deleted")]),
+        envelope("restore", [effect("node_write", "note", state="active")]),
     ),
     (
         "visibility_class_lowered",
@@ -216,7 +224,12 @@ STORES = [
     ),
     *(
         ("computed_field_written", f"payload.{field}", document)
-        for field in ("cu_authority", "cu_authority_computed_at", "cu_authority_input_versions")
+        for field in (
+            "cu_authority",
+            "cu_authority_computed_at",
+            "cu_authority_input_versions",
+            "cu_authority_inputs",
+        )
         for document in (
             adapt("cu", **{field: 0.5}),
             create("new", UNDERSTANDING, **{field: 0.5}),
@@ -282,6 +295,11 @@ STORES = [
         "receipt_subkind",
         create("new", "Note", effect("receipt_only") | {"receipt_subkind": "gossip"}),
     ),
+    (
+        "receipt_body_invalid",
+        "payload.query",
+        envelope("search_run_record", [effect("receipt_only")]),
+    ),
     *(
         (
             "receipt_kind_unknown",
@@ -325,7 +343,11 @@ def test_an_effect_that_does_not_fit_the_state_is_refused(ledger, code, field, d
 
 VALUE = f"{FIRST}.payload.cu_authority"
 VERSIONS = f"{FIRST}.payload.cu_authority_input_versions"
+INPUTS = f"{FIRST}.payload.cu_authority_inputs"
 MISMATCH = ("cu_authority_mismatch", f"{FIRST}.payload.cu_authority")
+INPUTS_DIFFER = ("cu_authority_inputs_mismatch", VERSIONS)
+OUT_OF_RANGE = ("authority_out_of_range", f"{FIRST}.payload.cu_authority")
+ENTRY = "primitive_effects.1.payload.entry.cu_authority"
 WRITES_MORE = "recompute_writes_more"
 
 
@@ -335,18 +357,38 @@ def also(one):
 
 RECOMPUTES = [
     (*MISMATCH, "cu", {VALUE: 0.9}),
-    (*MISMATCH, "cu", {VALUE: None}),
-    (*MISMATCH, "cu", {VERSIONS: ABSENT}),
-    (*MISMATCH, "cu", {VERSIONS: []}),
-    (*MISMATCH, "cu", {VERSIONS: None}),
-    (*MISMATCH, "cu", {VERSIONS: ["claim"]}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.more": 1}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.parent_version": ABSENT}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": 0.6}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": "0.75"}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.captured_at_authority": None}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": "vital"}),
-    (*MISMATCH, "cu", {f"{VERSIONS}.0.edge_essentiality": ["core"]}),
+    *((*OUT_OF_RANGE, "cu", {VALUE: bad}) for bad in (None, 1.5, -0.5, True, "0.5", [], 1e308)),
+    (*MISMATCH, "cu", {ENTRY: 0.9}),
+    (*OUT_OF_RANGE, "cu", {ENTRY: 2}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.parent_version": "2"}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.parent_node_id": "note"}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": 1e308}),
+    # Honest arithmetic over inputs that the record does not have.
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": 0.0, VALUE: 1 / 6}),
+    (*INPUTS_DIFFER, "cu", {VERSIONS: [], VALUE: 0.5}),
+    *(
+        ("cu_authority_inputs_mismatch", INPUTS, "cu", {path: bad})
+        for path, bad in (
+            (INPUTS, ABSENT),
+            (INPUTS, 1),
+            (f"{INPUTS}.count", 2),
+            (f"{INPUTS}.count", "1"),
+            (f"{INPUTS}.digest", "0" * 64),
+            (f"{INPUTS}.digest", None),
+            (f"{INPUTS}.more", 1),
+        )
+    ),
+    (*INPUTS_DIFFER, "cu", {VERSIONS: ABSENT}),
+    (*INPUTS_DIFFER, "cu", {VERSIONS: []}),
+    (*INPUTS_DIFFER, "cu", {VERSIONS: None}),
+    (*INPUTS_DIFFER, "cu", {VERSIONS: ["claim"]}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.more": 1}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.parent_version": ABSENT}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": 0.6}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": "0.75"}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.captured_at_authority": None}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.edge_essentiality": "vital"}),
+    (*INPUTS_DIFFER, "cu", {f"{VERSIONS}.0.edge_essentiality": ["core"]}),
     ("recompute_request_closed", "target_refs.0", "cu", {"recompute_as_of_sequence": 7}),
     ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["note"]}),
     ("recompute_request_closed", "target_refs.0", "cu", {"target_refs": ["nobody"]}),
@@ -362,7 +404,6 @@ RECOMPUTES = [
         {"recompute_as_of_sequence": 12},
     ),
     (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.payload.override_authority": 0.9}),
-    (WRITES_MORE, "primitive_effects", "cu", {f"{FIRST}.effect_kind": "node_retract"}),
     (WRITES_MORE, "primitive_effects", "cu", also(effect("node_write", "claim", authority=1))),
     (WRITES_MORE, "primitive_effects", "cu", also(effect("edge_remove", "edge"))),
     (
@@ -428,6 +469,8 @@ def stated_codes(package):
                     yield code.value
                 elif ast.unparse(code) == "TextNotStorable.code":
                     continue  # proved with the stores that cannot hold it
+                elif ast.unparse(code) == "error.code":
+                    continue  # of a broken strategy or ledger: test_authority_as_of.py
                 else:
                     assert ast.unparse(code) == "refusal[0]"
                     yield from (name for name, _ in module._REFUSALS.values())
@@ -461,4 +504,5 @@ def test_every_code_in_authority_has_a_case():
     stated = set(stated_codes(kernel.authority))
     assert stated >= {code for code, _ in _REFUSALS.values()}
     # What asks for recomputes is not a recompute: test_authority_triggers.py has those cases.
-    assert stated - ENQUEUES == {code for code, _, _, _ in RECOMPUTES}
+    # To be too old takes a long log, or a lower limit: test_authority_as_of.py.
+    assert stated - ENQUEUES - {"recompute_as_of_too_old"} == {code for code, _, _, _ in RECOMPUTES}

@@ -13,6 +13,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     memory_ledger,
+    spans,
     submit,
 )
 
@@ -60,7 +61,6 @@ def refusal(ledger, document, submitter="orchestrator"):
     [
         ("wrapped", None),
         ("note", None),
-        ("nowhere", None),
         ("half", METADATA),
         ("bare", CONTENT),
         # Neither says that it was wrapped; what was acquired, and how, does not excuse it.
@@ -80,9 +80,9 @@ def test_a_model_is_shown_nothing_bare(ledger, field, ref, code):
 @pytest.mark.spec("INV-MVC-3")
 @pytest.mark.parametrize("ref", ["bare", "bare#3-9"])
 def test_a_span_that_is_in_no_list_of_sources_is_looked_at_too(ledger, ref):
-    spans = [{"source_ref": ref, "offset": 0, "length": 1}]
-    document = answered(create("cu", "ConsolidatedUnderstanding", source_spans=spans))
-    assert refusal(ledger, document) == ("V7", CONTENT, "primitive_effects.0.payload")
+    document = answered(create("cl", "VersionedClaim", **spans(ref)))
+    place = "primitive_effects.0.payload.source_spans"
+    assert refusal(ledger, document) == ("V7", CONTENT, place)
 
 
 @pytest.mark.spec("§10.2")

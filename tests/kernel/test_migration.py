@@ -43,6 +43,7 @@ from tests.kernel.build import (
     ledger_on,
     link,
     memory_ledger,
+    spans,
     submit,
 )
 from tests.kernel.every import HASH, own
@@ -362,7 +363,8 @@ def test_the_key_of_a_superseded_operation_is_taken(ledger):
 @pytest.mark.spec("§8.6")
 def test_authorities_are_computed_as_of_lite_rows_and_for_what_was_migrated(ledger):
     claim = named(create("claim", "VersionedClaim", authority=0.5), "claim")
-    understanding = named(create("cu", "ConsolidatedUnderstanding"), "cu")
+    understanding = named(create("cu", "ConsolidatedUnderstanding", **spans("own source")), "cu")
+    submit(ledger, create("own source", "Note", content="text"))
     submit(ledger, create("own", "ConsolidatedUnderstanding"))
     take(ledger, claim, understanding, named(link("e", "claim", "cu"), "e"))
     assert drain(ledger) == ["own"]

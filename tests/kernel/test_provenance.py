@@ -6,16 +6,20 @@ from tests.kernel.build import (
     adapt,
     code_of,
     create,
+    drawn_from,
     effect,
     envelope,
     link,
     memory_ledger,
+    spans,
     submit,
     unlink,
 )
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
 LOWERED = "visibility_class_lowered"
+RESOLUTION = "envelope_taint_resolution_invalid"
+OUTPUT = "envelope_taint_output_node_mismatch"
 CLASSES = ("public_open", "work_product_internal", "firewalled", "sealed")
 
 pytestmark = pytest.mark.spec("INV-PROV-TAINT-1")
@@ -29,6 +33,7 @@ NAMING = [
     {"source_spans": [span("open"), span("secret")]},
     {"source_spans": [{"source_ref": "secret"}]},
     {"source_spans": [span("secret#0-9")]},
+    {"source_spans": [span("secret#0-9#2-3")]},
     {"span": span("secret")},
     {"source_refs": ["open", "secret"]},
     {"source_refs": ["secret#0-9"]},
@@ -41,10 +46,13 @@ def ledger():
     ledger = memory_ledger()
     results = submit(
         ledger,
-        create("open", "Note"),
-        create("secret", "Note", visibility_class="firewalled"),
+        create("open", "Note", content="open"),
+        create("secret", "Note", visibility_class="firewalled", content="a secret"),
         create("note", "Note"),
-        create("cu", UNDERSTANDING, source_spans=[span("secret")], visibility_class="firewalled"),
+        drawn_from(
+            create("cu", UNDERSTANDING, **spans("secret"), visibility_class="firewalled"),
+            "firewalled",
+        ),
     )
     assert [code_of(result) for result in results] == [None] * 4
     return ledger
@@ -64,16 +72,20 @@ def reclassify(node_id, visibility):
 @pytest.mark.parametrize("naming", NAMING)
 @pytest.mark.parametrize("visibility", CLASSES)
 def test_a_new_node_is_no_less_restricted_than_what_it_was_drawn_from(ledger, naming, visibility):
-    result = submit(ledger, create("n", "Note", visibility_class=visibility, **naming))
+    document = create("n", "Note", visibility_class=visibility, **naming)
+    assert code_of(submit(ledger, document)) == RESOLUTION
+    classes = sorted({"firewalled", visibility}, key=CLASSES.index)
+    result = submit(ledger, drawn_from(document, *classes))
     enough = visibility in ("firewalled", "sealed")
-    assert code_of(result) == (None if enough else LOWERED)
+    assert code_of(result) == (None if enough else OUTPUT)
 
 
 @pytest.mark.parametrize("naming", NAMING)
 def test_a_node_cannot_take_up_a_source_that_is_more_restricted(ledger, naming):
-    result = submit(ledger, adapt("note", **naming))
-    assert (code_of(result), result.rejection.check) == (LOWERED, "apply")
-    assert code_of(submit(ledger, adapt("note", visibility_class="sealed", **naming))) is None
+    assert code_of(submit(ledger, adapt("note", **naming))) == RESOLUTION
+    assert code_of(submit(ledger, drawn_from(adapt("note", **naming), "firewalled"))) == OUTPUT
+    raised = drawn_from(adapt("note", visibility_class="sealed", **naming), "firewalled", "sealed")
+    assert code_of(submit(ledger, raised)) is None
 
 
 @pytest.mark.parametrize("visibility", CLASSES)
@@ -103,7 +115,7 @@ def test_what_a_source_became_later_holds_no_other_write_up(ledger):
 
 
 REMOVALS = {
-    "the span is no longer named": adapt("cu", source_spans=[]),
+    "the span is no longer named": adapt("cu", **spans("open")),
     "the source is retracted": envelope(
         "retract", [effect("node_write", "secret", state="retracted")]
     ),

@@ -50,7 +50,7 @@ from tests.kernel.build import (
     submit,
     submit_answered,
 )
-from tests.kernel.every import attempt, every_kind, own, receipt
+from tests.kernel.every import attempt, every_kind, own, receipt, says
 from tests.kernel.lites import lite, migrated
 from tests.kernel.simulations import policy, simulate
 from tests.kernel.test_checks import CASES, checked_ledger
@@ -200,15 +200,12 @@ def the_course() -> Iterator[str]:
         "source_visibility_taint": ["public_open", "sealed"],
         "resolved_output_visibility_class": "sealed",
     }
-    unavailable = receipt() | {"receipt_subkind": "source_span_unavailable"}
-    spanless = {"source_spans": [], "display_kind": "synthesis_summary_no_spans"}
-    manifest = envelope("binding_fire_record", [receipt()])
+    manifest = envelope("binding_fire_record", [says("binding_evaluation_manifest")])
     manifest["operation_kind"] = "binding_evaluation_manifest_emit"
-    manifest["primitive_effects"][0]["receipt_subkind"] = "binding_evaluation_manifest"
     submit(
         ledger,
         create("mixed", "Note", visibility_class="sealed", envelope=taint),
-        create("spanless", UNDERSTANDING, unavailable, **spanless),
+        create("spanless", UNDERSTANDING),
         manifest,
         submitter="orchestrator",
     )

@@ -194,6 +194,7 @@ def test_requests_are_told_in_passing_and_everything_else_for_good(rows):
     assert {row["receipt_kind"] for row in rows["receipts"]} == {
         "envelope_validation_failed",
         "taint_propagation",
+        "source_span_unavailable",
         "search_run_record",
         "authority_recompute_completed",
     }

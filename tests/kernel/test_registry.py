@@ -56,7 +56,7 @@ def test_a_store_of_state_is_durable_and_wrapped_in_receipts(table):
 @pytest.mark.spec("§17.6")
 @pytest.mark.parametrize("kind", RETENTION_OF_17_6)
 def test_a_receipt_is_kept_as_long_as_the_specification_says(kind):
-    assert RECEIPT_KINDS[kind] == RETENTION_OF_17_6[kind]
+    assert RECEIPT_KINDS[kind].retention == RETENTION_OF_17_6[kind]
 
 
 @pytest.mark.spec("K1", "K15")

@@ -40,9 +40,10 @@ from tests.kernel.build import (
     link,
     memory_ledger,
     recompute,
+    spans,
     submit,
 )
-from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt
+from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt, says
 from tests.kernel.simulations import NOTHING_FORBIDDEN, policy, shown, simulate
 
 STATE = [table.name for table in schema.STATE_TABLES]
@@ -367,6 +368,7 @@ def test_records_too_large_to_show_are_shown_by_their_hashes(ledger):
 
 
 def of_every_preview_kind(ledger):
+    accept(ledger, create("s", "Note", content="s"))
     accept(
         ledger,
         envelope(
@@ -386,7 +388,7 @@ def of_every_preview_kind(ledger):
         "cu-2",
         "ConsolidatedUnderstanding",
         envelope={"operation_kind": "synthesize_consolidated_understanding"},
-        source_spans=[{"source_ref": "n", "offset": 0, "length": 1}],
+        **spans("s"),
     )
     policies = own("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
     return {
@@ -448,7 +450,7 @@ EXPECTED = {
     "rollup_generation_preview": {
         "rollup_ref": "cu-2",
         "rollup_kind": "ConsolidatedUnderstanding",
-        "inputs": ["n"],
+        "inputs": ["s"],
     },
     "policy_change_preview": {
         "from_policy_generation_id": "PG-1",
@@ -735,9 +737,9 @@ def test_the_taint_has_an_entry_for_each_source(ledger):
 
 
 def forged(*subkinds, warning=None, **changes):
-    effects = [receipt() | {"receipt_subkind": one, "effect_id": one} for one in subkinds]
+    effects = [says(kind) for kind in subkinds]
     if warning is not None:
-        effects[0]["payload"] = {"rendered_visibility_warning": warning}
+        effects[0]["payload"] = effects[0]["payload"] | {"rendered_visibility_warning": warning}
     return envelope("simulate", effects, **changes)
 
 

@@ -186,6 +186,11 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
         (
             {
                 "receipt_id": f"receipt:{document['operation_id']}:0",
+                "receipt_kind": "source_span_unavailable",
+                "retention_class": "durable",
+            },
+            {
+                "receipt_id": f"receipt:{document['operation_id']}:1",
                 "receipt_kind": "authority_recompute_request",
                 "retention_class": "ephemeral",
             },
@@ -207,7 +212,7 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
         {"operation_id": "another"},
         {"recorded_at": "2030-01-01T00:00:00Z"},
         {"duration_ms": 7},
-        {"operation_id": "another", "recorded_at": "later", "duration_ms": 0.5},
+        {"operation_id": "another", "recorded_at": "2031-01-01T00:00:00Z", "duration_ms": 0.5},
     ],
 )
 def test_the_same_again_gets_the_first_answer_and_changes_nothing(ledger, changes):

@@ -16,6 +16,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.receipts import purge_expired
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from kernel.verify.reading import Reader
@@ -29,6 +30,7 @@ from tests.kernel.build import (
     submit,
 )
 from tests.kernel.honest import ASKED_OPEN, EXTERNAL, HOUR_US, accepted, drain, write_honestly
+from tests.kernel.simulations import shown, simulate
 from tests.kernel.tampering import Copy, flipped, key_of, names, verify_file
 
 BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_keys)
@@ -288,6 +290,54 @@ def test_swapped_rows_are_found_at_the_first_of_them(tampered, table):
     tampered.insert(table, {**other, **content})
     found = tampered.first()
     assert names(found, table, one), found
+
+
+def test_a_window_is_whole_hours(tampered):
+    row = tampered.a_row(schema.idempotency_records)
+    tampered.set(schema.idempotency_records, row, expires_at_us=row["expires_at_us"] - 1)
+    found = tampered.first()
+    assert names(found, schema.idempotency_records, row)
+
+
+def test_a_session_was_not_written_after_its_newest_anchor(tampered):
+    row = tampered.a_row(schema.belief_sessions)
+    tampered.set(schema.belief_sessions, row, updated_at_us=row["updated_at_us"] + HOUR_US)
+    assert names(tampered.first(), schema.belief_sessions, row)
+
+
+def test_the_clock_is_not_behind_a_receipt():
+    """The newest row may be older than the receipt of a refusal."""
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host)
+    accepted(submit(ledger, create("n", "Note")))
+    host.time_us += HOUR_US
+    submit(ledger, "nonsense")
+    with ledger.transaction() as transaction:
+        transaction.head_now.committed_at_us -= HOUR_US // 2
+    with ledger.view() as view:
+        assert [one.table for one in verify(view).findings] == ["chain_head"]
+
+
+@pytest.mark.parametrize("waited_us", [0, 25 * HOUR_US])
+def test_an_ephemeral_receipt_is_gone_after_its_time_and_not_before(waited_us):
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host)
+    accepted(submit(ledger, create("n", "Note")))
+    assert shown(simulate(ledger, envelope("annotate", [effect("node_write", "n", note="x")])))
+    host.time_us += waited_us
+    with ledger.transaction() as transaction:
+        kept = transaction.tables.select(schema.ephemeral_receipts)
+        purged = purge_expired(transaction)
+        assert purged == (len(kept) if waited_us else 0)
+    with ledger.view() as view:
+        assert verify(view).ok
+    if not waited_us:
+        with ledger.store.transaction() as tables:
+            for row in kept:
+                tables.delete(schema.ephemeral_receipts, row["receipt_id"])
+        with ledger.view() as view:
+            rules = {(one.table, one.rule) for one in verify(view).findings}
+        assert rules == {("ephemeral_receipts", "missing")}
 
 
 # --- changes by somebody who knows the formats ------------------------------------------------
@@ -694,6 +744,26 @@ def test_garbage_anywhere_is_a_finding_and_never_an_exception(
         path.unlink()
         if (table.name, column.name) not in NOT_ON_RECORD:
             assert not found.ok, f"{table.name}.{column.name}"
+
+
+@pytest.mark.parametrize("value", ["randomblob(8)", "random()"])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered, table, value):
+    keys = {column.name for column in table.primary_key.columns}
+    for column in table.columns:
+        if column.name not in keys:
+            tampered.run("UPDATE", table.name, f"SET {column.name} = {value}")
+    assert not tampered.verify(limit_findings=60).ok
+
+
+@pytest.mark.parametrize("value", ["x'ff'", "7", "x''"])
+@pytest.mark.parametrize("table", [schema.receipts, schema.ephemeral_receipts])
+def test_a_receipt_id_of_the_wrong_type_is_named(tampered, table, value):
+    """It was emitted by an operation, so somebody asks it with what it begins."""
+    row = next(one for one in tampered.rows(table) if one["operation_id"] is not None)
+    where = f"WHERE rowid = {row['place']}"
+    tampered.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
+    assert table.name in {one.table for one in tampered.verify().findings}
 
 
 def test_no_more_findings_than_asked_for(tampered):

@@ -271,8 +271,7 @@ class Recomputing(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from([*CLAIMS, *UNDERSTANDINGS]))
     def retract(self, node):
-        idle = effect("node_write", node) | {"effect_id": "idle"}
-        self.change(envelope("annotate", [effect("node_retract", node), idle]))
+        self.change(envelope("collapse", [effect("node_retract", node)]))
 
     @precondition(lambda self: self.edges)
     @rule(data=st.data())
@@ -364,12 +363,34 @@ class Recomputing(RuleBasedStateMachine):
             None,
             "recompute_input_pending",
             "recompute_request_closed",
-            # The override was another when the worker read.
-            "cu_authority_mismatch",
         }
         self.read()
         if code_of(result) is None and as_of == now:
             self.check_whole(item)
+
+    @rule(data=st.data(), value=UNIT)
+    def report_what_was_not_so(self, data, value):
+        """State, as of one moment, the inputs of another or an authority of one's own."""
+        with self.ledger.view() as view:
+            waiting = view.open_requests(queue=AUTHORITY_QUEUE)
+            if not waiting:
+                return
+            item = data.draw(st.sampled_from(sorted({r.item_key for r in waiting})))
+            moments = [at for at, nodes in self.readings.items() if item in nodes][-6:]
+            as_of, other = (data.draw(st.sampled_from(moments)) for _ in range(2))
+            true, elsewhere = self.readings[as_of][item], self.readings[other][item]
+            false = data.draw(st.sampled_from([elsewhere, (value, true[1])]))
+            if false == true:
+                return
+            document = recompute(view, item, as_of, false)
+        before = everything(self.ledger)["nodes"]
+        assert code_of(work(self.ledger, document)) in {
+            "recompute_input_pending",
+            "recompute_request_closed",
+            "cu_authority_inputs_mismatch",
+            "cu_authority_mismatch",
+        }
+        assert everything(self.ledger)["nodes"] == before
 
     @rule(data=st.data())
     def recompute_what_is_ready(self, data):

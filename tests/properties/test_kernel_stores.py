@@ -95,23 +95,28 @@ MOVES = st.builds(
     IDS,
     IDS,
 )
+VERBS_OF_STATE = {
+    "candidate": "corpus_membership_add",
+    "confirmed": "corpus_membership_confirm",
+    "rejected": "corpus_membership_reject",
+}
 MEMBERS = st.builds(
     lambda node, state: envelope(
-        "corpus_membership_confirm",
+        VERBS_OF_STATE[state],
         [effect("membership_write", node, corpus_id="corpus:test", to_state=state)],
     ),
     IDS,
-    st.sampled_from(["candidate", "confirmed", "rejected", "soft_deleted"]),
+    st.sampled_from(sorted(VERBS_OF_STATE)),
 )
 MIXED = st.builds(
     lambda node, view, kind: envelope(
-        "annotate",
+        "retract",
         [
-            effect("node_write", node, seen=True),
+            effect("node_write", node, state="retracted"),
             effect("node_retract", node) | {"effect_id": "second"},
             effect("index_update", node, index_name="i", entry={"n": node}),
             effect(kind, view),
-            effect("receipt_only", node=node) | {"receipt_subkind": "search_run_record"},
+            effect("receipt_only", node=node) | {"receipt_subkind": "access_overlay_override"},
         ],
     ),
     IDS,

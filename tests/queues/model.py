@@ -44,6 +44,9 @@ class Item:
     """When a claim expires or a retry is due."""
     stamp: int = 0
     """Of its first suspension; 0 before."""
+    ends: int | None = None
+    """How many begun claims expired; None when no claim expired."""
+    begun: bool = False
     cancelled: bool = False
     successor: Work | None = None
 
@@ -144,9 +147,13 @@ class Model:
             if item.state == "delayed" and item.until_ms <= self.now_ms:
                 item.state = "ready"
         taken = self.service_order(least)[:limit]
+        suspects = [place for place, (_, item) in enumerate(taken) if item.ends is not None]
+        if suspects:
+            taken = taken[: suspects[0] or 1]
         for _, item in taken:
             item.state, item.token = "in_flight", token
             item.attempt += 1
+            item.begun = False
             item.until_ms = self.now_ms + VISIBILITY_MS
         return taken
 
@@ -203,6 +210,8 @@ class Model:
             else:
                 item.absorb()
                 item.state = "ready"
+                item.ends = (item.ends or 0) + item.begun
+                item.attempt -= not item.begun
         return len(ended)
 
     # What an operator does.

@@ -31,8 +31,90 @@ async def test_a_claimed_item_is_hidden_until_its_visibility_ends(queue, clock) 
     assert await queue.reap() == 0
     clock.advance(1)
     assert await queue.reap() == 1
-    (again,) = await queue.claim(1, 1000)
-    assert again.attempt == 2
+    assert len(await queue.claim(1, 1000)) == 1
+
+
+async def expire(queue, clock) -> None:
+    clock.advance(1000)
+    await queue.reap()
+
+
+async def test_what_was_not_begun_when_its_holder_ended_was_not_tried(queue, clock) -> None:
+    await claimed(queue, "a", "b")
+    for _ in range(5):
+        await expire(queue, clock)
+        (again,) = await queue.claim(2, 1000)
+        assert (again.attempt, again.ends) == (1, 0)
+
+
+async def test_what_was_begun_when_its_holder_ended_counts_the_end(queue, clock) -> None:
+    claims = await claimed(queue, "a")
+    for ends in (1, 2, 3):
+        assert await queue.begin(claims) == [True]
+        await expire(queue, clock)
+        claims = await queue.claim(2, 1000)
+        assert [(claim.attempt, claim.ends) for claim in claims] == [(ends + 1, ends)]
+
+
+async def test_what_a_dead_holder_had_comes_alone_and_what_it_had_not_comes_together(
+    queue, clock
+) -> None:
+    await queue.enqueue_many([item("a"), item("b")])
+    await queue.claim(2, 1000)
+    await expire(queue, clock)
+    # Earlier than both, between nothing, and later than both.
+    await queue.enqueue(NewItem("0", "user_active_session", "c", b""))
+    await queue.enqueue_many([item("y"), item("z")])
+    batches = [[claim.key for claim in await queue.claim(10, 1000)] for _ in range(5)]
+    assert batches == [["0"], ["a"], ["b"], ["y", "z"], []]
+
+
+async def test_what_is_gone_ahead_of_a_suspect_does_not_make_a_claim_empty(
+    queue, clock, redis
+) -> None:
+    await claimed(queue, "a", "b")
+    await expire(queue, clock)
+    await redis.delete(f"{queue.prefix}item:a")
+    assert [claim.key for claim in await queue.claim(10, 1000)] == ["b"]
+
+
+@pytest.mark.parametrize("end", ["put_off", "retry", "suspend"])
+async def test_a_holder_that_settles_ends_what_it_began_and_the_item_stays_alone(
+    queue, clock, end
+) -> None:
+    await claimed(queue, "a", "b")
+    await expire(queue, clock)
+    claims = await queue.claim(1, 1000)
+    await queue.begin(claims)
+    more = () if end == "suspend" else ([0], "later")
+    assert await getattr(queue, end)(claims, *more) == [True]
+    assert len(await queue.claim(10, 1000)) == 1
+    await expire(queue, clock)
+    assert [claim.ends for claim in await queue.claim(1, 1000)] == [0]
+
+
+async def test_a_stale_token_begins_nothing(queue, clock) -> None:
+    stale = await claimed(queue, "a")
+    await expire(queue, clock)
+    await queue.claim(1, 1000)
+    assert await queue.begin(stale) == [False]
+    await expire(queue, clock)
+    assert [claim.ends for claim in await queue.claim(1, 1000)] == [0]
+
+
+@pytest.mark.parametrize("back", ["requeue", "successor"])
+async def test_the_ends_of_what_was_buried_are_forgotten(queue, clock, back) -> None:
+    claims = await claimed(queue, "a")
+    await queue.begin(claims)
+    await expire(queue, clock)
+    claims = await queue.claim(1, 1000)
+    await queue.begin(claims)
+    if back == "successor":
+        await queue.enqueue(item("a", "c2"))
+    await queue.bury(claims, ["worker_ended_three_times"])
+    if back == "requeue":
+        assert await queue.requeue(["a"]) == [True]
+    assert [(claim.attempt, claim.ends) for claim in await queue.claim(1, 1000)] == [(1, None)]
 
 
 async def test_a_renewed_claim_lasts_longer(queue, clock) -> None:

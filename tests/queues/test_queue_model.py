@@ -70,6 +70,7 @@ class QueueMachine(RuleBasedStateMachine):
         for claim, (_, item) in zip(claims, expected, strict=True):
             work = item.work
             assert (claim.attempt, claim.payload) == (item.attempt, work.payload)
+            assert claim.ends == item.ends
             assert dict(zip(claim.causes, claim.lineage, strict=True)) == work.causes
             assert (list(claim.causes), claim.causes_count) == (list(work.causes), len(work.causes))
             assert claim.priority == PRIORITIES[work.rank].name
@@ -87,6 +88,16 @@ class QueueMachine(RuleBasedStateMachine):
         if held:
             effect()
         assert self.do(answer) == [held is not None]
+
+    @rule(number=NUMBERS)
+    def begin_one(self, number) -> None:
+        claim = self.a_claim(number)
+        if claim is None:
+            return
+        held = self.model.held(claim.key, claim.token)
+        if held:
+            held.begun = True
+        assert self.do(self.queue.begin([claim])) == [held is not None]
 
     @rule(number=NUMBERS)
     def acknowledge(self, number) -> None:

@@ -49,13 +49,13 @@ def write_artifact(asked: Asked, outside: Outside) -> Performed:
     """Write content under its hash (§4.3.4)."""
     payload = asked.payload
     place = (ARTIFACTS, payload["source_artifact_kind"], payload["content_hash"])
-    return Performed((outside.folder.write(place, _content(asked)),))
+    return Performed((_written(asked, outside, place),))
 
 
 def emit_materialization(asked: Asked, outside: Outside) -> Performed:
     """Write a file under its path, then tell whoever reads the events (§4.3.11)."""
     place = (MATERIALIZED, *asked.payload["materialized_path"].split("/"))
-    written = outside.folder.write(place, _content(asked))
+    written = _written(asked, outside, place)
     event = {
         "request_id": asked.request_id,
         "operation_id": asked.document["operation_id"],
@@ -74,6 +74,8 @@ def issue_token(asked: Asked, outside: Outside) -> Performed:
     """Leave a token for delivery; only its hash goes further (§4.3.9)."""
     if not asked.link_stands:
         raise ExternalEffectError("share_link_revoked", "the link was revoked before")
+    if asked.held_back is not None:
+        raise _stays(asked.held_back)
     place = (SHARE_LINKS, f"{_file_name(asked.target_ref)}.json")
     named = {
         "share_link_id": asked.target_ref,
@@ -99,11 +101,18 @@ HANDLERS: Mapping[str, Callable[[Asked, Outside], Performed]] = MappingProxyType
 )
 
 
-def _content(asked: Asked) -> bytes:
+def _written(asked: Asked, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
     if asked.content is None:
         code = "external_content_not_on_record"
         raise ExternalEffectError(code, "the record does not hold the content")
-    return asked.content
+    # What an earlier process has written is outside already, and is reported as it is.
+    if asked.held_back is not None and outside.folder.read(place) != asked.content:
+        raise _stays(asked.held_back)
+    return outside.folder.write(place, asked.content)
+
+
+def _stays(code: str) -> ExternalEffectError:
+    return ExternalEffectError(code, "what it was made of may not leave")
 
 
 def _token_of(content: bytes, named: Mapping[str, str]) -> str:

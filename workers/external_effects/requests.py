@@ -2,9 +2,20 @@
 
 from dataclasses import dataclass
 
+from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.envelope import Envelope
+from kernel.outbound import held_back
 from kernel.stores.content import recorded_content
+from kernel.stores.typed import LIVE
+
+RESTRICTED = "external_source_restricted"
+OVERLAID = "external_access_overlay_blocked"
+WITHDRAWN = "external_source_withdrawn"
+UNKNOWN = "external_sources_not_on_record"
+
+_HELD_BACK = {"restricted": RESTRICTED, "overlaid": OVERLAID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +31,9 @@ class Asked:
 
     link_stands: bool
     """Whether the share link that it grants was not revoked meanwhile."""
+
+    held_back: str | None = None
+    """Why it may not leave as the record stands now: the code with which it fails."""
 
     @property
     def payload(self) -> Document:
@@ -39,4 +53,18 @@ def read_asked(view: LedgerView, request: Request) -> Asked:
     content = recorded_content(view, document) if "content_hash" in document["payload"] else None
     link = view.record(schema.share_links, document["target_ref"])
     stands = link is not None and link["state"] == "active"
-    return Asked(request.request_id, document, content, stands)
+    return Asked(request.request_id, document, content, stands, _held_back(view, document))
+
+
+def _held_back(view: LedgerView, document: Document) -> str | None:
+    """Ask once more what was asked when the effect was decided: it may be otherwise by now."""
+    stated = view.envelope(document["operation_id"])
+    if stated is None:
+        return UNKNOWN
+    held = held_back(view, Envelope.model_validate_json(canonicalize(stated)))
+    if held is not None:
+        return _HELD_BACK[held.why]
+    node_ref = document["payload"].get("content_node_ref")
+    node = None if node_ref is None else view.node(node_ref)
+    withdrawn = node_ref is not None and (node is None or node["state"] not in LIVE)
+    return WITHDRAWN if withdrawn else None

@@ -16,7 +16,7 @@ import structlog
 from actors.commit.units import IntentUnit, Unit
 from actors.errors import ActorError
 from actors.orchestrator.intents import EnqueueRecompute
-from kernel.authority.enqueue import Enqueued, plan_deferred, plan_sweep
+from kernel.authority.enqueue import plan_deferred, plan_sweep
 from kernel.authority.requests import CASCADE_QUEUE, CASCADES
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.sweeps import (
@@ -34,6 +34,7 @@ from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.stated_receipts import Enqueued
 
 LOOK_EVERY_S = 30.0
 PAUSE_BETWEEN_LOOKS_S = 0.05

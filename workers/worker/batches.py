@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import anyio
 import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.priorities import CapacityPriority
 from queues.errors import QueueError
 from queues.items import Claim
-from queues.retry_delay import MAX_ATTEMPTS, backoff_ms
+from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
 from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import NO_ROOM, HandIn, Outcome
@@ -27,6 +28,12 @@ INPUT_PENDING_DELAY_MS = 20
 
 CAPACITY_SHORT = "envelope_capacity_unavailable"
 """A refusal that another attempt may not meet, though the kernel names no time (§18)."""
+
+ENDED_ITS_WORKERS = "worker_ended_three_times"
+"""Why an item is given up with which a worker ended `ENDS_MAX` times, nothing else begun."""
+
+ALONE_WAIT_S = 0.2
+"""For how long a slot waits until no other of its process has a suspect in hand."""
 
 _log = structlog.get_logger(__name__)
 
@@ -98,8 +105,11 @@ class Drainer:
         hand_in: HandIn,
         random_unit: Callable[[], float],
         told: Told | None = None,
+        alone: anyio.Lock | None = None,
     ) -> None:
+        """`alone` is shared by the drainers of a process: who holds it works on a suspect."""
         self._told = told
+        self._alone = anyio.Lock() if alone is None else alone
         self.queue = queue
         self.tally = Tally()
         self._handler = handler
@@ -133,14 +143,15 @@ class Drainer:
         self.tally.in_flight += len(claims)
         claimed_ns = 0 if self._told is None else time.time_ns()
         try:
-            # What was delivered so often without an end may be what ends its workers.
             settled = [
-                Settlement(claim, "failed", "attempts_exhausted", final=True)
+                Settlement(claim, "failed", code, final=True)
                 for claim in claims
-                if claim.attempt > MAX_ATTEMPTS
+                if (code := _worn_out(claim))
             ]
-            fresh = [claim for claim in claims if claim.attempt <= MAX_ATTEMPTS]
-            settled += await self._handle(fresh)
+            fresh = [claim for claim in claims if not _worn_out(claim)]
+            for suspect in [claim for claim in fresh if claim.ends is not None]:
+                settled += await self._handle_alone(suspect)
+            settled += await self._handle([claim for claim in fresh if claim.ends is None])
             told = {one.claim.key for one in settled}
             settled += [
                 Settlement(claim, "put_off", "not_settled")
@@ -153,6 +164,23 @@ class Drainer:
         finally:
             self.tally.in_flight -= len(claims)
         return any(one.verdict == "done" or one.final for one in settled)
+
+    async def _handle_alone(self, suspect: Claim) -> list[Settlement]:
+        """Work on an item with which a worker ended before, beside no other such item.
+
+        The queue is told before, so that the end of this process counts against this item and
+        against none of those that its slots hold and have not begun.
+        """
+        with anyio.move_on_after(ALONE_WAIT_S) as waiting:
+            await self._alone.acquire()
+        if waiting.cancelled_caught:
+            return [Settlement(suspect, "put_off", "another_suspect_in_hand")]
+        try:
+            if not all(await self.queue.begin([suspect])):
+                return []  # Somebody else has it.
+            return await self._handle([suspect])
+        finally:
+            self._alone.release()
 
     async def _handle(self, claims: Sequence[Claim]) -> list[Settlement]:
         if not claims:
@@ -214,6 +242,13 @@ class Drainer:
             _log.warning("dead_letter_not_recorded", item_key=claim.key, code=error.code)
             return False
         return True
+
+
+def _worn_out(claim: Claim) -> str:
+    """Return why an item is not tried any more, or ""."""
+    if (claim.ends or 0) >= ENDS_MAX:
+        return ENDED_ITS_WORKERS
+    return "attempts_exhausted" if claim.attempt > MAX_ATTEMPTS else ""
 
 
 def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> Settlement:

@@ -26,7 +26,7 @@ from queues.priorities import least_of
 from queues.work_queue import WorkQueue
 from workers.worker.batches import Drainer
 from workers.worker.metrics import WorkerMetrics
-from workers.worker.queue_order import turn_order
+from workers.worker.queue_order import is_fair, turn_order
 
 VISIBILITY_MS = 5_000
 """How long the claims of a worker that died stay hidden; a living one renews them."""
@@ -180,8 +180,10 @@ class Slots:
         }
         if len(drainers) == 1:
             return list(drainers.values())
-        deadlines: dict[str, int | None] = {}
+        deadlines: dict[str, int | None] = dict.fromkeys(drainers)
         for name, drainer in drainers.items():
+            if is_fair(self._serving):
+                break
             heads = await drainer.queue.peek(1)
             deadlines[name] = heads[0].deadline_ms if heads else None
         order = turn_order(deadlines, self._served, self._serving)

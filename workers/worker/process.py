@@ -104,7 +104,7 @@ async def serve_worker(
     worker_id, leases, hand_in = new_worker_id(), CapacityLeases(redis), HandIn(gateway)
     queues = {name: WorkQueue(redis, name) for name in ROUTES}
     traces = worker_traces(settings)
-    drainers = {}
+    drainers, alone = {}, anyio.Lock()
     for name in settings.queue_names:
         bench = Bench(
             ledger,
@@ -116,7 +116,7 @@ async def serve_worker(
             evaluator,
         )
         drainers[name] = Drainer(
-            queues[name], HANDLERS[name](bench), hand_in, random.random, traces
+            queues[name], HANDLERS[name](bench), hand_in, random.random, traces, alone
         )
     async with gateway:
         process = WorkerProcess(

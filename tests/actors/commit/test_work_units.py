@@ -14,7 +14,7 @@ from actors.commit.work_units import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.receipts import EPHEMERAL_LIFETIME_US
+from kernel.ledger.receipts import US_PER_DAY
 from kernel.model.result import RejectedResult
 from kernel.model_registry import ActiveModels
 from kernel.stores.extraction import SOURCE_CHANGED
@@ -248,6 +248,6 @@ def test_a_sweep_deletes_what_is_over_and_a_second_one_finds_nothing():
     submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
     sweep = RetentionSweepUnit(ActiveModels({}))
     assert do(ledger, sweep)["ephemeral_receipts"] == 0
-    fake.time_us += 2 * EPHEMERAL_LIFETIME_US
+    fake.time_us += 2 * US_PER_DAY
     assert do(ledger, sweep)["ephemeral_receipts"] > 0
     assert do(ledger, sweep) == {"ephemeral_receipts": 0, "model_outputs": 0}

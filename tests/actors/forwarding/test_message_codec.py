@@ -170,7 +170,11 @@ def test_fields_of_an_intent_arrive(fields):
 @given(st.floats(0, 1))
 def test_an_authority_arrives_to_the_bit(value):
     intent = RecalculateAuthority(
-        intent_key="k", target_cu_id="u", as_of_sequence=3, cu_authority=value, input_versions=()
+        intent_key="k",
+        target_cu_id="u",
+        as_of_sequence=3,
+        cu_authority=value,
+        inputs={"count": 0, "digest": "0" * 64, "excerpt": ()},
     )
     [found] = sent(Recomputed((intent,))).intents
     assert math.copysign(1, found.cu_authority) == math.copysign(1, value)

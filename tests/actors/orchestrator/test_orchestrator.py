@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.errors import IntentInvalid
+from actors.orchestrator import orchestrator
 from actors.orchestrator.intents import (
     CreateClaim,
     EnqueueRecompute,
@@ -16,16 +17,20 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     ReportExternalEffect,
 )
-from actors.orchestrator.orchestrator import DEFAULT_CAUSAL_WINDOW_MINUTES, Orchestrator
+from actors.orchestrator.orchestrator import (
+    DEFAULT_CAUSAL_WINDOW_MINUTES,
+    Orchestrator,
+    idempotency_key,
+)
 from actors.orchestrator.resolvers import _RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
-from kernel.authority.enqueue import Enqueued, EnqueuedRequest
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
@@ -226,6 +231,48 @@ def test_taint_goes_on_from_a_claim_to_the_understanding_that_it_feeds(ledger):
     assert node_of(ledger, "cu-1")["visibility_class"] == "sealed"
 
 
+@pytest.mark.spec("§9.3", "§9.4", "§9.5")
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "abstractive_synthesis_across_many_spans",
+        "extraction_degraded_no_spans_available",
+        "model_output_no_span_anchors",
+        "user_marked_synthesis_no_spans",
+    ],
+)
+def test_an_understanding_without_spans_says_why_and_of_what_it_was_made(ledger, reason):
+    put(ledger, source("sealed", visibility_class="sealed"))
+    why = {"reason": reason, "source_doc_refs": ("src-1", "sealed")}
+    (result,) = put(ledger, understanding("summary", source_span_unavailable=why))
+
+    node = node_of(ledger, "summary")
+    assert (node["payload"]["display_kind"], node["payload"]["source_spans"]) == (
+        "synthesis_summary_no_spans",
+        [],
+    )
+    assert node["visibility_class"] == "sealed"
+    assert envelope_of(ledger, result)["source_refs"] == ["src-1", "sealed"]
+    with ledger.view() as view:
+        receipts = view.receipts_of(result.operation_id)
+    [receipt] = [one for one in receipts if one["receipt_kind"] == "source_span_unavailable"]
+    assert (receipt["cu_node_ref"], receipt["reason"]) == ("summary", reason)
+    assert receipt["source_doc_refs"] == ["src-1", "sealed"]
+
+
+@pytest.mark.spec("§9.5")
+def test_an_understanding_has_spans_or_says_why_not(ledger):
+    why = {"reason": "user_marked_synthesis_no_spans"}
+    for wrong in (
+        understanding("cu-9", "src-1", source_span_unavailable=why),
+        understanding("cu-9", source_span_unavailable=why | {"source_doc_refs": ("nowhere",)}),
+    ):
+        with pytest.raises(IntentInvalid):
+            attempt(ledger, wrong)
+    (answer,) = attempt(ledger, understanding("cu-9"))
+    assert isinstance(answer, RejectedResult)
+
+
 @pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
 def test_adapting_a_restricted_node_leaves_it_restricted(ledger):
     put(ledger, source("sealed", visibility_class="sealed"), claim("cl-3", "sealed"))
@@ -373,6 +420,17 @@ def test_an_idempotency_key_is_shared_only_by_the_same_asking(one, other):
     ]
 
     assert (keys[0] == keys[1]) == (one == other)
+
+
+def test_keys_of_long_texts_do_not_stay_in_memory():
+    kept = orchestrator._kept_key.cache_info().currsize
+    keys = {
+        idempotency_key("user", "create", ("n" * 4096,), GENESIS_POLICY, "key"),
+        idempotency_key("user", "create", ("n",) * 4096, GENESIS_POLICY, "key"),
+        idempotency_key("user", "create", ("n",), GENESIS_POLICY, "k" * 4096),
+    }
+    assert len(keys) == 3
+    assert orchestrator._kept_key.cache_info().currsize == kept
 
 
 def _with_claims(cache=[]):  # noqa: B006 - one ledger for all examples; nobody writes to it

@@ -519,10 +519,15 @@ async def test_a_byte_that_was_changed_in_the_file_is_found(tmp_path):
         ).fetchone()
         with pytest.raises(sqlite3.IntegrityError, match="append only"):
             raw.execute("UPDATE belief_events SET event_bytes = ?", (flip(content),))
-        raw.execute("DROP TRIGGER belief_events_refuses_update")
+        trigger = "belief_events_refuses_update"
+        (restored,) = raw.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = ?", (trigger,)
+        ).fetchone()
+        raw.execute(f"DROP TRIGGER {trigger}")
         raw.execute(
             "UPDATE belief_events SET event_bytes = ? WHERE event_index = 1", (flip(content),)
         )
+        raw.execute(restored)
 
     ledger = Ledger.create(SqliteStore(path), host)
     async with running_sessions(ledger) as sessions:

@@ -163,7 +163,7 @@ BODIES: dict[str, dict[str, Any]] = {
                     "target_cu_id": "u-1",
                     "as_of_sequence": 3,
                     "cu_authority": 0.5,
-                    "input_versions": [],
+                    "inputs": {"count": 0, "digest": "0" * 64, "excerpt": []},
                 },
             }
         ]

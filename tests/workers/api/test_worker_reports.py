@@ -5,17 +5,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import orjson
 import pytest
 
 from actors.commit.work_units import EnqueueUnit
 from actors.errors import MailboxFull
 from actors.sessions.runtime import SessionRuntime
 from kernel.authority.graph import authority_of
+from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
+from tests.bench.bench_authority import edge_row, node_row
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -63,7 +66,11 @@ def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]
     """What a worker that reads the ledger now would hand in."""
     with door.ledger.view() as view:
         node = view.node(node_id)
-        value, inputs = authority_of(view, BetaPosteriorMean(), node) if node else (0.5, [])
+        value, inputs = (
+            authority_of(view, BetaPosteriorMean(), node)
+            if node
+            else (0.5, StatedInputs(digest="0" * 64))
+        )
         sequence = view.head().ec_sequence_number
     intent = {
         "intent_kind": "recalculate_authority",
@@ -71,7 +78,7 @@ def computed(door: Door, node_id: str = "u-1", **changes: Any) -> dict[str, Any]
         "target_cu_id": node_id,
         "as_of_sequence": sequence,
         "cu_authority": value,
-        "input_versions": [one.document() for one in inputs],
+        "inputs": inputs.document(),
         **changes,
     }
     return {"session_id": SESSION, "intent": intent}
@@ -140,6 +147,27 @@ async def test_a_result_whose_input_still_waits_is_told_so(door: Door):
     await door.operate(understanding("u-2", "s-1"), link)
     response = await door.hand_in("recomputed", {"results": [computed(door, "u-2")]})
     assert response.json() == {"outcomes": [{"outcome": "input_pending"}]}
+
+
+WIDE = 9_000
+
+
+@pytest.mark.spec("K33")
+async def test_an_authority_of_nine_thousand_inputs_is_handed_in(door: Door):
+    """More than once fitted into an envelope, and the report of it is small."""
+    with door.ledger.transaction() as transaction:
+        for number in range(WIDE):
+            name = f"wide-{number:05}"
+            transaction.tables.append(schema.nodes, node_row(name, "VersionedClaim", authority=1))
+            edge = edge_row(name, "u-1") | {"input_from": "VersionedClaim"}
+            transaction.tables.append(schema.edges, edge)
+    result = computed(door)
+    assert len(orjson.dumps(result)) < 32_000
+    assert result["intent"]["inputs"]["count"] == WIDE + 1
+    response = await door.hand_in("recomputed", {"results": [result]})
+    assert response.json() == {"outcomes": [{"outcome": "completed"}]}
+    with door.ledger.view() as view:
+        assert view.node("u-1")["payload"]["cu_authority"] > 0.999
 
 
 async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Door):

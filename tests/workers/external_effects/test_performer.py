@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import orjson
@@ -10,10 +11,12 @@ import pytest
 
 from actors.errors import CommitFailed
 from kernel.ledger import schema
+from kernel.outbound import OUTBOUND
 from kernel.stores.share_tokens import token_is_valid
 from kernel.verify import verify
 from tests.actors.harness import settle
-from tests.kernel.build import adapt, create
+from tests.kernel.build import adapt, advance_policy, changed, create, effect, envelope, overlay
+from tests.kernel.every import own
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
 from tests.workers.external_effects.world import World
 from workers.external_effects import performer as performer_module
@@ -177,6 +180,105 @@ async def test_a_nodes_content_is_written_as_it_was_then(world: World):
     )
     assert (world.root / ARTIFACT_FILE).read_text() == TEXT
     world.check()
+
+
+def sealing(node_id: str) -> dict[str, Any]:
+    change = effect("visibility_change", node_id, visibility_class="sealed")
+    return envelope("visibility_change", [change])
+
+
+def moving(verb: str, node_id: str, state: str) -> dict[str, Any]:
+    return envelope(verb, [effect("node_write", node_id, state=state)])
+
+
+SENT = {
+    "an artifact": lambda: artifact("art", content=None, content_node_ref="n"),
+    "a file": lambda: own(
+        "materialization_emit",
+        "mat",
+        materialized_path="a",
+        content_hash=TEXT_HASH,
+        content_node_ref="n",
+    ),
+    "content that states its source": lambda: artifact("art", source_refs=["drawn#0-1"]),
+    "content of a sourced operation": lambda: artifact("art") | {"source_refs": ["n#0-1"]},
+    "a link": lambda: changed(
+        grant("link"), {"primitive_effects.0.payload.shared_corpus_view_id": "n"}
+    ),
+}
+MEANWHILE = {
+    "sealed": (lambda: sealing("n"), "external_source_restricted"),
+    "blocked": (
+        lambda: overlay("over", "blocked", "source_artifact", "n"),
+        "external_access_overlay_blocked",
+    ),
+}
+
+
+@pytest.mark.spec("§12.5", "§4.3.4", "§4.3.9", "§4.3.11", "K19")
+@pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
+@pytest.mark.parametrize(("change", "code"), MEANWHILE.values(), ids=MEANWHILE)
+async def test_what_is_sealed_before_it_leaves_does_not_leave(
+    world: World, sent: Any, change: Any, code: str
+):
+    world.submit(create("n", "Note", content=TEXT), create("drawn", "Note", source_ref="n"))
+    world.submit(sent())
+    world.submit(change())
+    assert await world.effects.perform_due() == 1
+    assert (world.failures(), world.outcomes()) == ([code], ["dead_letter"])
+    assert world.files() == []
+    world.check()
+
+
+@pytest.mark.spec("§12.5", "K19")
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda: moving("retract", "n", "retracted"),
+        lambda: moving("soft_delete", "n", "soft_deleted"),
+        lambda: own("quarantine", "n", quarantine_reason="infected"),
+    ],
+)
+async def test_the_content_of_a_node_that_was_taken_back_does_not_leave(world: World, moved: Any):
+    world.submit(create("n", "Note", content=TEXT), SENT["an artifact"]())
+    world.submit(moved())
+    assert await world.effects.perform_due() == 1
+    assert (world.failures(), world.files()) == (["external_source_withdrawn"], [])
+
+
+@pytest.mark.spec("§12.5", "K19")
+async def test_a_policy_that_lets_it_out_lets_it_out_when_it_leaves(world: World):
+    world.submit(create("n", "Note", content=TEXT), SENT["an artifact"](), sealing("n"))
+    advance_policy(world.ledger, propa_authorizations=[{"actor": "user", "scope": OUTBOUND}])
+    assert await world.effects.perform_due() == 1
+    assert (world.outcomes(), world.files()) == (["completed"], [ARTIFACT_FILE])
+
+
+@pytest.mark.spec("§12.5", "K19")
+async def test_what_has_left_before_it_was_sealed_is_reported_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    async def fails(*_: object) -> list[object]:
+        return [CommitFailed("the disk is full")]
+
+    world.submit(create("n", "Note", content=TEXT), SENT["an artifact"]())
+    with monkeypatch.context() as patched:
+        patched.setattr(world.committer, "commit", fails)
+        assert await world.effects.perform_due() == 0
+    world.submit(sealing("n"))
+    world.effects = world.new_effects()
+    assert await world.effects.perform_due() == 1
+    assert (world.outcomes(), world.files()) == (["completed"], [ARTIFACT_FILE])
+
+
+@pytest.mark.spec("§12.5", "K19")
+async def test_without_its_envelope_nobody_knows_what_a_token_would_open(world: World):
+    world.submit(grant("link"))
+    with world.ledger.transaction() as transaction:
+        [row] = transaction.log_rows()
+        transaction.tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
+    assert await world.effects.perform_due() == 1
+    assert (world.failures(), world.files()) == (["external_sources_not_on_record"], [])
 
 
 async def test_a_path_that_is_taken_keeps_its_content(world: World):

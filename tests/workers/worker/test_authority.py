@@ -415,8 +415,7 @@ def assert_computed(ledger: Ledger) -> None:
         for node in found:
             value, inputs = authority_of(view, BetaPosteriorMean(), node)
             assert node["payload"]["cu_authority"] == value, node["node_id"]
-            versions = [one.document() for one in inputs]
-            assert node["payload"]["cu_authority_input_versions"] == versions
+            assert inputs.payload().items() <= node["payload"].items()
 
 
 async def serve_all(ledger: Ledger, queue: WorkQueue, drainers: Sequence[Drainer]) -> None:

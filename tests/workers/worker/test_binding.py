@@ -21,11 +21,11 @@ from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.outbox_relay import OutboxRelay
 from queues.priorities import least_of
-from queues.retry_delay import MAX_ATTEMPTS
+from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
-from workers.worker.batches import Drainer
+from workers.worker.batches import ENDED_ITS_WORKERS, Drainer
 from workers.worker.gateway_reports import HandIn
 from workers.worker.handlers import binding as bindings
 from workers.worker.handlers.binding import REJECTED_DELAY_MS, BindingHandler
@@ -389,3 +389,59 @@ async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(world: 
     await world.deliver()
     assert world.status(request_id).state == "completed"
     assert world.drainer.tally.failed == 0
+
+
+async def end_of_the_worker(world: World) -> None:
+    world.pass_ms(30_000)
+    await world.queue.reap()
+
+
+async def test_an_item_that_ends_its_worker_is_set_aside_alone_and_its_neighbours_complete(
+    world: World,
+):
+    *sound, marker = await world.ask("a", "b", "c", "d", "marker")
+
+    class Ended(BaseException):
+        pass
+
+    ends = 0
+    world.evaluator.raises["marker"] = Ended()  # type: ignore[assignment]  # nothing in the worker may catch it
+    for _ in range(20):
+        try:
+            if not await world.deliver():
+                break
+        except (BaseExceptionGroup, Ended):
+            ends += 1
+            await end_of_the_worker(world)
+    assert [world.status(one).state for one in sound] == ["completed"] * 4
+    # Once with the others, which counts for none of them, and three times alone.
+    assert (ends, world.evaluator.asked.count("marker")) == (1 + ENDS_MAX, 1 + ENDS_MAX)
+    assert world.evaluator.asked.count("a") == 1
+    assert world.status(marker).state == "dead_letter"
+    assert await world.queue.dead_by_signature() == {ENDED_ITS_WORKERS: 1}
+
+
+async def test_what_another_slot_held_when_a_suspect_ended_the_worker_has_no_end_counted(
+    world: World,
+):
+    await world.ask("marker", "neighbour")
+    await world.queue.claim(10, 30_000)
+    await end_of_the_worker(world)
+    [first] = await world.queue.claim(10, 30_000)
+    [second] = await world.queue.claim(10, 30_000)
+    began = anyio.Event()
+
+    async def never_ends() -> None:
+        began.set()
+        await anyio.sleep_forever()
+
+    world.evaluator.during = never_ends
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.drainer.drain, [first])
+        await began.wait()
+        await world.drainer.drain([second])
+        assert world.drainer.tally.put_off == 1
+        tasks.cancel_scope.cancel()
+    await end_of_the_worker(world)
+    ends = {claim.key: claim.ends for _ in range(2) for claim in await world.queue.claim(1, 30_000)}
+    assert ends == {first.key: 1, second.key: 0}

@@ -100,7 +100,7 @@ class AuthorityHandler(Handler):
                 "target_cu_id": target,
                 "as_of_sequence": sequence,
                 "cu_authority": value,
-                "input_versions": [one.document() for one in inputs],
+                "inputs": inputs.document(),
             }
         }
         if created is not None and created["session_id"]:

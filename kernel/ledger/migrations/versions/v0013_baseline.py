@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
+revision = "0013"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -176,6 +176,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("edge_id"),
     )
     op.create_index("edges_by_target", "edges", ["target_node_id", "input_from"], unique=False)
+    op.create_index("edges_of_target", "edges", ["target_node_id", "edge_id"], unique=False)
     op.create_index(op.f("ix_edges_source_node_id"), "edges", ["source_node_id"], unique=False)
     op.create_table(
         "ephemeral_receipts",
@@ -266,6 +267,14 @@ def upgrade() -> None:
         "kernel_event_log_by_epoch",
         "kernel_event_log",
         ["commit_epoch_id", "ec_sequence_number"],
+        unique=False,
+        sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
+        postgresql_where=sa.text("commit_epoch_id IS NOT NULL"),
+    )
+    op.create_index(
+        "kernel_event_log_by_epoch_intent",
+        "kernel_event_log",
+        ["commit_epoch_id", "semantic_intent", "ec_sequence_number"],
         unique=False,
         sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
         postgresql_where=sa.text("commit_epoch_id IS NOT NULL"),

@@ -1,0 +1,445 @@
+"""What the kernel's own receipts say, one model for each kind (§5.6 to §18).
+
+A model names every field of its receipt beside those that all receipts have (`HEADER_FIELDS`).
+Fields that the specification names have its names.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+HEADER_FIELDS = frozenset(
+    {
+        "receipt_id",
+        "receipt_kind",
+        "operation_id",
+        "emitted_at",
+        "receipt_sequence",
+        "prior_receipt_hash",
+        "rules_version",
+        "schema_version",
+    }
+)
+"""What every receipt says beside its body; the ledger writes it."""
+
+Document = dict[str, Any]
+Ref = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sequence = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,18})$")]
+"""A sequence is a string in JSON (K27)."""
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class ReceiptBody(BaseModel):
+    """Base of what a receipt says; nothing else may stand in one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+# --- refusals (K5, §18, §19.2) ----------------------------------------------------------------
+
+
+class QuotaAlert(ReceiptBody):
+    """An operation that was one too many of its day's kind, or of its run (§18.4)."""
+
+    operation_kind: str | None = None
+    day: str | None = None
+    run_id: Ref | None = None
+    operation_count: Count
+    quota: Count
+
+
+class NamedConflict(ReceiptBody):
+    """One field in which an envelope contradicts what it had not seen."""
+
+    conflict_class: Ref
+    field: str
+    record_key: Ref
+    existing_record_key: Ref
+    existing_operation_id: Ref
+    strategy: Ref
+
+
+class EnvelopeRefused(ReceiptBody):
+    """Why an envelope was refused, and what it said of itself."""
+
+    check: Ref
+    reason_code: Ref
+    field: str
+    message: Annotated[str, StringConstraints(max_length=1000)]
+    idempotency_key: str | None = None
+    actor: str | None = None
+    semantic_intent: str | None = None
+    session_id: str | None = None
+    retry_after_s: int | None = None
+    limit: Count | None = None
+    actual: Count | None = None
+    alert: QuotaAlert | None = None
+    ec_capacity_lease_id: str | None = None
+    lease_granted: bool | None = None
+    lease_known: bool | None = None
+    cost_remaining: float | None = None
+    conflict_class: Ref | None = None
+    conflicts: list[NamedConflict] | None = None
+    existing_operation_ids: list[Ref] | None = None
+    existing_record_ids: list[Ref] | None = None
+    adjudication_receipt_id: Ref | None = None
+    merge_operation_id: Ref | None = None
+    envelope: Document | None = None
+    """As it was submitted, where it would be lost otherwise."""
+
+    refusals: Annotated[int, Field(ge=1)] | None = None
+    """How many were counted instead of having a receipt each (§17.6), and between when."""
+
+    first_refused_at: str | None = None
+    last_refused_at: str | None = None
+    last_operation_id: str | None = None
+
+
+class ConflictToReview(EnvelopeRefused):
+    """A conflict that a person has to settle, with the whole envelope."""
+
+    conflict_class: Ref
+    conflicts: list[NamedConflict]
+    existing_operation_ids: list[Ref]
+    existing_record_ids: list[Ref]
+    envelope: Document
+
+
+class MigrationToReview(ReceiptBody):
+    """A lite envelope that cannot be mapped (§2.8)."""
+
+    ec_sequence_number: Sequence
+    reason_code: Ref
+    field: str
+    message: str
+    missing_fields: list[str]
+    rejection_receipt_id: Ref | None = None
+
+
+class RequestUnprocessable(ReceiptBody):
+    """A request that failed by itself, by the digest of what was asked."""
+
+    reason_code: Ref
+    asked: Ref
+    request_digest: Sha256
+    cause: Ref
+    session_id: Ref | None = None
+
+
+class MailboxEntrySetAside(ReceiptBody):
+    """A message with which processes ended, by its place and the digest of what it held."""
+
+    reason_code: Ref
+    shard: Ref
+    mailbox_id: Ref
+    offset: Ref
+    process_ends: Ref
+    entry_digest: str
+    session_id: Ref | None = None
+
+
+class CommitRolledBack(ReceiptBody):
+    """An operation that was undone with the transaction that held it."""
+
+    reason_code: Ref
+    undone_ec_sequence_number: Sequence
+    undone_row_hash: Sha256
+
+
+class IntegrityFinding(ReceiptBody):
+    """One row that is not what the rest of the record says it is."""
+
+    table: Ref
+    key: str
+    rule: Ref
+    message: str
+
+
+class IntegrityViolation(ReceiptBody):
+    """What verification found (§17.5)."""
+
+    reason_code: Ref
+    head_hash: str
+    rows_verified: Sequence
+    receipts_verified: Sequence
+    findings: list[IntegrityFinding]
+
+
+# --- capacity (§18) -----------------------------------------------------------------------------
+
+
+class CapacityLease(ReceiptBody):
+    """Which lease an operation drew on, and for what (§18.3)."""
+
+    operation_kind: str
+    priority: Ref
+    estimated_cost: float
+    ec_capacity_lease_id: str
+
+
+class CapacityShort(CapacityLease):
+    """An operation that went on without capacity (§18.1)."""
+
+    lease_granted: bool
+    lease_known: bool
+    cost_remaining: float | None = None
+
+
+class CapacityOverridden(CapacityShort):
+    """An operation that went on without capacity because somebody said so (§18.2)."""
+
+    confirmed_by: Ref
+    reason: Ref
+
+
+# --- replay and models (§6) -----------------------------------------------------------------------
+
+
+class ReplayFor(ReceiptBody):
+    """For whom a replay was done (§6.3)."""
+
+    caller_kind: Ref
+    retention_upgrade_required: bool
+    caller_attribution: str | None = None
+    schema_version: Literal[1] = 1
+
+
+class ReplayAnswer(ReceiptBody):
+    """What replaying an operation came to (§6.6)."""
+
+    original_operation_id: str
+    replay_strategy: Literal["record_only", "blocked_on_fingerprint_mismatch"]
+    fingerprint_match: bool
+    output_reproduced: bool
+    block_reason: (
+        Literal["fingerprint_mismatch", "recorded_output_unavailable", "operation_not_replayable"]
+        | None
+    ) = None
+    recorded_model_version: str | None = None
+    current_model_version: str | None = None
+    blocked_by_operation_id: str | None = None
+
+
+class AuditReplay(ReplayAnswer):
+    """The receipt of a replay."""
+
+    audit_context: ReplayFor
+
+
+class ReplayBlocked(ReplayAnswer):
+    """The receipt of a replay that another fingerprint stopped."""
+
+    replay_receipt_id: Ref
+    recorded_output_id: str | None
+
+
+class ModelOutputRecorded(ReceiptBody):
+    """What a model answered, by its commitment (§6.4)."""
+
+    recorded_output_id: Ref
+    model_version: Ref
+    model_provider: Ref
+    fingerprint_combined: Sha256
+    output_payload_blob_ref: Sha256
+
+
+class ModelOutputCollected(ReceiptBody):
+    """An answer that was erased (§6.5)."""
+
+    recorded_output_id: Ref
+    output_payload_blob_ref: Sha256
+    model_version: Ref
+    collected_at: Ref
+
+
+class OperationArchived(ReceiptBody):
+    """An operation past the audit's horizon, and the outputs that it no longer refers to."""
+
+    released_model_output_ids: list[Ref]
+
+
+# --- work that was asked for (§14, §16) -------------------------------------------------------
+
+
+class WorkRequested(ReceiptBody):
+    """All that a request's row says."""
+
+    request_id: Ref
+    queue: Ref
+    item_key: Ref
+    priority: Ref
+    request_key: str
+    content: Document
+    delay_s: float | None = None
+    requeues: Ref | None = None
+
+
+class WorkRequestClosed(ReceiptBody):
+    """The one outcome of a request."""
+
+    request_id: Ref
+    queue: Ref
+    outcome: Literal["completed", "dead_letter", "cancelled"]
+    closed_by_operation_id: Ref | None = None
+    result: Document | None = None
+    reason: str | None = None
+
+
+class CapacitySignal(ReceiptBody):
+    """What was known of the capacity."""
+
+    ec_capacity_lease_state: Ref
+    queue_depth: Count
+    inflight_operations: Count
+
+
+class BindingFireCapacityRejected(ReceiptBody):
+    """An evaluation that stopped because capacity ran out (§14.5)."""
+
+    request_id: Ref
+    binding_id: Ref
+    source_event_id: Ref
+    binding_evaluation_id: Ref | None = None
+    rejected_at: Ref
+    retry_eligible: bool
+    retry_priority: Literal["background", "user_initiated", "critical"]
+    capacity_signal_at_rejection: CapacitySignal
+
+
+# --- authorities (§8) ---------------------------------------------------------------------------
+
+
+class AuthorityRecomputeRequest(ReceiptBody):
+    """A recompute that entered the queue (§8.2)."""
+
+    request_id: Ref
+    target_cu_id: Ref
+    trigger_kind: Ref
+    priority: Ref
+
+
+class AuthorityRecomputeCompleted(ReceiptBody):
+    """A recompute that was done (§8.2)."""
+
+    request_id: Ref
+    target_cu_id: Ref
+    new_authority_value: float
+
+
+class AuthorityRecomputeDeadLettered(ReceiptBody):
+    """A recompute that is not tried again."""
+
+    request_id: Ref
+    queue: Ref | None = None
+    target_cu_id: Ref
+    error_signature: str
+
+
+class AuthorityCascadeDeferred(ReceiptBody):
+    """A cascade that is planned after its trigger."""
+
+    request_id: Ref
+    trigger_source_id: Ref
+    priority: Ref
+
+
+class AuthorityLeftOut(ReceiptBody):
+    """Understandings that a cascade does not reach (§8.4)."""
+
+    trigger_source_id: Ref
+    node_refs: list[Ref]
+
+
+# --- what effects come to (§4.3, §7.4) ----------------------------------------------------------
+
+
+class TaintPropagation(ReceiptBody):
+    """The classes that an operation touched, and what they came to (§7.4, K7)."""
+
+    source_visibility_taint: list[Ref]
+    source_visibility_taint_distinct: list[Ref]
+    resolved_output_visibility_class: str | None
+    source_node_count_per_class: dict[str, int]
+    output_node_ref: Ref | None = None
+
+
+class PolicyGenerationAdvance(ReceiptBody):
+    """Which generation of the policy is in force, and which was (§4.3.17)."""
+
+    prior_policy_generation_id: Ref
+    policy_generation_id: Ref
+
+
+class MembershipStateTransition(ReceiptBody):
+    """A step of a membership (§4.3.19)."""
+
+    membership_id: Ref
+    corpus_id: Ref
+    from_state: Ref
+    to_state: Ref
+    triggered_by: Ref
+
+
+class BindingGenerationSnapshotted(ReceiptBody):
+    """A generation of a binding that became effective, or was reverted (§15.3)."""
+
+    binding_id: Ref
+    binding_generation_id: Ref
+    effective_at: Ref
+    state: Literal["effective", "reverted"]
+
+
+class ExtractionAttempted(ReceiptBody):
+    """A step of an extraction (§16.5)."""
+
+    extraction_run_id: Ref
+    attempt_number: Annotated[int, Field(ge=1)]
+    prior_state: Ref
+    current_state: Ref
+    state_change_reason: Ref
+    block_reason: Ref | None = None
+    parent_operation_id: Ref | None = None
+    cancellation_reason: Ref | None = None
+    replaces_extraction_run_id: Ref | None = None
+
+
+# --- simulations that were stopped (§11) ----------------------------------------------------------
+
+
+class ExternalEffectViolated(ReceiptBody):
+    """One thing that would happen outside and may not (§11.3)."""
+
+    external_effect: Ref
+    cause: Ref
+    effect_id: str | None = None
+
+
+class SimulationBlocked(ReceiptBody):
+    """A simulation that would have set off more than its policy allows (§11.6)."""
+
+    policy_id: Ref
+    violations: list[ExternalEffectViolated]
+    reason_code: Ref
+    on_violation: Ref
+    halted: bool
+    operation_kind: str
+    operation_to_simulate: str
+
+
+class SimulationNotSupported(ReceiptBody):
+    """An operation that cannot be simulated (§11.4)."""
+
+    operation_kind: str
+    reason: Ref
+    reason_code: Ref
+    operation_to_simulate: str
+
+
+class SimulationPayload(ReceiptBody):
+    """The content of an ephemeral preview, beside what its operation committed to."""
+
+    preview_id: Ref
+    salt: Sha256
+    preview_payload: Document

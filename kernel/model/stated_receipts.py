@@ -1,0 +1,360 @@
+"""What receipts say that envelopes state, one model for each kind (§5.6, §9.3, §11, §15).
+
+Fields that the specification names have its names. Of kinds whose schema another document owns, a
+model has the fields that are needed here.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from kernel.model.receipt_bodies import (
+    Document,
+    ExternalEffectViolated,
+    ReceiptBody,
+    Sequence,
+    Sha256,
+)
+
+ANCHORED_SESSIONS_MAX = 256
+"""How many sessions one operation may anchor."""
+
+SESSION_ID_CHARS_MAX = 384
+PAGE_REQUESTS_MAX = 256
+"""How many recomputes one operation may ask for by name."""
+
+WRITTEN_MAX = 8
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Names = Annotated[list[Name], Field(max_length=10_000)]
+RecomputePriority = Literal[
+    "user_initiated_critical",
+    "user_active_session",
+    "high_access_frequency",
+    "background_normal",
+    "background_low_priority",
+]
+
+_LongName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+_PageNames = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX)]
+_Index = Annotated[int, Field(ge=0)]
+_Count = Annotated[int, Field(ge=0)]
+_Kept = Literal["ephemeral", "durable"]
+
+
+# --- observations ---------------------------------------------------------------------------------
+
+
+class SourceSpanUnavailable(ReceiptBody):
+    """Why an understanding has no spans (§9.3)."""
+
+    cu_node_ref: Name
+    reason: Literal[
+        "abstractive_synthesis_across_many_spans",
+        "extraction_degraded_no_spans_available",
+        "model_output_no_span_anchors",
+        "user_marked_synthesis_no_spans",
+    ]
+    source_doc_refs: Names
+
+
+class SearchRun(ReceiptBody):
+    """A search that was run (§3.3)."""
+
+    query: str
+    hits: _Count | None = None
+    search_plan: Document | None = None
+    result_refs: Names | None = None
+
+
+class BindingFired(ReceiptBody):
+    """One binding that fired on one event (§15.4)."""
+
+    binding_id: Name
+    source_event_id: Name | None = None
+    binding_generation_id: Name | None = None
+    manifest_id: Name | None = None
+    outcome_target_ref: Name | None = None
+
+
+class BindingOutcome(ReceiptBody):
+    """What evaluating one binding against one event came to (§13.5)."""
+
+    outcome_id: Name
+    source_event_id: Name
+    binding_id: Name
+    target_kind: Name
+    outcome_state: Name
+    outcome_target_ref: Name | None = None
+    outcome_reason_code: Name
+    schema_version: Literal[1] = 1
+
+
+class BindingGenerationEvaluated(ReceiptBody):
+    """The generation of a binding that was evaluated."""
+
+    binding_id: Name
+    binding_generation_id: Name
+    binding_snapshot_at_eval: Any
+
+
+class ResolvedConflict(ReceiptBody):
+    """A conflict between bindings, and what was done about it."""
+
+    conflict_class: Name
+    resolution_strategy: Name
+    affected_bindings: Names
+
+
+class BindingEvaluationManifest(ReceiptBody):
+    """Everything that was evaluated against one event (§15.1)."""
+
+    manifest_id: Name
+    source_event_id: Name
+    evaluated_at: Name
+    binding_outcomes: list[BindingOutcome]
+    bindings_evaluated_count: _Count
+    bindings_deferred_count: _Count
+    bindings_suspended_count: _Count
+    fan_out_cap: _Count
+    binding_generations: list[BindingGenerationEvaluated]
+    semantic_conflicts: list[ResolvedConflict]
+    policy_generation_id: Name
+    schema_version: Literal[1] = 1
+
+
+class ProfileAssigned(ReceiptBody):
+    """A profile that was given to something (§3.3)."""
+
+    profile: Name | None = None
+    reason: str | None = None
+
+
+class MetadataFieldOverride(ReceiptBody):
+    """A locked field that was written all the same (§3.3)."""
+
+    field_names: Names | None = None
+    reason: str | None = None
+
+
+class AccessOverlayOverride(ReceiptBody):
+    """Overlays past which somebody went, and why (§12)."""
+
+    overlay_ids: Names
+    reason: _LongName
+
+
+# --- undoing and epochs (§5.6) ----------------------------------------------------------------
+
+
+class Tier1Rollback(ReceiptBody):
+    """One operation that was undone."""
+
+    original_operation_id: Name
+    inverse_operation_id: Name
+    committed_at: Name
+
+
+class CompensationApplied(ReceiptBody):
+    """What was made up for, and by which operation; by none where nothing was left to do."""
+
+    original_operation_id: Name
+    compensating_operation_id: str
+    compensating_operation_kind: Name
+
+
+class ExternalEffectPersists(ReceiptBody):
+    """What stays outside."""
+
+    original_operation_id: Name
+    effect_kind: Name
+    external_effect_descriptor: str
+
+
+class Tier2Rollback(ReceiptBody):
+    """An epoch that was undone."""
+
+    epoch_id: Name
+    user_confirmation_token: str
+    """The confirmation's id; empty where nothing needed one."""
+
+    compensations_applied: list[CompensationApplied]
+    partial_external_effects_persist: list[ExternalEffectPersists]
+    committed_at: Name
+
+
+class ExternalEffectSkipped(ReceiptBody):
+    """An effect outside that building again did not perform again."""
+
+    operation_id: Name
+    effect_kind: Name
+    external_effect_descriptor: str
+    skipped_at: Name
+
+
+class Tier3Rebuild(ReceiptBody):
+    """A state that was built again."""
+
+    checkpoint_ec_sequence_number: Sequence
+    architect_confirmation_token: Name
+    irreversible_skipped: list[ExternalEffectSkipped]
+    state_digest: Sha256
+    records_replaced: _Count
+    replaced: list[list[str]]
+    """Store, key, and the hashes before and after, of the first of them."""
+
+    restored_at: Name
+
+
+class PartialExternalEffectPersists(ReceiptBody):
+    """What stays outside after something was undone."""
+
+    epoch_id: Name | None = None
+    operation_id: Name | None = None
+    descriptors: list[str]
+    committed_at: Name
+
+
+class EpochBoundary(ReceiptBody):
+    """Where an epoch begins, or ends (K22)."""
+
+    reason: str | None = None
+
+
+class ReviewItemDiscarded(ReceiptBody):
+    """An item of a review queue about which nothing is done."""
+
+    item_receipt_id: _LongName
+    reason: str
+
+
+# --- what the runtime states ---------------------------------------------------------------------
+
+
+class AnchoredEvents(ReceiptBody):
+    """Events of one session, from the first to the last of them, and what they follow."""
+
+    session_id: Annotated[str, StringConstraints(min_length=1, max_length=SESSION_ID_CHARS_MAX)]
+    prior_head_event_hash: Sha256
+    first_event_index: _Index
+    last_event_index: _Index
+    head_event_hash: Sha256
+
+
+class BeliefAnchor(ReceiptBody):
+    """What an anchor states in its one effect (B6)."""
+
+    sessions: Annotated[list[AnchoredEvents], Field(min_length=1, max_length=ANCHORED_SESSIONS_MAX)]
+
+
+class EnqueuedRequest(ReceiptBody):
+    """One recompute that is asked for by name."""
+
+    target_cu_id: Name
+    trigger_kind: Name
+    priority: RecomputePriority
+
+
+class Enqueued(ReceiptBody):
+    """What an operation of `enqueue_recalculate_authority` asks for (§8.2)."""
+
+    trigger_source_id: Name
+    requests: Annotated[list[EnqueuedRequest], Field(max_length=PAGE_REQUESTS_MAX)]
+    cascades: bool = False
+    """Whether what depends on the targets is asked for with them; a page names it itself."""
+
+    cyclic: _PageNames = Field(default_factory=list)
+    beyond_cap: _PageNames = Field(default_factory=list)
+    """What the plan had to leave out, in part: each page tells of its own."""
+
+    cascade_request_id: Name | None = None
+    """The deferred cascade to which the page belongs."""
+
+    closes_cascade: bool = False
+
+
+class Written(ReceiptBody):
+    """Something that exists outside now, below the data folder."""
+
+    path: _LongName
+    sha256: Sha256
+    size_bytes: _Count
+
+
+class ExternalEffectReport(ReceiptBody):
+    """The request that is answered, repeated so that it is the right one (K19)."""
+
+    request_id: _LongName
+    original_operation_id: Name
+    effect_id: Name
+    effect_kind: Name
+    attempts: Annotated[int, Field(ge=1)]
+
+
+class ExternalEffectPerformed(ExternalEffectReport):
+    """The effect has happened, once."""
+
+    written: Annotated[list[Written], Field(min_length=1, max_length=WRITTEN_MAX)]
+    token_sha256: Sha256 | None = None
+    """Of the token that was issued; the token itself is never on the record."""
+
+    recipient_email_hash: Sha256 | None = None
+
+
+class ExternalEffectFailed(ExternalEffectReport):
+    """The effect has not happened and will not be tried again."""
+
+    error_code: Name
+
+
+# --- simulations (§11.2, §11.3, §11.5) ----------------------------------------------------------
+
+
+class PreviewState(ReceiptBody):
+    """The content of a preview, or a salted commitment to it where the preview is ephemeral."""
+
+    preview_kind: Name
+    preview_payload: Document | None = None
+    preview_payload_commitment: Sha256 | None = None
+    affected_node_refs: list[str]
+    effect_kind_set: list[str]
+    estimated_capacity_cost: float
+    would_be_rejected: dict[str, str] | None = None
+    schema_version: Literal[1] = 1
+
+
+class SimulationPreviewEmitted(ReceiptBody):
+    """A preview of an operation."""
+
+    preview_id: Name
+    simulated_operation_id: Name
+    simulation_visibility_taint: Name
+    policy_generation_id: Name
+    session_profile_hash: str
+    preview_state: PreviewState
+    rendered_visibility_warning: str | None = None
+    retention_class: _Kept
+    schema_version: Literal[1] = 1
+
+
+class SimulationPolicyChecked(ReceiptBody):
+    """What holding a simulated operation against a policy came to."""
+
+    policy_id: Name
+    forbidden_external_effects: list[Name]
+    allowed_external_effects: list[Name]
+    on_violation: Name
+    violations: list[ExternalEffectViolated]
+    outcome: Literal["alerted_in_dev_mode", "passed"]
+    preview_id: Name
+    retention_class: _Kept
+    schema_version: Literal[1] = 1
+
+
+class VisibilityTaintWarning(ReceiptBody):
+    """Which classes a preview shows."""
+
+    preview_id: Name
+    source_visibility_taint_distinct: list[Name]
+    resolved_output_visibility_class: Name
+    rendered_visibility_warning: str | None = None

@@ -1,0 +1,62 @@
+"""Whether overlays keep somebody from a thing: from writing it, or from sending it out (§12.2)."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, get_args
+
+from kernel.ledger.ledger import LedgerView
+from kernel.model.envelope import Actor, Envelope
+from kernel.overlays.containment import Containment
+from kernel.overlays.resolution import Resolution, Writer, resolve
+from kernel.spans import span_named_by
+
+OVERRIDE = "access_overlay_override"
+
+
+def writer_of(envelope: Envelope) -> Writer:
+    """Return whom a grant has to name: the session, and where there is none the actor."""
+    session = envelope.session_id
+    # A session that is called as an actor is would be taken for all of them.
+    identity = envelope.actor if session is None else session
+    if session in get_args(Actor):
+        return Writer(None, envelope.actor_session_kind)
+    return Writer(identity, envelope.actor_session_kind)
+
+
+def overridden_by(envelope: Envelope) -> frozenset[str]:
+    """Return the overlays that an envelope overrides: an override names them, and its reason."""
+    named: set[str] = set()
+    for effect in envelope.primitive_effects:
+        ids, reason = effect.payload.get("overlay_ids"), effect.payload.get("reason")
+        reasoned = isinstance(reason, str) and reason != ""
+        if effect.receipt_subkind == OVERRIDE and reasoned and isinstance(ids, list):
+            named.update(one for one in ids if isinstance(one, str))
+    return frozenset(named)
+
+
+def forbidding(
+    view: LedgerView,
+    containment: Containment,
+    ref: str,
+    writer: Writer,
+    overridden: AbstractSet[str],
+    payload: Mapping[str, Any] | None = None,
+) -> Resolution | None:
+    """Return what the overlays over a thing come to where they keep the writer from it.
+
+    With `payload`, the thing is what the payload says and not what is recorded of it.
+
+    Raises:
+        ContainmentTooWide: it lies in more than is searched.
+    """
+    span = span_named_by(ref)
+    thing = ref if span is None else span.source_ref
+    node = view.node(thing)
+    granted = node["payload"].get("authorized_access") if node is not None else None
+    let_in = frozenset(one for one in granted if isinstance(one, str)) if granted else frozenset()
+    for way in containment.ways(ref, payload):
+        found = containment.overlays_on(way)
+        resolution = resolve(one for one in found if one.overlay_id not in overridden)
+        if resolution is not None and not resolution.permits(thing, writer, let_in):
+            return resolution
+    return None

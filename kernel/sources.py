@@ -1,0 +1,310 @@
+"""What an operation was made of, and how restricted that is (INV-A-TAINT-INFECTIOUS-1, §7).
+
+1. A source is what an envelope cites, what it has read, and what an effect names in a field that
+   the registry of effect kinds calls a source (EC4 of §7.7).
+2. A stretch of something is as restricted as the whole, and as anything that is called like it.
+3. A node is as restricted as what it was drawn from, where that was restricted later than it.
+4. A record without a class of its own is as restricted as the operation that wrote it was; so is a
+   node that the same envelope writes.
+5. What is not on the record is as restricted as anything can be: nobody can say that it was not.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernel.algebra.effects import EFFECT_KINDS, Reference
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.simulations import MOST_RESTRICTIVE, simulation_of
+from kernel.model.envelope import Envelope
+from kernel.model.node_kinds import FRAMING_KINDS
+from kernel.spans import NAMING, names_of, sources_in, span_named_by
+from kernel.visibility import LEAST_RESTRICTIVE, RANKS, VISIBILITY_CLASSES, max_visibility_class
+
+MAX_SOURCES_WALKED = 20_000
+MAX_UNKNOWN_LOOKED_FOR = 256
+"""Both for one envelope; what would take more is as restricted as anything can be."""
+
+_READING: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
+    {
+        name: {field: role for field, role in kind.references.items() if role != "link"}
+        for name, kind in EFFECT_KINDS.items()
+    }
+)
+"""By effect kind: the fields whose referents are sources."""
+
+_RECORDS = tuple(
+    table
+    for table in schema.STATE_TABLES
+    if table is not schema.nodes and len(table.primary_key.columns) == 1
+)
+
+
+@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
+class Source:
+    """Something that an operation was made of, and where it says so; for reading only."""
+
+    field: str
+    ref: str
+    role: Reference = "source"
+    is_read: bool = False
+    """Whether it was read, and so may be there for other reasons than to draw from it."""
+
+
+def sources_of(
+    source_refs: Iterable[str],
+    read_set_refs: Iterable[str],
+    effects: Iterable[tuple[str, Document]],
+) -> Iterator[Source]:
+    """Yield what an operation cites and has read, and what its effects name.
+
+    `effects` are a kind and a payload each.
+    """
+    for index, ref in enumerate(source_refs):
+        yield Source(f"source_refs.{index}", ref)
+    for index, (kind, payload) in enumerate(effects):
+        reading = _READING.get(kind)
+        if reading is None or reading.keys().isdisjoint(payload):
+            continue
+        for name, role in reading.items():
+            for ref in _refs_in(name, payload.get(name)):
+                yield Source(f"primitive_effects.{index}.payload.{name}", ref, role)
+    for index, ref in enumerate(read_set_refs):
+        yield Source(f"read_set_refs.{index}", ref, is_read=True)
+
+
+def sources_of_envelope(envelope: Envelope) -> Iterator[Source]:
+    """Yield what an envelope was made of; one that puts states back draws on nothing for it."""
+    effects = envelope.primitive_effects
+    # What undoes consists of that alone, and of the receipts of it.
+    undoes = any(one.undoes for one in effects) and all(
+        one.undoes or one.effect_kind == "receipt_only" for one in effects
+    )
+    read = () if undoes else envelope.read_set_refs
+    stated = ((one.effect_kind, one.payload) for one in effects)
+    return sources_of(envelope.source_refs, read, stated)
+
+
+def classes_of(
+    view: LedgerView, envelope: Envelope, *, deep: bool = True
+) -> Iterator[tuple[Source, str]]:
+    """Yield what an envelope was made of with its class, but for what hands none on."""
+    classes: SourceClasses | None = None
+    for source in sources_of_envelope(envelope):
+        if classes is None:
+            written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
+            classes = SourceClasses(view, written, deep=deep)
+        visibility = classes.of(source)
+        if visibility is not None:
+            yield source, visibility
+
+
+def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> None:
+    """State in an envelope under construction what its sources make of it (§7.3).
+
+    The list has an entry for each source (K7), and one for each further class that was only read
+    or that a node is given. What cites nothing and has read nothing restricted states none.
+    """
+    effects = document["primitive_effects"]
+    stated = ((one["effect_kind"], one.get("payload", {})) for one in effects)
+    found: dict[str, Source] = {}
+    for one in sources_of(document["source_refs"], document["read_set_refs"], stated):
+        found.setdefault(one.ref, one)
+    if not found:
+        return
+    written = ((one.get("target_ref"), one.get("payload", {})) for one in effects)
+    classes = SourceClasses(view, written, deep=deep)
+    known = [(one, classes.of(one)) for one in found.values()]
+    taint = [name for one, name in known if name is not None and not one.is_read]
+    taint += dict.fromkeys(name for _, name in known if name is not None and name not in taint)
+    least = max_visibility_class(taint) == LEAST_RESTRICTIVE
+    if not taint or (least and not document["source_refs"]):
+        return
+    writes = [one["payload"] for one in effects if one["effect_kind"] == "node_write"]
+    given = [one.get("visibility_class") for one in writes]
+    taint += [name for name in VISIBILITY_CLASSES if name in given and name not in taint]
+    resolved = max_visibility_class(taint)
+    document["source_visibility_taint"] = taint
+    document["resolved_output_visibility_class"] = resolved
+    for payload in writes:
+        payload.setdefault("visibility_class", resolved)
+
+
+def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> dict[str, str]:
+    """Return the nodes that an envelope was made of, each once, with their classes.
+
+    A function of the nodes alone, so that it is the same when the log is folded again.
+    """
+    found: dict[str, str] = {}
+    written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
+    classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
+    for source in sources_of_envelope(envelope):
+        for ref in names_of(source.ref):
+            if ref in found or (source.is_read and classes.frames(ref)):
+                continue
+            visibility = classes.of_ref(ref) if classes.is_node(ref) else None
+            if visibility is not None:
+                found[ref] = visibility
+    return found
+
+
+class SourceClasses:
+    """How restricted sources are, each looked up once for one envelope."""
+
+    def __init__(
+        self,
+        view: LedgerView,
+        written: Iterable[tuple[str | None, Document]] = (),
+        *,
+        deep: bool = True,
+        nodes_alone: bool = False,
+    ) -> None:
+        """Take the targets and payloads of what the envelope itself writes.
+
+        `deep` is False where what a node was drawn from is not looked at. With `nodes_alone`
+        whatever is no node hands nothing on.
+        """
+        self._view = view
+        self._stated = list(written)
+        self._targets = {target_ref for target_ref, _ in self._stated}
+        self._written: dict[str, tuple[int, list[str]]] | None = None
+        self._deep = deep
+        self._nodes_alone = nodes_alone
+        self._walked = self._looked_for = 0
+        self._known: dict[str, str | None] = {}
+
+    def of(self, source: Source) -> str | None:
+        """Return the class that a source hands on, None where it hands none on."""
+        found = self.of_ref(source.ref)
+        if found is None:
+            # What is sent has to be there, and what is shared is seen as it then is. To have looked
+            # for what is not there matters where something is written of it.
+            writes = self._targets - {None}
+            matters = source.role == "source" and (writes or not source.is_read)
+            return MOST_RESTRICTIVE if matters else None
+        if source.is_read and found != LEAST_RESTRICTIVE and self.frames(source.ref):
+            return None
+        return found
+
+    def of_ref(self, ref: str) -> str | None:
+        """Return the class of a reference, None where the record knows nothing of it."""
+        if ref not in self._known:
+            self._known[ref] = self._walk(ref)
+        return self._known[ref]
+
+    def _walk(self, ref: str) -> str | None:
+        node = self._view.node(ref)
+        alone = ref not in self._targets and "#" not in ref
+        # Most sources are drawn from nothing.
+        if node is not None and alone and not (self._deep and _is_drawn(node)):
+            return str(node["visibility_class"])
+        rank, waiting, seen = 0, [ref], {ref}
+        while waiting:
+            self._walked += 1
+            if self._walked > MAX_SOURCES_WALKED:
+                return MOST_RESTRICTIVE
+            one = waiting.pop()
+            place = self._place(one)
+            if place is None:
+                return None if one == ref else MOST_RESTRICTIVE
+            rank = max(rank, RANKS[place[0]])
+            if rank == RANKS[MOST_RESTRICTIVE]:
+                break
+            further = [name for name in place[1] if name not in seen]
+            seen.update(further)
+            waiting += further
+        return VISIBILITY_CLASSES[rank]
+
+    def _place(self, ref: str) -> tuple[str, Iterable[str]] | None:
+        """Return what a name itself says: its class, and what it was drawn from."""
+        node, written = self._view.node(ref), self._written_of(ref)
+        drawn: list[str] = []
+        rank, known = 0, node is not None or written is not None
+        if node is not None:
+            rank = RANKS[node["visibility_class"]]
+            if self._deep:
+                drawn += sources_in(node["payload"])
+        if written is not None:
+            rank = max(rank, written[0])
+            drawn += written[1]
+        span = span_named_by(ref)
+        if span is not None:
+            drawn.append(span.source_ref)
+        if known:
+            return VISIBILITY_CLASSES[rank], drawn
+        other = self._class_of_other(ref)
+        if other is not None:
+            return other, drawn
+        return None if span is None else (LEAST_RESTRICTIVE, drawn)
+
+    def _written_of(self, ref: str) -> tuple[int, list[str]] | None:
+        if ref not in self._targets:
+            return None
+        if self._written is None:
+            self._written = _by_target(self._stated)
+        return self._written.get(ref)
+
+    def _class_of_other(self, ref: str) -> str | None:
+        if self._nodes_alone:
+            return LEAST_RESTRICTIVE
+        simulation = simulation_of(self._view, ref)
+        if simulation is not None:
+            return simulation.visibility_class
+        self._looked_for += 1
+        if self._looked_for > MAX_UNKNOWN_LOOKED_FOR:
+            return MOST_RESTRICTIVE
+        if self._view.log_row_of(ref) is not None:
+            return self._class_of_operation(ref)
+        for table in _RECORDS:
+            record = self._view.record(table, ref)
+            if record is not None:
+                writer = record.get("updated_by_operation_id")
+                return LEAST_RESTRICTIVE if writer is None else self._class_of_operation(writer)
+        return None
+
+    def _class_of_operation(self, operation_id: str) -> str:
+        """Return the class that an operation gave to what it wrote."""
+        envelope = self._view.envelope(operation_id)
+        if envelope is None:
+            return MOST_RESTRICTIVE
+        resolved = envelope.get("resolved_output_visibility_class") or LEAST_RESTRICTIVE
+        return resolved if resolved in RANKS else MOST_RESTRICTIVE
+
+    def is_node(self, ref: str) -> bool:
+        """Tell whether a reference names a node that is there, or that the envelope writes."""
+        return ref in self._targets or self._view.node(ref) is not None
+
+    def frames(self, ref: str) -> bool:
+        """Tell whether a reference names what is no evidence (EC3 of §7.7)."""
+        node = self._view.node(ref)
+        return node is not None and node["node_kind"] in FRAMING_KINDS
+
+
+def _is_drawn(node: Document) -> bool:
+    return not NAMING.isdisjoint(node["payload"])
+
+
+def _by_target(written: Iterable[tuple[str | None, Document]]) -> dict[str, tuple[int, list[str]]]:
+    """Return the rank and the sources that an envelope states of what it writes."""
+    stated: dict[str, tuple[int, list[str]]] = {}
+    for target_ref, payload in written:
+        if target_ref is not None:
+            rank, drawn = stated.get(target_ref, (0, []))
+            visibility = payload.get("visibility_class")
+            known = RANKS.get(visibility, 0) if isinstance(visibility, str) else 0
+            stated[target_ref] = (max(rank, known), drawn + sources_in(payload))
+    if len(stated) == 1:
+        # What is written alone is drawn from what was there before.
+        return {target_ref: (0, []) for target_ref in stated}
+    return stated
+
+
+def _refs_in(name: str, value: object) -> Iterator[str]:
+    """Yield what a field names: a reference, a span, or a list of either."""
+    if name == "source_spans" and not isinstance(value, list):
+        return
+    for one in value if isinstance(value, list) else [value]:
+        ref = one.get("source_ref") if isinstance(one, dict) else one
+        if isinstance(ref, str) and ref:
+            yield ref

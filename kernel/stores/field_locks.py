@@ -1,0 +1,62 @@
+"""Locked fields of a node: every verb that writes one is bound, but for the override (§4.3).
+
+A lock is extended by whoever may write the node, and taken off by `metadata_field_override` alone,
+whose receipt says so (INV-J-METADATA-LOCK-1).
+"""
+
+from collections.abc import Iterable
+
+from kernel.algebra.arguments import FIELD_LOCK
+from kernel.errors import EffectInapplicable
+from kernel.ledger.ledger import Document
+from kernel.model.authority_fields import COMPUTED_FIELDS
+from kernel.stores.record import Operation
+
+OVERRIDE = "metadata_field_override"
+
+_LOCKED_MAX = 256
+_NAME_MAX = 512
+
+
+def check_unlocked(before: Document, fields: Document, operation: Operation) -> None:
+    """Refuse a write of a field that is locked, and of the lock if it comes to less."""
+    locked = before.get(FIELD_LOCK)
+    if not isinstance(locked, list) or not locked or operation.semantic_intent == OVERRIDE:
+        return
+    for name in fields:
+        if name == FIELD_LOCK:
+            stays = isinstance(fields[name], list) and all(one in fields[name] for one in locked)
+            refused = name in locked or not stays
+        else:
+            refused = name in locked
+        if refused:
+            raise EffectInapplicable(
+                f"{name} is locked", code="metadata_field_locked", field=f"payload.{name}"
+            )
+
+
+def check_lock(after: Document, stated: Document) -> None:
+    """Refuse a lock that is not a list of fields, or that would stop what the kernel computes."""
+    if FIELD_LOCK not in stated:
+        return
+    locked = after[FIELD_LOCK]
+    named = isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
+    if not named or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
+        raise EffectInapplicable(
+            f"field_lock is a list of at most {_LOCKED_MAX} names of fields, none of them computed",
+            code="field_lock_invalid",
+            field=f"payload.{FIELD_LOCK}",
+        )
+
+
+def fields_changed(before: Document, after: Document) -> Document:
+    """Return the fields of a payload that differ from the one before."""
+    return {name: after.get(name) for name in _differing(before, after)}
+
+
+def _differing(before: Document, after: Document) -> Iterable[str]:
+    return (name for name in {**before, **after} if before.get(name) != after.get(name))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _NAME_MAX

@@ -1,0 +1,36 @@
+"""Whatever is sent to a fleet or written into its Redis: it lives, it answers, its record holds."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.fleet import STORES
+from tests.fuzz.run import described, run
+
+SEED = int(os.environ.get("ROTULUS_FUZZ_SEED", "1"))
+REQUESTS = int(os.environ.get("ROTULUS_FUZZ_REQUESTS", "10000"))
+REDIS_VALUES = int(os.environ.get("ROTULUS_FUZZ_REDIS_VALUES", "250"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and waiting are read in /proc")
+@pytest.mark.timeout(1800 + REQUESTS // 4)
+@pytest.mark.parametrize("store", STORES)
+def test_nothing_that_anybody_sends_ends_a_process_or_is_answered_without_a_type(store):
+    folder = Path(tempfile.mkdtemp(prefix="rotulus-fuzz-"))
+    said = f"{store}, seed {SEED}; kept: {folder}"
+    try:
+        report = run(folder, store, SEED, REQUESTS, REDIS_VALUES, print)
+    except BaseException as error:
+        error.add_note(said)
+        raise
+    print(described(report))  # noqa: T201 - shown where it fails
+    assert report.wrong == [], said
+    assert report.hostile >= REQUESTS
+    assert report.redis_values >= REDIS_VALUES
+    assert report.statuses.total() > report.hostile // 2
+    shutil.rmtree(folder)

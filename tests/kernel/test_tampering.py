@@ -1,0 +1,48 @@
+"""The table of `kernel/verify/README.md` says what verification finds; `make tamper` writes it.
+
+Every change of the table costs two minutes of CPU; here every fifth is made, with
+HYPOTHESIS_PROFILE=nightly all of them.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kernel.ledger import schema
+from tests.tamper_doc import HEAD, TAIL, Tampering, honest_file, rows_of_the_file
+
+README = Path(__file__).parents[2] / "kernel" / "verify" / "README.md"
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5
+_ROW = re.compile(r"^\| `(\w+)` \|(?: `(\w+)` \|)? (.+) \|$", re.MULTILINE)
+
+
+def stated():
+    found = _ROW.findall(README.read_text())
+    return {(table, column or "row"): cells.split(" | ") for table, column, cells in found}
+
+
+def test_the_table_has_every_column_of_the_schema():
+    tables = schema.metadata.sorted_tables
+    columns = {(table.name, column.name) for table in tables for column in table.columns}
+    assert stated().keys() == columns | {(table.name, "row") for table in tables}
+
+
+def test_whatever_is_not_found_has_its_reason():
+    content = README.read_text()
+    assert content.startswith(HEAD)
+    assert content.endswith(TAIL)
+    assert "no reason is known" not in content
+
+
+@pytest.mark.timeout(900)
+def test_the_table_says_what_is_found(tmp_path):
+    tampering = Tampering(honest_file(tmp_path / "honest.db"), tmp_path)
+    written = stated()
+    wrong = []
+    for table, column, outcomes in rows_of_the_file(tampering, every=EVERY):
+        for now, then in zip(outcomes, written[table, column], strict=True):
+            if now not in (None, then):
+                wrong.append(f"{table}.{column}: {now}, the file says {then}: `make tamper`")
+    assert wrong == []

@@ -1,0 +1,168 @@
+"""The semantic verbs as the specification writes them down (§3.3, §3.6), not as the registry does.
+
+A row of §3.3 is what a verb decomposes into and what each of these effects says. What §3.6 forbids,
+and what a name contradicts, stands beside it. K28 gives every kind that no verb reaches a verb of
+its own name.
+"""
+
+from typing import Any
+
+from tests.kernel.build import effect
+
+HASH = "ab" * 32
+
+DECOMPOSITION: dict[str, tuple[str, ...]] = {
+    "create": ("node_write", "membership_write"),
+    "merge": ("node_write", "edge_create", "materialized_view_invalidation"),
+    "split": ("node_write", "edge_remove", "materialize"),
+    "supersede": ("node_write", "edge_create"),
+    "mark_contested": ("node_write", "edge_create"),
+    "collapse": ("node_retract",),
+    "retract": ("node_write",),
+    "restore": ("node_write",),
+    "field_lock": ("node_write",),
+    "field_adapt": ("node_write",),
+    "annotate": ("node_write",),
+    "recalculate_authority": ("node_write", "index_update"),
+    "soft_delete": ("node_write",),
+    "mark_chain_complete": ("edge_create", "node_write"),
+    "corpus_membership_add": ("membership_write",),
+    "corpus_membership_confirm": ("membership_write",),
+    "corpus_membership_reject": ("membership_write",),
+    "source_binding_create": ("node_write", "edge_create"),
+    "source_binding_update": ("node_write",),
+    "source_binding_disable": ("node_write",),
+    "binding_fire_record": ("receipt_only",),
+    "profile_assign": ("node_write", "receipt_only"),
+    "metadata_field_set": ("node_write",),
+    "metadata_field_override": ("node_write", "receipt_only"),
+    "document_relationship_create": ("edge_create",),
+    "document_relationship_update": ("edge_reclassify",),
+    "topic_assign": ("membership_write", "index_update"),
+    "document_materialize": ("materialize", "index_update"),
+    "search_run_record": ("receipt_only",),
+    "simulate": ("receipt_only", "receipt_only", "receipt_only"),
+    # §16 and §4.3.12 have the receipt of a step written by the step itself.
+    "extraction_state_change": ("extraction_state_transition",),
+}
+
+SIMULATION = (
+    "simulation_preview_emit",
+    "simulation_external_effect_policy_check",
+    "visibility_taint_warning_record",
+)
+
+STATED: dict[tuple[str, str], dict[str, Any]] = {
+    ("supersede", "edge_create"): {"edge_type": "supersedes"},
+    ("mark_contested", "edge_create"): {"edge_type": "contradicts"},
+    ("mark_chain_complete", "edge_create"): {"edge_type": "chain_complete"},
+    ("retract", "node_write"): {"state": "retracted"},
+    ("collapse", "node_write"): {"state": "retracted"},
+    ("soft_delete", "node_write"): {"state": "soft_deleted"},
+    ("restore", "node_write"): {"state": "active"},
+    ("source_binding_disable", "node_write"): {"state": "disabled"},
+    ("field_lock", "node_write"): {"field_lock": ["title"]},
+    ("profile_assign", "node_write"): {"profile": "p"},
+    ("corpus_membership_add", "membership_write"): {"to_state": "candidate"},
+    ("corpus_membership_confirm", "membership_write"): {"to_state": "confirmed"},
+    ("corpus_membership_reject", "membership_write"): {"to_state": "rejected"},
+}
+"""What the table of §3.3 says in brackets, by verb and kind."""
+
+FORBIDDEN: dict[str, tuple[str, ...]] = {
+    "simulate": (
+        *("node_write", "edge_create", "edge_remove", "membership_write"),
+        *("document_artifact_write", "materialize", "materialization_emit"),
+        *("share_link_grant", "share_link_revoke", "filing_unit_write"),
+        *("filing_unit_version_write", "ruling_disposition_write"),
+        *("court_disposition_observation_write", "binding_generation_advance"),
+        "policy_snapshot_advance",
+    ),
+    "search_run_record": ("node_write", "edge_create", "membership_write", "materialize"),
+    "binding_fire_record": ("node_write",),
+    "extraction_state_change": ("node_write",),
+}
+"""The excerpt of §3.6."""
+
+_MEMBERSHIP = "membership_state_transition"
+
+CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    # An effect in place of the one that the row has, or beside it.
+    ("create", "membership_write", {"to_state": "confirmed"}),
+    ("supersede", "edge_create", {"edge_type": "informs"}),
+    ("supersede", "edge_create", {}),
+    ("supersede", "edge_reclassify", {"edge_type": "contradicts"}),
+    ("mark_contested", "edge_create", {"edge_type": "supersedes"}),
+    ("mark_chain_complete", "edge_create", {"edge_type": "contradicts"}),
+    ("retract", "node_write", {"state": "active"}),
+    ("retract", "node_write", {"title": "t"}),
+    ("retract", "node_write", {"state": "retracted", "title": "t"}),
+    ("retract", "membership_write", {"to_state": "confirmed"}),
+    ("collapse", "node_write", {"state": "active"}),
+    ("soft_delete", "node_write", {"state": "retracted"}),
+    ("restore", "node_write", {"state": "retracted"}),
+    ("restore", "node_write", {"access_restriction": "none"}),
+    ("restore", "membership_write", {"to_state": "rejected"}),
+    ("source_binding_disable", "node_write", {"state": "active"}),
+    ("source_binding_disable", "node_write", {"selectors": []}),
+    ("field_lock", "node_write", {"title": "t"}),
+    ("field_lock", "node_write", {"field_lock": ["a"], "title": "t"}),
+    ("metadata_field_set", "node_write", {"field_lock": []}),
+    ("annotate", "node_write", {"field_lock": []}),
+    ("field_adapt", "node_write", {"field_lock": []}),
+    ("profile_assign", "node_write", {"title": "t"}),
+    ("corpus_membership_add", "membership_write", {"to_state": "confirmed"}),
+    ("corpus_membership_add", "membership_write", {"to_state": ["candidate"]}),
+    ("corpus_membership_confirm", "membership_write", {"to_state": "rejected"}),
+    ("corpus_membership_confirm", "membership_write", {}),
+    ("corpus_membership_reject", "membership_write", {"to_state": "confirmed"}),
+    ("corpus_membership_reject", "membership_write", {}),
+    ("corpus_membership_reject", _MEMBERSHIP, {"to_state": "confirmed"}),
+    ("topic_assign", "membership_write", {"to_state": "rejected"}),
+)
+"""What no effect of a verb may say, whatever else the operation has."""
+
+UNSPOKEN: tuple[tuple[str, str], ...] = (
+    *(
+        (verb, kind)
+        for verb in ("annotate", "field_adapt", "metadata_field_set", "profile_assign")
+        for kind in ("node_retract", "membership_write", "membership_revoke", "quarantine")
+    ),
+    *(("restore", kind) for kind in ("node_retract", "unquarantine", "membership_revoke")),
+    ("retract", "unquarantine"),
+    ("create", "authorize_access"),
+    ("mark_contested", "node_retract"),
+    ("corpus_membership_add", "membership_revoke"),
+    ("corpus_membership_confirm", "node_retract"),
+    ("document_relationship_create", "edge_remove"),
+    ("topic_assign", "topic_unassign"),
+    ("merge", "share_link_grant"),
+    ("annotate", "policy_snapshot_advance"),
+)
+"""Kinds that a verb does not carry: they mean something that its name does not say."""
+
+OWN_RECEIPT: dict[str, tuple[str, ...]] = {
+    "binding_fire_record": ("binding_fire_record", "binding_evaluation_manifest"),
+    "search_run_record": ("search_run_record",),
+    "profile_assign": ("profile_assign",),
+    "metadata_field_override": ("metadata_field_override",),
+}
+"""Verbs whose row of §3.3 has a receipt: theirs alone makes the operation."""
+
+
+def spoken(verb: str, kind: str, number: int = 0, **more: Any) -> dict[str, Any]:
+    """An effect of a verb that says what the verb does."""
+    one = effect(kind, None if kind == "receipt_only" else f"x-{number}")
+    one["payload"] = {**STATED.get((verb, kind), {}), **more}
+    one["effect_id"] = str(number)
+    if verb == "simulate":
+        one["receipt_subkind"] = SIMULATION[number % len(SIMULATION)]
+    elif kind == "receipt_only" and verb in OWN_RECEIPT:
+        one["receipt_subkind"] = OWN_RECEIPT[verb][0]
+    return one
+
+
+def composed(verb: str) -> list[dict[str, Any]]:
+    """The effects of a verb's row, in its order."""
+    kinds = DECOMPOSITION.get(verb, (verb,))
+    return [spoken(verb, kind, number) for number, kind in enumerate(kinds)]

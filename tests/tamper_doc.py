@@ -1,0 +1,297 @@
+"""`make tamper`: what verification finds of every change to the tables, as the table of its README.
+
+What it writes is `kernel/verify/README.md`; a test fails when that file says anything else. An
+honest ledger of everything that the kernel does is changed in one place, verified, and thrown away.
+"""
+
+# ruff: noqa: E501
+# A paragraph of the file that is written here is one line.
+
+import itertools
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Column, LargeBinary, Table
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
+from tests.kernel.honest import write_honestly
+from tests.kernel.tampering import Copy, flipped, key_of
+
+HEAD = """# verify
+
+What lives here: the record computed again from stored bytes, with nothing of it believed.
+
+May be imported from here: what the kernel may import below `verify`.
+
+## What is found
+
+Each cell is one change to an honest ledger in a SQLite file, made behind the program's back with the schema left as it was, and what the first finding of a verification names: **row**, the changed row; a **table**, where another row misses it or contradicts it; **no**, nothing, for the reason below the table. A dash is a change that cannot be made (a key that every row shares, one row alone). `make tamper` writes this file by making every change; a test compares.
+"""
+
+TAIL = """
+## What else is found
+
+- The schema: each table, column, constraint, index and trigger (`tests/contract/test_catalog.py`, for SQLite and PostgreSQL).
+- Indexes: a row that an index does not have, or has differently (`PRAGMA integrity_check`; in PostgreSQL the extension amcheck, where it is installed).
+- Bytes: of a SQLite file one bit of each byte, turned over: a finding, or nothing that is read is another (`tests/kernel/test_bytes.py` turns over a sample, `make tamper ARGS=--bytes` all of them).
+- Within bounds alone: `idempotency_records.expires_at_us` by other than whole hours (the window is a setting of the gateway that answered), its `archived` but for what expired and has no successor, and the clocks that are told of above.
+- Damage: a file that was cut, emptied, zeroed, or is no database; a write-ahead log that does not fit or is damaged (`tests/kernel/test_damage.py`).
+- A record that was put back to an earlier state as a whole, or computed anew from some row on, is sound by itself. It is found against a head that was kept: `rotulus verify --expect-head SEQUENCE:HASH`.
+
+Not looked at: who owns tables and may read them, statistics of the planner, tables beside the ledger's in a PostgreSQL schema.
+"""
+
+BESIDE = "It says who may write, not what was decided: no row of the record commits to it."
+REASONS: dict[tuple[str, str], str] = {
+    (
+        "shard_epochs",
+        "*",
+    ): f"{BESIDE} Raised, an epoch stops its owner, who takes the shard anew; lowered to an earlier owner's, that one may write in place of the present one, behind the same lock and onto the same chains.",
+    (
+        "mailbox_offsets",
+        "*",
+    ): f"{BESIDE} Turned back, entries are taken again and answered by their keys; turned forward, their senders have no answer and ask again.",
+    ("mail_keys", "*"): f"{BESIDE} Under another key, gateways refuse each other's mail.",
+    (
+        "chain_head",
+        "committed_at_us",
+    ): "A clock, which may be ahead of everything recorded: asking moves it too. It is found where it is behind.",
+    (
+        "idempotency_records",
+        "expires_at_us",
+    ): "The window is a setting of the gateway that answered. It is found where it is not whole hours behind the submission.",
+    (
+        "idempotency_records",
+        "archived",
+    ): "Archived after its time, without a successor, a record answers as little as before.",
+    (
+        "belief_sessions",
+        "updated_at_us",
+    ): "A clock that orders lists. It is found where it is after the session's newest anchor.",
+    ("belief_snapshots", "row"): "One may be gone: the events say the same.",
+    (
+        "ephemeral_receipts",
+        "row",
+    ): "One may be gone once its time is over; one of a replay, or with a preview's content, at any time, for no operation emits it.",
+}
+"""Why a change is not found, by table and by column; `row` where whole rows are gone or new."""
+
+HOWS = ("changed", "emptied", "swapped")
+ROW_HOWS = ("deleted", "inserted", "swapped")
+
+
+def honest_file(path: Path) -> Path:
+    """Write the honest ledger and return its path."""
+    host = FakeHost()
+    ledger = Ledger.create(SqliteStore(path), host.host)
+    write_honestly(ledger, host)
+    with ledger.transaction() as transaction:
+        _found_gateways(transaction.tables)
+    ledger.close()
+    return path
+
+
+def _found_gateways(tables: Any) -> None:
+    """Add the rows that gateways which share a ledger keep beside it."""
+    for shard in range(3):
+        row = {"shard": shard, "epoch": 2 + shard, "owner": f"g-{shard}", "acquired_at_us": shard}
+        tables.insert(schema.shard_epochs, row)
+        offset = {"session_id": f"s-{shard}", "mailbox_id": f"m-{shard}"}
+        tables.insert(schema.mailbox_offsets, offset | {"consumed_to": f"{shard}-0"})
+        tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
+
+
+class Impossible(Exception):  # noqa: N818 - the change is none
+    """There are not two rows, or not two values, for this change."""
+
+
+class Tampering:
+    """One honest ledger, changed in one place at a time."""
+
+    def __init__(self, honest: Path, folder: Path) -> None:
+        self._honest = honest
+        self._path = folder / "tampered.db"
+
+    def outcome(self, table: Table, change: Callable[[Copy], Iterable[dict[str, Any]]]) -> str:
+        """Make a change and return what the first finding names."""
+        shutil.copy(self._honest, self._path)
+        copy = Copy(self._path)
+        try:
+            rows = list(change(copy))
+        except (Impossible, sqlite3.IntegrityError):
+            copy.db.close()
+            return "–"
+        found = copy.verify(limit_findings=1).findings
+        if not found:
+            return "no"
+        keys = {key_of(table, row) for row in rows}
+        named = {found[0].key, *(key for key in keys if key.startswith(f"{found[0].key}/"))}
+        return "row" if found[0].table == table.name and keys & named else found[0].table
+
+
+def _changed(column: Column[Any], held: Any) -> Any:
+    if isinstance(held, bytes):
+        return flipped(held) if held else b"x"
+    return held + 1000 if isinstance(held, int) else f"{held or ''}x"
+
+
+def _emptied(column: Column[Any], held: Any) -> Any:
+    empty: Any = None
+    if not column.nullable:
+        empty = b"" if isinstance(column.type, LargeBinary) else 0 if isinstance(held, int) else ""
+    if held == empty:
+        raise Impossible
+    return empty
+
+
+def of_column(
+    table: Table, column: Column[Any], how: str
+) -> Callable[[Copy], Iterator[dict[str, Any]]]:
+    """Return the change of one column of one row, or of two that change places."""
+    name = column.name
+
+    def change(copy: Copy) -> Iterator[dict[str, Any]]:
+        if how != "swapped":
+            row = copy.a_row(table)
+            value = (_changed if how == "changed" else _emptied)(column, row[name])
+            copy.set(table, row, **{name: value})
+            yield from (row, {**row, name: value})
+            return
+        others = [other.name for other in table.columns if other is not column]
+        pair = next(
+            (
+                (one, other)
+                for one, other in itertools.pairwise(copy.rows(table))
+                # Where all else is the same, two rows that change a value change nothing.
+                if one[name] != other[name]
+                and [one[n] for n in others] != [other[n] for n in others]
+            ),
+            None,
+        )
+        if pair is None:
+            raise Impossible
+        one, other = pair
+        values = {one["place"]: other[name], other["place"]: one[name]}
+        aside = {int: -1, bytes: b"aside"}.get(type(one[name]), "aside")
+        copy.set(table, one, **{name: aside})
+        if (
+            copy.run("SELECT 1 FROM", table.name, f"WHERE rowid = {one['place']}").fetchone()
+            is None
+        ):
+            one = one | {"place": aside}
+        copy.set(table, other, **{name: values[pair[1]["place"]]})
+        copy.set(table, one, **{name: values[pair[0]["place"]]})
+        yield from (one, other)
+
+    return change
+
+
+def of_row(table: Table, how: str) -> Callable[[Copy], Iterator[dict[str, Any]]]:
+    """Return the change of whole rows."""
+
+    def change(copy: Copy) -> Iterator[dict[str, Any]]:
+        row = copy.a_row(table)
+        if how == "deleted":
+            copy.delete(table, row)
+            yield row
+        elif how == "inserted":
+            new = _unlike(table, copy.rows(table), row)
+            copy.insert(table, new)
+            yield new
+        else:
+            yield from _exchange(copy, table)
+
+    return change
+
+
+def _unlike(table: Table, rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row like another, with keys and unique values that nobody has."""
+    unique = {column.name for column in table.primary_key.columns}
+    for constraint in table.constraints:
+        if type(constraint).__name__ == "UniqueConstraint":
+            unique |= {column.name for column in constraint.columns}
+    new = dict(row)
+    for name in unique:
+        last = max((one[name] for one in rows if one[name] is not None), default=0)
+        new[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
+    return new
+
+
+def _exchange(copy: Copy, table: Table) -> Iterator[dict[str, Any]]:
+    """Let two rows change places: each keeps its key and takes all else of the other."""
+    rows = copy.rows(table)
+    keys = {column.name for column in table.primary_key.columns} | {"place"}
+    for one, other in itertools.pairwise(rows):
+        ours = {name: value for name, value in one.items() if name not in keys}
+        theirs = {name: value for name, value in other.items() if name not in keys}
+        if ours == theirs:
+            continue
+        copy.delete(table, other)
+        copy.set(table, one, **theirs)
+        copy.insert(table, {**other, **ours})
+        yield from (one, other)
+        return
+    raise Impossible
+
+
+def rows_of_the_file(
+    tampering: Tampering, *, every: int = 1
+) -> Iterator[tuple[str, str, list[str | None]]]:
+    """Yield table, column (`row` for whole rows) and outcomes; None for those that are left out."""
+    numbers = itertools.count()
+
+    def outcomes(table: Table, changes: Iterable[Callable[[Copy], Any]]) -> list[str | None]:
+        return [
+            tampering.outcome(table, change) if next(numbers) % every == 0 else None
+            for change in changes
+        ]
+
+    for table in schema.metadata.sorted_tables:
+        hows = [of_row(table, how) for how in ROW_HOWS]
+        yield table.name, "row", outcomes(table, hows)
+        for column in table.columns:
+            changes = [of_column(table, column, how) for how in HOWS]
+            yield table.name, column.name, outcomes(table, changes)
+
+
+def text(folder: Path) -> str:
+    """Make every change and return the file."""
+    tampering = Tampering(honest_file(folder / "honest.db"), folder)
+    lines = [
+        "| Table | Column | Changed | Emptied | Swapped with another row's |",
+        "|---|---|---|---|---|",
+    ]
+    whole = ["| Table | Row deleted | Row inserted | Two rows swapped |", "|---|---|---|---|"]
+    reasons: list[str] = []
+    for table, column, outcomes in rows_of_the_file(tampering):
+        cells = [str(one) for one in outcomes]
+        if column == "row":
+            whole.append(f"| `{table}` | {' | '.join(cells)} |")
+        else:
+            lines.append(f"| `{table}` | `{column}` | {' | '.join(cells)} |")
+        reasons += _reasons(table, column, cells)
+    why = ["Not found, and why:", "", *dict.fromkeys(reasons)]
+    return "\n".join([HEAD, *whole, "", *lines, "", *why, TAIL])
+
+
+def _reasons(table: str, column: str, cells: list[str]) -> list[str]:
+    if "no" not in cells:
+        return []
+    for place in ((table, column), (table, "*")):
+        if place in REASONS:
+            name = table if place[1] in ("*", "row") else f"{table}.{column}"
+            return [f"- `{name}`: {REASONS[place]}"]
+    return [f"- `{table}.{column}`: **no reason is known**"]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        sys.stdout.write(text(Path(made)))

@@ -1,0 +1,102 @@
+"""An item that ends its worker process: its neighbours complete, and it is set aside."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from kernel.work.contents import BINDING_QUEUE
+from queues import NewRequest, Producer
+from queues.retry_delay import ENDS_MAX
+from tests.ports import free_port
+from tests.workers.gateway.test_gateway import answers
+from tests.workers.worker.worker_that_ends import MARKER
+from workers.environment.ledger_access import verify_file
+from workers.environment.settings import Settings
+from workers.gateway.process import serve_gateway
+from workers.worker.batches import ENDED_ITS_WORKERS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(400)]
+
+TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
+WAIT_S = 300
+NAMES = [*(f"sound-{number}" for number in range(19)), MARKER]
+
+
+class Restarted:
+    """A worker that is started again whenever it ends, and how often it did."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._command, self._env = command, os.environ | env
+        self.ends = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            worker = subprocess.Popen(self._command, env=self._env)  # noqa: ASYNC220 - returns at once
+            try:
+                while worker.poll() is None:
+                    await anyio.sleep(0.05)
+            finally:
+                worker.kill()
+                worker.wait()
+            self.ends += 1
+
+
+@pytest.mark.spec("K19")
+async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_batch_completes(
+    tmp_path: Path, valkey_url: str
+):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    settings = Settings(data_dir=tmp_path / "data", port=port, worker_token=TOKEN)
+    env = {
+        "ROTULUS_DATA_DIR": str(tmp_path / "data"),
+        "ROTULUS_REDIS_URL": valkey_url,
+        "ROTULUS_GATEWAY_URL": url,
+        "ROTULUS_WORKER_TOKEN": TOKEN,
+    }
+    began, cured = tmp_path / "began", tmp_path / "cured"
+    command = [sys.executable, "-m", "tests.workers.worker.worker_that_ends"]
+    worker = Restarted([*command, str(began), str(cured)], env)
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_gateway, settings, valkey_url)
+            async with httpx.AsyncClient(base_url=url) as client:
+                while not await answers(client):
+                    await anyio.sleep(0.05)
+                async with Producer(BINDING_QUEUE, url) as producer, worker.running():
+                    asked = await producer.enqueue_many(
+                        NewRequest({"binding_id": name, "source_event_id": name}) for name in NAMES
+                    )
+                    ids = [one.request_id for one in asked]
+                    outcomes = await producer.wait_many(ids, WAIT_S)
+                    assert [one.state for one in outcomes] == ["completed"] * 19 + ["dead_letter"]
+                    # Once in the batch, where it counted for nobody, and then alone.
+                    assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
+                    dead = (await client.get(f"/v1/queues/{BINDING_QUEUE}/dead-letters")).json()
+                    assert dead["by_signature"] == {ENDED_ITS_WORKERS: 1}
+                    [letter] = dead["dead_letters"]
+                    cured.touch()
+                    body = {"request_ids": [letter["request_id"]]}
+                    anew = await client.post(f"/v1/queues/{BINDING_QUEUE}/requeue", json=body)
+                    [again] = anew.json()["requests"]
+                    outcome = await producer.wait(again["request_id"], 60)
+                    assert (outcome.state, worker.ends) == ("completed", 1 + ENDS_MAX)
+            tasks.cancel_scope.cancel()
+    verified = await anyio.to_thread.run_sync(
+        verify_file, tmp_path / "data" / "ledger.db", lambda _done, _total: None
+    )
+    assert verified.findings == ()
