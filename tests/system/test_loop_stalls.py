@@ -146,11 +146,12 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
         }
         for number in range(40)
     ]
-    result = {"target_cu_id": "u", "as_of_sequence": 1, "cu_authority": 0.5}
+    stated = {"count": len(inputs), "digest": "0" * 64, "excerpt": inputs}
+    result = {"target_cu_id": "u", "as_of_sequence": 1, "cu_authority": 0.5, "inputs": stated}
     recomputed = [
         {
             "session_id": session,
-            "intent": {"intent_key": f"r-{number}", **result, "input_versions": inputs},
+            "intent": {"intent_key": f"r-{number}", **result},
         }
         for number in range(250)
     ]
@@ -178,9 +179,16 @@ def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: Measure
         {"session_id": session_id(3), "ontology": ONTOLOGY, "hypotheses": ["a", "b"]},
     )
     headers = {"Content-Type": "application/json"}
-    for path in ("/v1/sessions", f"{under}/eliminate", f"{under}/operations", f"{under}/envelopes"):
+    lists = (
+        ("/v1/sessions", "hypotheses"),
+        (f"{under}/eliminate", "eliminated"),
+        (f"{under}/operations", "intents"),
+        (f"{under}/envelopes", "primitive_effects"),
+        (f"{under}/envelopes", "notes"),
+    )
+    for path, name in lists:
         for value, count in (
-            ("{}", 12_000 // 2),
+            ("{}", 6_000),
             ("[]", 99_000),
             ("{}", 2_700_000),
             ("1.5", 290_000),
@@ -188,8 +196,7 @@ def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: Measure
             ('"\\u00e4"', 900_000),
             ("null", 1_000_000),
         ):
-            for name in ("hypotheses", "eliminated", "intents", "primitive_effects"):
-                content = f'{{"{name}":[{",".join([value] * count)}]}}'
-                answer = measured.http.post(path, content=content, headers=headers)
-                assert answer.status_code in (413, 422), answer.text[:200]
+            content = f'{{"{name}":[{",".join([value] * count)}]}}'
+            answer = measured.http.post(path, content=content, headers=headers)
+            assert answer.status_code in (413, 422), answer.text[:200]
     check(measured)

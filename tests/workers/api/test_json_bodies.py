@@ -14,7 +14,7 @@ from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
-from workers.api.body_limits import BULK, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
+from workers.api.body_limits import BULK, INTENTS, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
 from workers.api.errors import ApiError
 from workers.api.json_bodies import _DECODER, READ_AT_ONCE_BYTES, _read
 
@@ -142,7 +142,8 @@ def test_what_a_text_holds_is_text(mark):
 
 def test_each_route_has_its_limits():
     assert limits_of("/v1/sessions") == limits_of(f"/v1/sessions/{SESSION}/eliminate") == UNIVERSE
-    assert limits_of("/internal/work") == BULK
+    assert limits_of("/internal/work") == limits_of("/v1/sessions/s/operations") == INTENTS
+    assert limits_of("/v1/queues/q/requests") == BULK
     assert limits_of(f"/v1/sessions/{SESSION}/envelopes").body_bytes == 2 * MAX_ENVELOPE_BYTES
     assert max(limits_of(path).body_bytes for path in PATHS) == MAX_BODY_BYTES
     largest = json.dumps({"hypotheses": ["x"] * MAX_HYPOTHESES}, separators=(",", ":"))
