@@ -26,6 +26,9 @@ MAX_SOURCES_WALKED = 20_000
 MAX_UNKNOWN_LOOKED_FOR = 256
 """Both for one envelope; what would take more is as restricted as anything can be."""
 
+MAX_NESTED = 8
+"""Stretches of stretches in one reference; one with more is as restricted as anything can be."""
+
 _READING: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
     {
         name: {field: role for field, role in kind.references.items() if role != "link"}
@@ -140,7 +143,8 @@ def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> 
     written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
     classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
     for source in sources_of_envelope(envelope):
-        for ref in names_of(source.ref):
+        nested = source.ref.count("#") > MAX_NESTED or "\x00" in source.ref
+        for ref in () if nested else names_of(source.ref):
             if ref in found or (source.is_read and classes.frames(ref)):
                 continue
             visibility = classes.of_ref(ref) if classes.is_node(ref) else None
@@ -194,6 +198,9 @@ class SourceClasses:
         return self._known[ref]
 
     def _walk(self, ref: str) -> str | None:
+        if ref.count("#") > MAX_NESTED or "\x00" in ref:
+            # Not every store can be asked for U+0000, which is in no stored name.
+            return MOST_RESTRICTIVE
         node = self._view.node(ref)
         alone = ref not in self._targets and "#" not in ref
         # Most sources are drawn from nothing.
@@ -212,6 +219,8 @@ class SourceClasses:
             if rank == RANKS[MOST_RESTRICTIVE]:
                 break
             further = [name for name in place[1] if name not in seen]
+            if any("\x00" in name for name in further):
+                return MOST_RESTRICTIVE
             seen.update(further)
             waiting += further
         return VISIBILITY_CLASSES[rank]
@@ -248,12 +257,12 @@ class SourceClasses:
     def _class_of_other(self, ref: str) -> str | None:
         if self._nodes_alone:
             return LEAST_RESTRICTIVE
-        simulation = simulation_of(self._view, ref)
-        if simulation is not None:
-            return simulation.visibility_class
         self._looked_for += 1
         if self._looked_for > MAX_UNKNOWN_LOOKED_FOR:
             return MOST_RESTRICTIVE
+        simulation = simulation_of(self._view, ref)
+        if simulation is not None:
+            return simulation.visibility_class
         if self._view.log_row_of(ref) is not None:
             return self._class_of_operation(ref)
         for table in _RECORDS:
@@ -302,7 +311,7 @@ def _by_target(written: Iterable[tuple[str | None, Document]]) -> dict[str, tupl
 
 def _refs_in(name: str, value: object) -> Iterator[str]:
     """Yield what a field names: a reference, a span, or a list of either."""
-    if name == "source_spans" and not isinstance(value, list):
+    if name == "source_spans" and isinstance(value, str):
         return
     for one in value if isinstance(value, list) else [value]:
         ref = one.get("source_ref") if isinstance(one, dict) else one

@@ -37,6 +37,9 @@ class Texts:
         return self._lengths[ref]
 
     def _length(self, ref: str) -> int | None:
+        if "\x00" in ref:
+            # Not every store can be asked for it.
+            return None
         payload = self._payload(ref)
         if payload is not None:
             stated = (payload.get(name) for name in _FIELDS)

@@ -63,23 +63,25 @@ def _of_understanding(intent: SynthesizeUnderstanding) -> Iterator[RecordKey]:
     yield from _created(intent.node_id, intent.corpus_id)
     yield Around.BELOW, intent.node_id
     for span in intent.source_spans:
-        yield schema.nodes, span.source_ref
+        yield Around.BEHIND, span.source_ref
 
 
 def _of_claim(intent: CreateClaim) -> Iterator[RecordKey]:
     yield from _created(intent.node_id, intent.corpus_id)
-    yield schema.nodes, intent.span.source_ref
+    yield Around.BEHIND, intent.span.source_ref
     if intent.understanding_id is not None:
         yield from _linked(intent.node_id, intent.understanding_id)
 
 
 def _of_link(intent: LinkInput) -> Iterator[RecordKey]:
     yield Around.ABOVE, intent.source_node_id
+    yield Around.BEHIND, intent.source_node_id
     yield from _linked(intent.source_node_id, intent.target_node_id)
 
 
 def _of_adapted(intent: AdaptFields) -> Iterator[RecordKey]:
     yield Around.BELOW, intent.node_id
+    yield Around.BEHIND, intent.node_id
 
 
 def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
@@ -106,6 +108,7 @@ def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
 def _linked(source: str, target: str) -> Iterator[RecordKey]:
     edge = edge_id(source, target)
     yield Around.BELOW, target
+    yield Around.BEHIND, target
     # Whatever an operation writes is also looked for among the nodes.
     yield schema.nodes, edge
     yield schema.edges, edge
@@ -114,9 +117,9 @@ def _linked(source: str, target: str) -> Iterator[RecordKey]:
 
 _NAMED: Mapping[str, Table | Around] = MappingProxyType(
     {
-        "read_set_refs": schema.nodes,
+        "read_set_refs": Around.BEHIND,
         "write_set_refs": Around.BELOW,
-        "source_refs": schema.nodes,
+        "source_refs": Around.BEHIND,
     }
 )
 """What an envelope declares, and what is read of it."""

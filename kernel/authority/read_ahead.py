@@ -17,6 +17,7 @@ from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerView
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.spans import sources_in
 
 EDGES_MAX = 4096
 """Edges that are read ahead by one statement; where there are more, they are read when needed."""
@@ -37,6 +38,14 @@ class Around(Enum):
     INPUTS = "inputs"
     """Of an understanding that is computed: the requests for it, and everything that feeds it."""
 
+    BEHIND = "behind"
+    """Of a source: what it was drawn from, and what that was."""
+
+
+DRAWN_MAX = 4096
+"""Names that are read ahead in one step back from sources; more are read when needed."""
+
+STEPS_BACK_MAX = 4
 
 RecordKey = tuple[Table | Around, str | int]
 
@@ -52,14 +61,15 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     by_kind: dict[Table | Around, dict[Any, None]] = {schema.nodes: {}}
     for kind, key in keys:
         by_kind.setdefault(kind, {})[key] = None
-    below, above, computed = (by_kind.pop(kind, {}) for kind in Around)
-    by_kind[schema.nodes] |= below | above | computed
+    below, above, computed, behind = (by_kind.pop(kind, {}) for kind in Around)
+    by_kind[schema.nodes] |= below | above | computed | behind
     for table, names in by_kind.items():
         assert isinstance(table, Table)  # noqa: S101 - for the types
         # An answer is asked for by its key, which an archived one may have as well.
         by_key = table is schema.idempotency_records
         tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
     known = by_kind[schema.nodes]
+    _read_behind(view, tables, behind)
     beyond = dict.fromkeys(_fed_by(tables, below))
     tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())
     _fed_by(tables, beyond.keys() - below.keys())
@@ -74,6 +84,20 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
     inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
     tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
+
+
+def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
+    seen: set[str] = set()
+    # What no store can be asked for is in none, and is asked for by nobody.
+    waiting = {one for one in sources if tables.can_ask(one)}
+    for _ in range(STEPS_BACK_MAX):
+        seen |= waiting
+        nodes = (view.node(ref) for ref in waiting)
+        drawn = {one for node in nodes if node for one in sources_in(node["payload"])}
+        waiting = {one for one in drawn if "\x00" not in one} - seen
+        if not waiting or len(waiting) > DRAWN_MAX:
+            return
+        tables.read_ahead(schema.nodes, "node_id", waiting)
 
 
 def _fed_by(tables: BufferedTables, nodes: Iterable[str]) -> list[str]:

@@ -58,7 +58,8 @@ def _check_sources(submission: Submission) -> Refusal | None:
 
 def _ingested(view: LedgerView, ref: str) -> Iterator[Document]:
     """Yield the payloads of what was ingested under a reference, or under what it is a part of."""
-    for node_id in names_of(ref):
+    # Not every store can be asked for U+0000, which is in no stored name.
+    for node_id in () if "\x00" in ref else names_of(ref):
         node = view.node(node_id)
         if node is None:
             continue

@@ -129,6 +129,11 @@ class BufferedTables:
             row = held.rows[key] = self._store.get(table, *key)
         return None if row is None else row.copy()
 
+    @staticmethod
+    def can_ask(text: str) -> bool:
+        """Tell whether every store can be asked for a text; what it cannot is in no stored name."""
+        return _is_askable(text)
+
     def select(
         self,
         table: Table,

@@ -68,6 +68,7 @@ SEALED = {
     "drawn from what was sealed later": "claim",
     "drawn from that": "memory",
     "a stretch of that": "memory#0-1",
+    "a stretch of more stretches than are searched": "O" + "#0-1" * 9,
     "unknown": "nowhere",
     "a stretch of the unknown": "nowhere#0-9",
     "another case": "s",
@@ -122,6 +123,20 @@ def test_what_is_sealed_taints_wherever_and_however_it_is_named(ledger, place, r
     assert (code_of(result), result.rejection.check) == (RESOLUTION, "V8")
     document["primitive_effects"][0]["payload"]["visibility_class"] = "sealed"
     assert code_of(submit(ledger, drawn_from(document, "sealed"))) is None
+
+
+@pytest.mark.parametrize("ref", ["S\x00", "S\x00#0-1", "O\x00"])
+@pytest.mark.parametrize("place", PLACES[2:])
+def test_a_name_that_no_store_can_be_asked_for_is_unknown(ledger, place, ref):
+    assert code_of(submit(ledger, citing(place, ref))) == RESOLUTION
+
+
+@pytest.mark.parametrize("value", ["S", ["S"], {"source_ref": "S"}, [{"source_ref": "S"}]])
+@pytest.mark.parametrize("field", ["source_ref", "source_refs", "span", "source_spans"])
+def test_a_source_counts_in_whatever_shape_it_stands(ledger, field, value):
+    result = submit(ledger, create("out", "Note", **{field: value}))
+    # A text is no list of spans, and names none.
+    assert code_of(result) == (None if (field, value) == ("source_spans", "S") else RESOLUTION)
 
 
 @pytest.mark.parametrize("ref", ["O", "O#0-4", "O#0-4#1-2"])

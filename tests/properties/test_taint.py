@@ -1,11 +1,19 @@
 """PT-5: visibility classes form a lattice, and an operation's class is exactly the maximum."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.visibility import LEAST_RESTRICTIVE, VISIBILITY_CLASSES, max_visibility_class
-from tests.kernel.build import abandoned, create, memory_ledger, submit
+from tests.kernel.build import (
+    abandoned,
+    create,
+    effect,
+    envelope,
+    informed,
+    memory_ledger,
+    submit,
+)
 from tests.properties.course import KERNEL
 from tests.properties.family import FAMILY
 
@@ -110,3 +118,102 @@ def test_the_kernel_refuses_a_class_outside_the_lattice(ledger, taint, unknown, 
     taint.insert(place, unknown)
     expected = ("V1", "envelope_schema_invalid") if "\x00" in unknown else ("V8", RESOLUTION)
     assert judged(ledger, taint, "sealed") == expected
+
+
+# Whatever an operation was made of, however far back and wherever it is named
+
+
+ORDER = ("public_open", "work_product_internal", "firewalled", "sealed")
+"""§7.2, the least restrictive first."""
+
+NAMES = ("a", "b", "c", "d")
+CITED = {
+    "source_refs": lambda ref: ({"source_refs": [ref]}, {}),
+    "read_set_refs": lambda ref: ({"read_set_refs": [ref]}, {}),
+    "payload.source_refs": lambda ref: ({}, {"source_refs": [ref]}),
+    "payload.source_ref": lambda ref: ({}, {"source_ref": ref}),
+    "payload.source_spans": lambda ref: ({}, {"source_spans": [_span(ref)]}),
+    "payload.span": lambda ref: ({}, {"span": _span(ref)}),
+}
+"""Where an operation says what it was made of (§2.6, §7.6)."""
+
+STRETCHES = st.sampled_from(["", "#0-1", "#1-0", "#2-2", "#0-9#1-2", "#0-1#0-1#0-1"])
+"""How a stretch of a source is called (§12.7)."""
+
+
+def _span(ref):
+    return {"source_ref": ref, "offset": 0, "length": 1}
+
+
+@st.composite
+def histories(draw):
+    """Four nodes, each drawn from some before it, and classes to which they were raised since."""
+    drawn_from_ = {
+        name: draw(st.lists(st.sampled_from(NAMES[:place]), max_size=2)) if place else []
+        for place, name in enumerate(NAMES)
+    }
+    raised = {name: draw(CLASSES) for name in NAMES}
+    return drawn_from_, raised
+
+
+def effective(name, history):
+    """§7: as restricted as itself and as everything that it was drawn from."""
+    drawn, raised = history
+    return max([raised[name], *(effective(one, history) for one in drawn[name])], key=ORDER.index)
+
+
+@pytest.mark.spec("§7.3", "§7.6", "K7")
+@settings(FAMILY, max_examples=FAMILY.max_examples // 4)
+@given(
+    history=histories(),
+    cited=st.lists(
+        st.tuples(st.sampled_from(sorted(CITED)), st.sampled_from(NAMES), STRETCHES),
+        min_size=1,
+        max_size=3,
+    ),
+    taint=st.sets(CLASSES, min_size=1),
+)
+def test_a_class_counts_however_far_back_and_wherever_it_is_named(history, cited, taint):
+    ledger = memory_ledger()
+    with abandoned(ledger.transaction()) as transaction:
+        for name in NAMES:
+            fields = {"source_refs": [f"{one}#0-1" for one in history[0][name]]}
+            _accepted(transaction, create(name, "Note", **fields))
+        for name in NAMES:
+            change = effect("visibility_change", name, visibility_class=history[1][name])
+            # A class may not be raised to less than a source has by now.
+            KERNEL.submit(transaction, envelope("visibility_change", [change]), "orchestrator")
+        now = {name: transaction.node(name)["visibility_class"] for name in NAMES}
+        resolved = max(taint, key=ORDER.index)
+        stated = {
+            "source_visibility_taint": sorted(taint),
+            "resolved_output_visibility_class": resolved,
+        }
+        payload = {}
+        for place, name, stretch in cited:
+            more, fields = CITED[place](f"{name}{stretch}")
+            stated |= more
+            payload |= fields
+        document = create("out", "Note", visibility_class=resolved, envelope=stated, **payload)
+        # What a later place has replaced is cited no longer.
+        last = {place: name for place, name, _ in cited}
+        needed = {effective(name, (history[0], now)) for name in last.values()}
+        result = KERNEL.submit(transaction, informed(transaction, document), "orchestrator")
+        right = needed - {LEAST_RESTRICTIVE} <= taint
+        rejection = getattr(result, "rejection", None)
+        found = None if rejection is None else (rejection.check, rejection.reason_code)
+        assert found == (None if right else ("V8", RESOLUTION))
+        if not right:
+            return
+        named = {name: effective(name, (history[0], now)) for name in last.values()}
+        receipts = transaction.receipts_of(result.operation_id)
+        for receipt in (one for one in receipts if one["receipt_kind"] == "taint_propagation"):
+            counts = receipt["source_node_count_per_class"]
+            assert counts == {
+                name: list(named.values()).count(name) for name in {*named.values(), *taint}
+            }
+
+
+def _accepted(transaction, document):
+    result = KERNEL.submit(transaction, document, "orchestrator")
+    assert not hasattr(result, "rejection"), result
