@@ -1,13 +1,22 @@
-"""JSON that strangers wrote: no object says a key twice.
+"""Reading JSON: texts that strangers wrote, and long ones.
 
-Most readers keep the last of two values, some the first, so what one program checks is not what
-another acts on (RFC 8259 §4). Keys are compared as they are read, however they are escaped.
+No object says a key twice. Most readers keep the last of two values, some the first, so what one
+program checks is not what another acts on (RFC 8259 §4). Keys are compared as they are read,
+however they are escaped.
 """
 
 import json
+import re
+from collections.abc import Iterable
+from itertools import chain
+from json.decoder import JSONObject  # type: ignore[attr-defined]
 from typing import Any
 
 _KEY_SHOWN_CHARS = 100
+_LEVELS_IN_STEPS = 4
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_PLAIN_TEXTS = re.compile(r'(?:[ \t\n\r]*"[^"\\\x00-\x1f]*+"[ \t\n\r]*,){1,4096}')
+"""Entries of an array that are texts without escapes, so many that reading them is quick."""
 
 
 class RepeatedKey(ValueError):  # noqa: N818 - what is wrong with the text
@@ -45,3 +54,83 @@ def check_unique_keys(content: bytes) -> None:
     # Without so many colons there are no two keys.
     if content.count(b":") > 1:
         json.loads(content, object_pairs_hook=unique_keys)
+
+
+class SteppedDecoder(json.JSONDecoder):
+    """The standard library's reader, and how it reads without keeping others from their turn.
+
+    It keeps the interpreter to itself from the begin of a value to its end. In steps, the outer
+    objects and arrays are read entry by entry, with lines of Python in between, where another
+    thread may go on; the value is the same, and takes about as long.
+    """
+
+    def decode_in_steps(self, text: str) -> Any:
+        """Return the value of a text.
+
+        Raises:
+            json.JSONDecodeError: it is none.
+        """
+        try:
+            value, end = self._scan(text, _after_blanks(text, 0), _LEVELS_IN_STEPS)
+        except StopIteration as error:
+            raise json.JSONDecodeError("Expecting value", text, error.value) from None
+        end = _after_blanks(text, end)
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
+        return value
+
+    def _scan(self, text: str, start: int, levels: int) -> tuple[Any, int]:
+        opening = text[start : start + 1]
+        if levels and opening == "[":
+            return self._scan_array(text, start + 1, levels - 1)
+        if levels and opening == "{":
+            value, end = JSONObject(
+                (text, start + 1),
+                self.strict,
+                lambda text, start: self._scan(text, start, levels - 1),
+                self.object_hook,
+                self.object_pairs_hook,
+                {},
+            )
+            return value, end
+        value, end = self.scan_once(text, start)  # type: ignore[attr-defined]
+        return value, end
+
+    def _scan_array(self, text: str, start: int, levels: int) -> tuple[list[Any], int]:
+        values: list[Any] = []
+        end = _after_blanks(text, start)
+        if text[end : end + 1] == "]":
+            return values, end + 1
+        while True:
+            while run := _PLAIN_TEXTS.match(text, end):
+                values += json.loads(f"[{text[end : run.end() - 1]}]")
+                end = run.end()
+            value, end = self._scan(text, _after_blanks(text, end), levels)
+            values.append(value)
+            end = _after_blanks(text, end)
+            mark = text[end : end + 1]
+            end += 1
+            if mark == "]":
+                return values, end
+            if mark != ",":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, end - 1)
+
+
+def _after_blanks(text: str, start: int) -> int:
+    match = _BLANKS.match(text, start)
+    return start if match is None else match.end()
+
+
+def is_longer_than(value: Any, size: int) -> bool:
+    """Tell whether a JSON value has more characters than that, about, at the cost of so many."""
+    room, level = size, [value]
+    while level and room > 0:
+        room -= sum(len(one) if isinstance(one, str | dict | list) else 4 for one in level)
+        level = list(chain.from_iterable(map(_inside, level))) if room > 0 else []
+    return room <= 0
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

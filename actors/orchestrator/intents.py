@@ -89,7 +89,9 @@ class CreateSource(Intent):
     text: Content
     metadata: Annotated[dict[Id, MetadataValue], Field(max_length=64)] = Field(default_factory=dict)
     visibility_class: VisibilityClass = "public_open"
-    prompt_injection_risk_flags: Annotated[tuple[Id, ...], Field(max_length=64)] | None = None
+    prompt_injection_risk_flags: (
+        Annotated[tuple[Id, ...], Field(max_length=64, fail_fast=True)] | None
+    ) = None
     """What the pipeline that acquired it found; all of it is wrapped here all the same (F3)."""
 
 
@@ -114,7 +116,7 @@ class SynthesizeUnderstanding(Intent):
     node_id: Id
     corpus_id: Id
     title: Content
-    source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS)]
+    source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS, fail_fast=True)]
     source_span_unavailable: SpansUnavailable | None = None
     """Where there are no spans: it is shown as a summary, and is no authority (§9.5)."""
 
@@ -161,7 +163,7 @@ class SynthesizeByModel(Intent):
     node_id: Id
     corpus_id: Id
     query: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
-    source_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_MODEL_SOURCES)]
+    source_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_MODEL_SOURCES, fail_fast=True)]
     may_search: bool = False
     """Whether the model may look up further sources of the corpus."""
 
@@ -204,8 +206,12 @@ class SynthesizedUnderstanding(Intent):
     request: SynthesizeByModel
     title: Content = ""
     text: Content = ""
-    source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS)] = ()
-    read: Annotated[tuple[ReadVersion, ...], Field(max_length=MAX_MODEL_SOURCES)] = ()
+    source_spans: Annotated[
+        tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS, fail_fast=True)
+    ] = ()
+    read: Annotated[
+        tuple[ReadVersion, ...], Field(max_length=MAX_MODEL_SOURCES, fail_fast=True)
+    ] = ()
     outputs: Annotated[tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS)] = ()
 
     def asked(self) -> Intent:
@@ -284,8 +290,10 @@ class WriteCausalGraph(Intent):
         "create", "annotate", "document_relationship_create", "document_relationship_update"
     ]
     effects: tuple[dict[str, Any], ...]
-    node_refs: Annotated[tuple[StoredRef, ...], Field(min_length=1, max_length=MAX_INPUTS)]
-    edge_refs: Annotated[tuple[StoredRef, ...], Field(max_length=MAX_INPUTS)] = ()
+    node_refs: Annotated[
+        tuple[StoredRef, ...], Field(min_length=1, max_length=MAX_INPUTS, fail_fast=True)
+    ]
+    edge_refs: Annotated[tuple[StoredRef, ...], Field(max_length=MAX_INPUTS, fail_fast=True)] = ()
     seen_operation_ids: tuple[StoredRef, ...] = ()
     """Who wrote the edges last that are changed; of nodes the record itself says so."""
 

@@ -24,6 +24,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import anyio
+import anyio.to_thread
 import structlog
 
 from actors.commit.belief_units import BeliefUnit
@@ -53,9 +55,11 @@ from actors.messages import (
 )
 from actors.sessions.belief_verbs import VERBS, take
 from actors.sessions.elimination_store import AsyncEliminationStore, write_through
+from actors.sessions.long_messages import takes_long
 from actors.sessions.operation_log import log_results
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
+from kernel.belief.id_lists import sorted_unique
 from kernel.belief.session import BeliefSession
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
@@ -173,11 +177,20 @@ class SessionActor:
                 message.reply.fail(ReplyLost("the request was taken before; ask again"))
                 continue
             try:
-                _HANDLERS[type(message)](self, message, batch)
+                await self._carry_out(message, batch)
             except BeliefError as error:
                 # What it was refused for may not be durable yet, so it waits like an answer.
                 batch.add(message, [], partial(_refuse, error))
         await self._record(batch, written)
+
+    async def _carry_out(self, message: Message, batch: _Batch) -> None:
+        handle = partial(_HANDLERS[type(message)], self, message, batch)
+        if takes_long(message, self._belief):
+            # It is taken to its end although its asker may have gone: others wait behind it.
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(handle)
+        else:
+            handle()
 
     async def _record(self, batch: _Batch, written: BeliefEvent | None) -> None:
         """Write tombstones, commit, and answer; `written` is what the store has already."""
@@ -216,7 +229,8 @@ class SessionActor:
         belief = self._expect_belief()
         if self._read_left_out is None:
             raise ActorFailed("the beginning of the trail cannot be read here")
-        belief.fill_in(await self._read_left_out(self.session_id, belief.n_events_left_out))
+        events = await self._read_left_out(self.session_id, belief.n_events_left_out)
+        await anyio.to_thread.run_sync(belief.fill_in, events)
 
     async def _commit(self, batch: _Batch) -> list[Any]:
         positions = [one.position for one, *_ in batch.answers if one.position is not None]
@@ -374,7 +388,7 @@ def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
     same = (
         belief.ontology == message.ontology
         and belief.policy == message.policy
-        and list(belief.universe.ids) == sorted(set(message.hypotheses))
+        and list(belief.universe.ids) == sorted_unique(message.hypotheses)
     )
     if not same:
         raise BeliefError(

@@ -57,7 +57,8 @@ class CMBSCore:
 
     def __init__(self, hypothesis_ids: Iterable[str], stability_window: int = 0) -> None:
         # Keys only. A dictionary of texts is nothing that the collector of garbage walks through.
-        self._survivors: dict[str, None] = dict.fromkeys(hypothesis_ids)
+        self._survivors: dict[str, None] = {one: None for one in hypothesis_ids}  # noqa: C420
+        # Not by `fromkeys`, which lets nobody in between, and of a million takes a while.
         self._consumed_probes: set[str] = set()
         self._obligations: dict[str, int] = {}
         self._obligation_elimination_counts: dict[str, int] = {}
@@ -102,7 +103,7 @@ class CMBSCore:
         """
         if probe_id in self._consumed_probes:
             return ProbeResult(accepted=False, error="duplicate probe")
-        removed = {one for one in set(eliminated) if one in self._survivors}
+        removed = {one for one in eliminated if one in self._survivors}
         self._consumed_probes.add(probe_id)
         for one in removed:
             del self._survivors[one]

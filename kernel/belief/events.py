@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
 from kernel.belief.errors import CorruptBeliefEvent
+from kernel.belief.id_lists import canonical_object
 from kernel.belief.limits import decode_json
-from kernel.canonical import canonicalize
 
 Verb = Literal[
     "DECLARE_SESSION",
@@ -73,8 +73,8 @@ class BeliefEvent:
         """
         # In canonical order "delta" comes first and "event_hash" second: the bytes to hash and
         # the bytes to store differ by one insertion, and the payload is written only once.
-        head = b'{"delta":' + canonicalize(delta)
-        tail = canonicalize(
+        head = b'{"delta":' + canonical_object(delta)
+        tail = canonical_object(
             {
                 "event_id": event_id,
                 "payload": payload,

@@ -4,7 +4,6 @@ Whatever passes here has canonical bytes and can be read back, so that sealing a
 fail after a rule has been applied.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from kernel.belief.errors import BeliefError
 from kernel.canonical import MAX_SAFE_INTEGER, CanonicalizationError, canonicalize
+from kernel.json_text import SteppedDecoder
 
 MAX_HYPOTHESES = 1_000_000
 MAX_CLAIMED_IDS = 1_000_000
@@ -21,6 +21,9 @@ MAX_STABILITY_WINDOW = 10_000
 MAX_OPAQUE_BYTES = 1 << 20
 """Canonical size of a justification, a context or a session's metadata."""
 MAX_OPAQUE_DEPTH = 64
+DECODED_AT_ONCE = 64 << 10
+"""Characters of JSON that are read in one call."""
+
 AUDIT_PAGE_MAX = 1000
 AUDIT_PAGE_BYTES = 8 << 20
 """A page of the audit ends before the entry that would pass this, and has one entry at least."""
@@ -108,7 +111,8 @@ def decode_json(data: bytes) -> Any:
         ValueError: when it is not JSON.
         RecursionError: when it nests too deeply to be read.
     """
-    return _DECODER.decode(data.decode())
+    text = data.decode()
+    return _DECODER.decode_in_steps(text) if len(text) > DECODED_AT_ONCE else _DECODER.decode(text)
 
 
 def _number(digits: str) -> int | float:
@@ -121,7 +125,7 @@ def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_int=_number, parse_constant=_refuse)
+_DECODER = SteppedDecoder(parse_int=_number, parse_constant=_refuse)
 
 
 def _too_deep(value: object) -> bool:

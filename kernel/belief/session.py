@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent, Verb
+from kernel.belief.id_lists import in_steps, sorted_unique
 from kernel.belief.limits import (
     MAX_CLAIMED_IDS,
     MAX_HYPOTHESES,
@@ -136,16 +137,16 @@ class BeliefSession(SessionState):
         """
         self._refuse_if_terminated()
         key = (check_text("source_id", source_id), check_text("observation_id", observation_id))
+        claimed = check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS)
         payload = {
             "source_id": source_id,
             "observation_id": observation_id,
-            "eliminated": check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS),
+            "eliminated": claimed,
             "justification": check_opaque("justification", justification),
         }
         if key in self._observations:
             return self._first_answer(self._observations[key], payload)
         self._check_head(expected_head)
-        claimed = set(payload["eliminated"])
         self._check_known(claimed)
         applied = self._survivors.strike(claimed)
         after_hash = self._survivors.hash() if applied else self._survivors_hash
@@ -167,7 +168,7 @@ class BeliefSession(SessionState):
         self._survivors_hash = after_hash
         self._observations[key] = len(self._journal)
         self._journal.append(event)
-        return EliminationResult(applied, sorted(claimed.difference(applied)), event_id, event)
+        return EliminationResult(applied, _ignored(claimed, applied), event_id, event)
 
     def enter_obligation(
         self,
@@ -296,10 +297,10 @@ class BeliefSession(SessionState):
             details = {"expected_head": expected_head, "head_event_id": self.head_event_id}
             raise BeliefError("CONFLICT", "the session has moved on", details)
 
-    def _check_known(self, claimed: set[str]) -> None:
+    def _check_known(self, claimed: list[str]) -> None:
         if not self._policy.validate_hypotheses:
             return
-        unknown = sorted(name for name in claimed if name not in self._universe)
+        unknown = sorted_unique([name for name in claimed if name not in self._universe])
         if unknown:
             details = {"invalid": unknown[:MAX_REPORTED_IDS], "n_invalid": len(unknown)}
             raise BeliefError("INVALID_HYPOTHESIS_ID", "not in the declared universe", details)
@@ -310,7 +311,7 @@ class BeliefSession(SessionState):
             details = {"audit_event_id": first.event_id}
             raise BeliefError("CONFLICT", "the observation is known with other content", details)
         applied = first.delta["eliminated"]
-        ignored = sorted(set(first.payload["eliminated"]).difference(applied))
+        ignored = _ignored(first.payload["eliminated"], applied)
         return EliminationResult(applied, ignored, first.event_id, None)
 
     def _judge_termination(self, context: dict[str, Any]) -> tuple[str | None, bool]:
@@ -332,6 +333,14 @@ class BeliefSession(SessionState):
         return self._journal.draft(verb, payload, event_id=event_id, ts=ts, hashes=hashes)
 
 
-def _content(payload: dict[str, Any]) -> bytes:
+def _content(payload: dict[str, Any]) -> tuple[list[str], bytes]:
     # The order and repetition of the ids say nothing, and a set has no order to begin with.
-    return canonicalize([sorted(set(payload["eliminated"])), payload["justification"]])
+    return sorted_unique(payload["eliminated"]), canonicalize(payload["justification"])
+
+
+def _ignored(claimed: list[str], applied: list[str]) -> list[str]:
+    """Return the ids that an elimination named and did not strike, sorted."""
+    struck: set[str] = set()
+    for some in in_steps(applied):
+        struck.update(some)
+    return sorted_unique([one for one in claimed if one not in struck])

@@ -17,10 +17,12 @@ from collections.abc import Iterable
 from itertools import chain, compress, islice
 from typing import Self
 
+from kernel.belief.id_lists import STEP_IDS, canonical_texts, sorted_unique
 from kernel.belief.limits import MAX_HYPOTHESES, check_ids
-from kernel.canonical import canonicalize
 
 HASH_BLOCK_BYTES = 16 * 1024
+_STEP_BYTES = 2 * 1024
+"""Of a bitmap, whose ids are listed in one call."""
 
 # For each value of a byte, its eight bits as eight bytes of 0 or 1.
 _BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
@@ -36,9 +38,9 @@ class Universe:
 
     def __init__(self, hypotheses: Iterable[str]) -> None:
         checked = check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES)
-        self._ids = tuple(sorted(set(checked)))
+        self._ids = tuple(sorted_unique(checked))
         self._positions = {name: position for position, name in enumerate(self._ids)}
-        digest = hashlib.sha256(canonicalize(list(self._ids))).digest()
+        digest = hashlib.sha256(canonical_texts(self._ids)).digest()
         self._hash = digest.hex()
         self._seed = hashlib.sha256(digest)
 
@@ -126,8 +128,17 @@ class Survivors:
                 applied.append(name)
         self._changed(applied)
         self._count -= len(applied)
-        applied.sort()
-        return applied
+        return self._in_order(applied)
+
+    def _in_order(self, ids: list[str]) -> list[str]:
+        """Sort ids of the universe, which has them sorted."""
+        if len(ids) <= STEP_IDS:
+            return sorted(ids)
+        bits = bytearray(len(self._bitmap))
+        for position in map(self._universe.position, ids):
+            if position is not None:
+                bits[position >> 3] |= 1 << (position & 7)
+        return self._listed(bits)
 
     def take_back(self, struck: Iterable[str]) -> None:
         """Let ids survive again that `strike` has returned and that were not struck after all."""
@@ -160,8 +171,14 @@ class Survivors:
 
     def ids(self) -> list[str]:
         """List what is left, sorted by code point."""
-        bits = b"".join(map(_BITS.__getitem__, self._bitmap))
-        return list(compress(self._universe.ids, bits))
+        return self._listed(self._bitmap)
+
+    def _listed(self, bitmap: bytearray) -> list[str]:
+        ids, listed = self._universe.ids, list[str]()
+        for start in range(0, len(bitmap), _STEP_BYTES):
+            bits = b"".join(map(_BITS.__getitem__, bitmap[start : start + _STEP_BYTES]))
+            listed.extend(compress(ids[8 * start : 8 * start + len(bits)], bits))
+        return listed
 
     def first(self, limit: int) -> list[str]:
         """List the first few of what is left, in the same order."""

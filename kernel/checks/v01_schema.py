@@ -48,9 +48,16 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
             "envelope_schema_version_unsupported", "schema_version", "schema_version is 1"
         )
     oversize = too_many_entries(document)
-    if oversize is None:
-        return _read(document)
-    return _refuse_size(oversize)
+    if oversize is not None:
+        return _refuse_size(oversize)
+    # Each error of the model's would hold a copy of the whole document.
+    missing = next((name for name in _REQUIRED if name not in document), None)
+    if missing is not None:
+        return Refusal("envelope_schema_invalid", missing, "Field required")
+    return _read(document)
+
+
+_REQUIRED = tuple(name for name, field in Envelope.model_fields.items() if field.is_required())
 
 
 def _read(document: Document) -> tuple[Envelope, Document, bytes] | Refusal:

@@ -32,6 +32,12 @@ BULK = BodyLimits()
 UNIVERSE = BodyLimits(values=MAX_HYPOTHESES + 100_000)
 """Of a route that takes as many ids as a session may have hypotheses."""
 
+INTENTS = BodyLimits(containers=12_000)
+"""As many spans as one understanding may rest on, or inputs; each becomes a model, all at once.
+
+A worker whose batch is larger sends it in halves.
+"""
+
 ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
 """Twice of what counts of an envelope, its canonical form: blanks and escapes have room."""
 
@@ -40,6 +46,9 @@ _LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
         "sessions": UNIVERSE,
         "eliminate": UNIVERSE,
         "envelopes": ENVELOPE,
+        "operations": INTENTS,
+        "recomputed": INTENTS,
+        "work": INTENTS,
         "simulations": ENVELOPE,
     }
 )

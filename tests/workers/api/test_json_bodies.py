@@ -14,11 +14,12 @@ from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
-from workers.api.body_limits import BULK, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
+from workers.api.body_limits import BULK, INTENTS, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
 from workers.api.errors import ApiError
-from workers.api.json_bodies import READ_AT_ONCE_BYTES, _decode, _read
+from workers.api.json_bodies import _DECODER, READ_AT_ONCE_BYTES, _read
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
+_decode = _DECODER.decode_in_steps
 PATHS = (
     *(
         re.sub(r"{(\w+)}", lambda name: _NAMES.get(name[1], "x"), path)
@@ -123,7 +124,7 @@ async def test_a_body_is_utf_8():
     ],
 )
 def test_a_body_that_holds_too_much_is_not_read(monkeypatch, limits, content, actual):
-    monkeypatch.setattr("workers.api.json_bodies._decode", None)
+    monkeypatch.setattr("workers.api.json_bodies._DECODER", None)
     with pytest.raises(ApiError) as refused:
         _read(content, limits)
     assert refused.value.code == "request_too_large"
@@ -141,7 +142,8 @@ def test_what_a_text_holds_is_text(mark):
 
 def test_each_route_has_its_limits():
     assert limits_of("/v1/sessions") == limits_of(f"/v1/sessions/{SESSION}/eliminate") == UNIVERSE
-    assert limits_of("/internal/work") == BULK
+    assert limits_of("/internal/work") == limits_of("/v1/sessions/s/operations") == INTENTS
+    assert limits_of("/v1/queues/q/requests") == BULK
     assert limits_of(f"/v1/sessions/{SESSION}/envelopes").body_bytes == 2 * MAX_ENVELOPE_BYTES
     assert max(limits_of(path).body_bytes for path in PATHS) == MAX_BODY_BYTES
     largest = json.dumps({"hypotheses": ["x"] * MAX_HYPOTHESES}, separators=(",", ":"))

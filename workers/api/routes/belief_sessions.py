@@ -22,6 +22,7 @@ from kernel.belief.limits import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
+from workers.api.json_answers import json_answer
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
 from workers.environment.system_host import system_host
@@ -121,7 +122,7 @@ class DeclareBody(_Body):
 
     session_id: UUID | None = None
     ontology: Ontology
-    hypotheses: Annotated[list[str], Field(max_length=MAX_HYPOTHESES)]
+    hypotheses: Annotated[list[str], Field(max_length=MAX_HYPOTHESES, fail_fast=True)]
     metadata: dict[str, Any] | None = None
     validate_hypotheses: bool = False
     allow_force: bool = False
@@ -139,7 +140,7 @@ class EliminateBody(_VerbBody):
 
     source_id: str
     observation_id: str
-    eliminated: Annotated[list[str], Field(max_length=MAX_CLAIMED_IDS)]
+    eliminated: Annotated[list[str], Field(max_length=MAX_CLAIMED_IDS, fail_fast=True)]
     justification: dict[str, Any] | None = None
 
 
@@ -190,13 +191,13 @@ async def eliminate(
         expected_head=verb.expected_head,
         survivors_max=verb.survivors_max,
     )
-    return await _ask(verb.services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message, response)
 
 
 @router.post("", status_code=201, responses={201: {"model": Declared}})
 async def declare(
-    body: DeclareBody, services: Given, survivors_max: SurvivorsMax
-) -> dict[str, Any]:
+    body: DeclareBody, services: Given, survivors_max: SurvivorsMax, response: Response
+) -> Any:
     """Open a belief session over a set of hypotheses."""
     session_id = str(body.session_id or system_host().new_id())
     message = messages.Declare(
@@ -212,13 +213,15 @@ async def declare(
         survivors_max,
     )
     snapshot = await services.sessions.ask(session_id, message)
-    return {"session_id": session_id, "snapshot": snapshot}
+    declared = {"session_id": session_id, "snapshot": snapshot}
+    return await json_answer(declared, 201, _preferred(response))
 
 
 @router.get("/{session_id}", responses={200: {"model": Snapshot}})
 async def query(session_id: UUID, services: Given, survivors_max: SurvivorsMax) -> Any:
     """Return where a session stands."""
-    return await services.sessions.ask(str(session_id), messages.Query(survivors_max))
+    snapshot = await services.sessions.ask(str(session_id), messages.Query(survivors_max))
+    return await json_answer(snapshot)
 
 
 @router.get("/{session_id}/audit", responses={200: {"model": AuditPage}})
@@ -229,7 +232,8 @@ async def audit(
     limit: Annotated[int, Query(ge=1, le=AUDIT_PAGE_MAX)] = AUDIT_PAGE_MAX,
 ) -> Any:
     """Return a page of a session's audit entries, from the first or after one."""
-    return await services.sessions.ask(str(session_id), messages.Audit(since_event_id, limit))
+    message = messages.Audit(since_event_id, limit)
+    return await json_answer(await services.sessions.ask(str(session_id), message))
 
 
 @router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
@@ -247,7 +251,7 @@ async def enter_obligation(
         expected_head=verb.expected_head,
         survivors_max=verb.survivors_max,
     )
-    return await _ask(verb.services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message, response)
 
 
 @router.post(
@@ -272,7 +276,7 @@ async def request_exit(
         expected_head=verb.expected_head,
         survivors_max=verb.survivors_max,
     )
-    return await _ask(verb.services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message, response)
 
 
 @router.post(
@@ -292,7 +296,7 @@ async def declare_conclusion(
         expected_head=verb.expected_head,
         survivors_max=verb.survivors_max,
     )
-    return await _ask(verb.services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message, response)
 
 
 @router.post("/{session_id}/terminate", responses={200: {"model": Approval}}, openapi_extra=VERB)
@@ -308,14 +312,25 @@ async def request_termination(
     message = messages.RequestTermination(
         body.context, expected_head=verb.expected_head, survivors_max=verb.survivors_max
     )
-    return await _ask(verb.services, session_id, body, message)
+    return await _ask(verb.services, session_id, body, message, response)
 
 
 async def _ask(
-    services: Services, session_id: UUID, body: _VerbBody, message: messages.BeliefVerb
-) -> Any:
+    services: Services,
+    session_id: UUID,
+    body: _VerbBody,
+    message: messages.BeliefVerb,
+    response: Response,
+) -> Response:
     _check_repeated("session_id", body.session_id, session_id)
-    return await services.sessions.ask(str(session_id), message)
+    answer = await services.sessions.ask(str(session_id), message)
+    return await json_answer(answer, headers=_preferred(response))
+
+
+def _preferred(response: Response) -> dict[str, str] | None:
+    """Return what was preferred and applied, as the answer tells it."""
+    applied = response.headers.get("Preference-Applied")
+    return None if applied is None else {"Preference-Applied": applied}
 
 
 def _check_repeated(name: str, stated: object, in_path: object) -> None:

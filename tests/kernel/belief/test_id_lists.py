@@ -1,0 +1,79 @@
+"""What is done in steps comes to what one call comes to."""
+
+import random
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.belief import id_lists
+from kernel.belief.id_lists import canonical_object, canonical_texts, in_steps, sorted_unique
+from kernel.belief.session import BeliefSession
+from kernel.belief.terms import OntologyBundle
+from kernel.belief.universe import Survivors, Universe
+from kernel.canonical import CanonicalizationError, canonicalize
+
+IDS = st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=3))
+STAMP = {"event_id": "e-1", "ts": "2026-01-01T00:00:00.000000Z"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_steps():
+    """So short that a few ids are a long list, and one step is not enough."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_lists, "STEP_IDS", 3)
+        patch.setattr(id_lists, "_SAMPLED_OF", 2)
+        yield
+
+
+@given(IDS)
+def test_ids_in_order_are_what_sorting_them_gives(ids):
+    assert sorted_unique(ids) == sorted(set(ids))
+    assert [one for some in in_steps(ids) for one in some] == ids
+
+
+def test_a_hundred_thousand_ids_of_any_order_are_sorted(monkeypatch):
+    monkeypatch.setattr(id_lists, "STEP_IDS", 10_000)
+    monkeypatch.setattr(id_lists, "_SAMPLED_OF", 256)
+    ids = [f"{number % 70_000:05d}" for number in range(100_000)]
+    random.Random(1).shuffle(ids)
+    assert sorted_unique(ids) == sorted(set(ids))
+    assert sorted_unique(["a"] * 50_000) == ["a"]
+    assert max(map(len, id_lists._buckets(ids))) < 50_000
+
+
+@given(IDS, st.dictionaries(st.sampled_from("abc"), IDS | st.integers(-9, 9) | st.floats(0, 1)))
+def test_bytes_are_those_of_one_call(ids, others):
+    assert canonical_texts(ids) == canonicalize(ids)
+    for document in ({"ids": ids}, {"z": {"ids": ids, **others}, **others}, others):
+        assert canonical_object(document) == canonicalize(document)
+
+
+def test_what_has_no_canonical_form_is_refused_in_a_long_list_too():
+    for value in (["a", "b", "c", "\ud800"], ["a", "b", "c", float("nan")]):
+        with pytest.raises(CanonicalizationError):
+            canonical_object({"ids": value})
+    assert canonical_object({"ids": ["a", 1, None, 2.0]}) == b'{"ids":["a",1,null,2]}'
+
+
+@given(IDS, IDS)
+def test_an_elimination_of_many_answers_as_one_of_few(universe, claimed):
+    session, _ = BeliefSession.declare("s", OntologyBundle("a", "b", "c", "d"), universe, **STAMP)
+    result = session.eliminate("x", "y", claimed, **STAMP | {"event_id": "e-2"})
+    assert result.applied == sorted(set(universe) & set(claimed))
+    assert result.ignored == sorted(set(claimed) - set(universe))
+    again = session.eliminate("x", "y", list(reversed(claimed)), **STAMP | {"event_id": "e-3"})
+    assert (again.applied, again.ignored) == (result.applied, result.ignored)
+    events = [one.to_bytes() for one in session.audit()]
+    assert orjson.loads(events[0])["payload"]["hypotheses"] == sorted(set(universe))
+    assert BeliefSession.restore(events).survivors_hash == session.survivors_hash
+
+
+def test_survivors_are_listed_over_several_stretches(monkeypatch):
+    monkeypatch.setattr("kernel.belief.universe._STEP_BYTES", 2)
+    ids = [f"{number:03d}" for number in range(100)]
+    survivors = Survivors(Universe(ids))
+    assert survivors.ids() == ids
+    assert survivors.strike(reversed(ids[20:60])) == ids[20:60]
+    assert survivors.ids() == ids[:20] + ids[60:]
