@@ -10,7 +10,7 @@ from kernel.errors import LedgerCorrupt
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_HASH, GENESIS_POLICY, Head, Ledger
-from kernel.ledger.receipts import EPHEMERAL_LIFETIME_US, append_receipt, purge_expired
+from kernel.ledger.receipts import US_PER_DAY, append_receipt, purge_expired
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.receipt import RECEIPT_KINDS, Receipt
 from kernel.verify import verify
@@ -247,7 +247,7 @@ def test_only_ephemeral_receipts_expire_and_not_before_their_time(founded):
         transaction.next_commit_time_us()
         append(transaction, "durable")
         append(transaction, "passing", "authority_recompute_request")
-    for later_us, purged in ((0, 0), (EPHEMERAL_LIFETIME_US, 0), (EPHEMERAL_LIFETIME_US + 1, 1)):
+    for later_us, purged in ((0, 0), (US_PER_DAY, 0), (US_PER_DAY + 1, 1)):
         fake.time_us = START_US + later_us
         with ledger.transaction() as transaction:
             assert purge_expired(transaction) == purged
