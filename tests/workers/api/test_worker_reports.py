@@ -314,14 +314,17 @@ async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
 @pytest.mark.spec("§17.5", "L3")
 async def test_what_an_audit_finds_is_recorded_once_and_health_is_red(door: Door):
     mark = {
-        "ec_sequence_number": 1,
-        "row_hash": "f" * 64,
+        "ec_sequence_number": 0,
+        "row_hash": "0" * 64,
         "receipt_sequence": 0,
         "receipt_hash": "0" * 64,
     }
-    sound = mark | {"ec_sequence_number": 0, "row_hash": "0" * 64}
-    assert (await door.hand_in("crons/chain-audit", sound)).json()["findings"] == 0
+    assert (await door.hand_in("crons/chain-audit", mark)).json()["findings"] == 0
+    forged = mark | {"ec_sequence_number": 1, "row_hash": "f" * 64}
+    assert (await door.hand_in("crons/chain-audit", forged)).json()["findings"] == 0
     assert (await door.http.get("/readyz")).status_code == 200
+    spoilt = next(iter(door.ledger.store._tables["kernel_event_log"].rows.values()))
+    spoilt["row_hash"] = "f" * 64
     first = (await door.hand_in("crons/chain-audit", mark)).json()
     assert first["findings"] > 0
     again = (await door.hand_in("crons/chain-audit", mark)).json()
