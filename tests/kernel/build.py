@@ -288,6 +288,7 @@ def informed(view: LedgerView, document: Any) -> Any:
     except (KeyError, TypeError):
         return document
     parents = {one["updated_by_operation_id"] for one in found if one is not None}
+    parents -= {document.get("operation_id")}
     # In place: whoever submits it again submits the same.
     document["causal_parent_operation_ids"] = sorted(parents)
     return document
