@@ -39,6 +39,9 @@ MODELS = st.sampled_from(["old", "new", "gone"])
 BLOCKING = "blocked_on_fingerprint_mismatch"
 NEW_ONLY = ActiveModels({"old": "new", "new": "new"})
 
+pytestmark = pytest.mark.timeout(600)
+# A thousand ledgers are recorded and replayed; a busy machine takes minutes over them.
+
 
 def attempted(number, prior, current):
     payload = {"prior_state": prior, "current_state": current, "state_change_reason": "r"}
