@@ -287,8 +287,8 @@ def informed(view: LedgerView, document: Any) -> Any:
         found = [view.record(table, key) for key in targets for table in (nodes, edges)]
     except (KeyError, TypeError):
         return document
-    parents = {one["updated_by_operation_id"] for one in found if one is not None}
-    parents -= {document.get("operation_id")}
+    written = {one["updated_by_operation_id"] for one in found if one is not None}
+    parents = {one for one in written if one != document.get("operation_id")}
     # In place: whoever submits it again submits the same.
     document["causal_parent_operation_ids"] = sorted(parents)
     return document

@@ -13,7 +13,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_file import file_faults
 from kernel.verify.expected import ExpectedHead
 from tests.kernel.build import FakeHost, create, submit
-from workers.cli.verify import verify as verify_command
+from workers.cli.main import main
 from workers.environment.ledger_access import verify_file
 
 
@@ -84,14 +84,14 @@ def test_a_damaged_file_is_a_finding_with_a_code(path, rule):
 
 def test_a_program_is_told_in_the_same_way(path):
     noise(path)
-    ended = CliRunner().invoke(verify_command, ["--data-dir", str(path.parent), "--json"])
+    ended = CliRunner().invoke(main, ["verify", "--data-dir", str(path.parent), "--json"])
     assert ended.exit_code == 1
     assert '"not_a_database"' in ended.output
     assert ended.exception is None or isinstance(ended.exception, SystemExit)
 
 
 def test_no_ledger_is_an_error_and_no_finding(tmp_path):
-    ended = CliRunner().invoke(verify_command, ["--data-dir", str(tmp_path)])
+    ended = CliRunner().invoke(main, ["verify", "--data-dir", str(tmp_path)])
     assert ended.exit_code == 1
     assert "ledger_unavailable" in ended.output
 
@@ -204,13 +204,13 @@ def test_an_older_head_still_holds(path):
 )
 def test_a_head_of_another_form_is_refused(text, tmp_path):
     arguments = ["--data-dir", str(tmp_path), "--expect-head", text]
-    assert CliRunner().invoke(verify_command, arguments).exit_code == 2
+    assert CliRunner().invoke(main, ["verify", *arguments]).exit_code == 2
 
 
 def test_the_command_prints_the_head_that_it_expects_again(path):
     arguments = ["--data-dir", str(path.parent)]
-    told = CliRunner().invoke(verify_command, arguments).output
+    told = CliRunner().invoke(main, ["verify", *arguments]).output
     [head] = [line.split(": ")[1] for line in told.splitlines() if line.startswith("head: ")]
-    assert CliRunner().invoke(verify_command, [*arguments, "--expect-head", head]).exit_code == 0
+    assert CliRunner().invoke(main, ["verify", *arguments, "--expect-head", head]).exit_code == 0
     wrong = head[:-1] + ("0" if head[-1] != "0" else "1")
-    assert CliRunner().invoke(verify_command, [*arguments, "--expect-head", wrong]).exit_code == 1
+    assert CliRunner().invoke(main, ["verify", *arguments, "--expect-head", wrong]).exit_code == 1

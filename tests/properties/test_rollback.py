@@ -27,8 +27,14 @@ PLACES = [
     for place, document in enumerate(COURSE)
     if document["semantic_intent"] not in RUNTIMES_OWN and "epoch_id" not in document
 ]
+NAMING_ITS_FIELDS = {
+    *("collapse", "retract", "soft_delete", "restore"),
+    *("field_lock", "profile_assign", "source_binding_disable"),
+}
+"""Verbs that write the fields of their meaning and no other (§3.6)."""
+
 NOISE = st.dictionaries(
-    st.sampled_from(["heading", "remark", "é"]),
+    st.sampled_from(["comment", "remark", "é"]),
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
     max_size=2,
 )
@@ -54,6 +60,8 @@ def undo_epoch(transaction: LedgerTransaction, epoch_id: str):
 
 def with_noise(document, noise):
     """Fields that nobody knows, in the payloads that keep them."""
+    if document["semantic_intent"] in NAMING_ITS_FIELDS:
+        return renamed(document)
     effects = [
         one | {"payload": noise | one["payload"]} if one["effect_kind"] == "node_write" else one
         for one in document["primitive_effects"]
