@@ -27,6 +27,7 @@ from kernel.stores.appliers import EffectRules
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import mark_undone
+from kernel.stores.views import emit_node_write_events
 from kernel.visibility import LEAST_RESTRICTIVE
 
 
@@ -80,6 +81,7 @@ def apply_operation(
     served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
+    emit_node_write_events(operation, [one for _, one in applied])
     undone = _undone(envelope)
     if undone:
         mark_undone(operation, undone)

@@ -69,6 +69,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
         by_key = table is schema.idempotency_records
         tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
     known = by_kind[schema.nodes]
+    tables.read_ahead(schema.materialized_views, "node_ref", below.keys() | above.keys())
     _read_behind(view, tables, behind)
     beyond = dict.fromkeys(_fed_by(tables, below))
     tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())

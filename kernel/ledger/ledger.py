@@ -193,6 +193,30 @@ class LedgerView:
         """Return the edge rows that lead to a node, removed ones included."""
         return self.tables.select(schema.edges, {"target_node_id": node_id})
 
+    def standing_edges(self, node_id: str, *, limit: int) -> list[str]:
+        """Return edges that leave a node or lead to it and were not removed, by their ids."""
+        ends: dict[str, None] = {}
+        for end in ("source_node_id", "target_node_id"):
+            where = {end: node_id, "active": 1}
+            # In the order of the index, which is that of the ids here as well.
+            rows = self.tables.select(schema.edges, where, order_by="active", limit=limit)
+            ends |= dict.fromkeys(row["edge_id"] for row in rows)
+        return sorted(ends)
+
+    def standing_memberships(self, node_id: str, *, limit: int) -> list[str]:
+        """Return a node's memberships that are neither rejected nor soft-deleted, by their ids."""
+        where, order_by = {"node_id": node_id, "stands": 1}, "stands"
+        table = schema.corpus_membership_records
+        rows = self.tables.select(table, where, order_by=order_by, limit=limit)
+        return sorted(row["membership_id"] for row in rows)
+
+    def views_of(self, node_id: str, *, limit: int) -> list[Document]:
+        """Return the materialized views that show a node."""
+        where = {"node_ref": node_id}
+        # By their ids, which the index of a node's views has as well.
+        rows = self.tables.select(schema.materialized_views, where, limit=limit)
+        return [orjson.loads(row["record"]) for row in rows]
+
     def input_edges(self, node_id: str) -> Iterator[Document]:
         """Yield the active edges through which a node's authority is fed, by edge id."""
         where = {"target_node_id": node_id}

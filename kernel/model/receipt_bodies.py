@@ -86,6 +86,7 @@ class EnvelopeRefused(ReceiptBody):
     existing_record_ids: list[Ref] | None = None
     adjudication_receipt_id: Ref | None = None
     merge_operation_id: Ref | None = None
+    hanging_refs: list[Ref] | None = None
     envelope: Document | None = None
     """As it was submitted, where it would be lost otherwise."""
 
@@ -343,6 +344,16 @@ class AuthorityCascadeDeferred(ReceiptBody):
     request_id: Ref
     trigger_source_id: Ref
     priority: Ref
+
+
+class NodeWritten(ReceiptBody):
+    """A node was written, and these views that show it have to be computed again (§4.3.1)."""
+
+    node_ref: Ref
+    operation_id: Ref
+    view_ids: Annotated[list[Ref], Field(min_length=1)]
+    more_views: bool
+    """Whether there are more than are named."""
 
 
 class AuthorityLeftOut(ReceiptBody):

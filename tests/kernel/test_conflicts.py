@@ -29,6 +29,7 @@ from tests.kernel.build import (
     envelope,
     ledger_on,
     submit,
+    taking,
 )
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
@@ -262,7 +263,7 @@ def test_two_new_nodes_are_one_entity_only_by_their_identity_and_kind(world):
 def test_an_entity_that_was_taken_back_is_no_rival(world):
     made = create("a", "Note", identity_key="i", title="a")
     world.submit(made)
-    gone = envelope("collapse", [effect("node_retract", "a")])
+    gone = taking("collapse", "a")
     gone["causal_parent_operation_ids"] = [made["operation_id"]]
     assert code_of(world.submit(gone)) is None
     assert code_of(world.submit(create("b", "Note", identity_key="i", title="b"))) is None

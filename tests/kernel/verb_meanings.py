@@ -61,6 +61,8 @@ STATED: dict[tuple[str, str], dict[str, Any]] = {
     ("soft_delete", "node_write"): {"state": "soft_deleted"},
     ("restore", "node_write"): {"state": "active"},
     ("source_binding_disable", "node_write"): {"state": "disabled"},
+    ("source_binding_create", "node_write"): {"node_kind": "SourceBinding"},
+    ("source_binding_create", "binding_generation_advance"): {"binding_generation_id": "1"},
     ("field_lock", "node_write"): {"field_lock": ["title"]},
     ("profile_assign", "node_write"): {"profile": "p"},
     ("corpus_membership_add", "membership_write"): {"to_state": "candidate"},
@@ -103,6 +105,34 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("restore", "node_write", {"state": "retracted"}),
     ("restore", "node_write", {"access_restriction": "none"}),
     ("restore", "membership_write", {"to_state": "rejected"}),
+    # No row of §3.3 gives these a state: what they take they retract, and nothing else moves.
+    *(("merge", "node_write", {"state": state}) for state in ("active", "retracted", "merged")),
+    *(("split", "node_write", {"state": state}) for state in ("active", "retracted", "x")),
+    ("merge", "node_write", {"field_lock": []}),
+    ("split", "node_write", {"field_lock": []}),
+    # §3.3: a binding begins as pending_intake (§13.2), in its first generation (§15.3).
+    ("source_binding_create", "node_write", {}),
+    ("source_binding_create", "node_write", {"node_kind": "Note"}),
+    *(
+        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", **more})
+        for more in (
+            {"state": "active"},
+            {"field_lock": []},
+            *({"lifecycle_state": state} for state in ("fired", "disabled", "evaluated", None)),
+        )
+    ),
+    ("source_binding_create", "binding_generation_advance", {"binding_generation_id": "2"}),
+    ("source_binding_create", "binding_generation_advance", {}),
+    # §15.3: what a binding means changes with a generation; it is disabled by its own verb.
+    ("source_binding_update", "node_write", {"selectors": []}),
+    ("source_binding_update", "node_write", {"target_kind": "t"}),
+    ("source_binding_update", "node_write", {"node_kind": "Note"}),
+    ("source_binding_update", "node_write", {"state": "disabled"}),
+    ("source_binding_update", "node_write", {"field_lock": []}),
+    *(
+        ("source_binding_update", "node_write", {"lifecycle_state": state})
+        for state in ("disabled", "ready_to_evaluate", "pending_intake")
+    ),
     ("source_binding_disable", "node_write", {"state": "active"}),
     ("source_binding_disable", "node_write", {"selectors": []}),
     ("field_lock", "node_write", {"title": "t"}),
