@@ -28,7 +28,7 @@ ABSENCES = frozenset(
 NO_ROOM = frozenset(
     code for code in ABSENCES if ERRORS[code].fault == "service" and ERRORS[code].status is not None
 )
-"""The same of one item's outcome, as a gateway says it; of `actor_failed` an item may be the cause."""
+"""The same of one item's outcome, which a gateway says; an item may cause an `actor_failed`."""
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
