@@ -113,8 +113,8 @@ def _undone(envelope: Envelope) -> list[str]:
 def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:
     """The receipt of a mixed or restricted packet (§7.4, K7); none where nothing was tainted.
 
-    The nodes are counted, each once, whatever the envelope states of them. A class that none of
-    them has is the author's word, as is everything where no source is named.
+    The nodes are counted, each once, whatever the envelope states of them (decision kernel/0195). A
+    class that none of them has is the envelope's, as is everything where no source is named.
     """
     stated = envelope.source_visibility_taint
     resolved = envelope.resolved_output_visibility_class

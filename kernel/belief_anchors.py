@@ -1,8 +1,12 @@
-"""Anchors of belief sessions: operations of the log that name how far sessions' chains go (B6).
+"""Operations of the log that name how far the chains of belief sessions go (B6).
 
 One operation names every session that a transaction has written to: which events were added, what
-they follow and where the chain ends with them. The newest anchor of each session is folded into a
-table, and an anchor that does not go on exactly where the last one ended is not applied.
+they follow and where the chain ends with them. An anchor that does not go on exactly where the
+session's last one ended is not applied. The newest anchor of each session is folded into a table
+(decision kernel/0004).
+
+The anchor of a user's session states the priority `user_active_session`: it is no background work,
+so the emergency throttle does not stop eliminations.
 """
 
 from typing import Any

@@ -1,7 +1,12 @@
 """Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
 
-The events of a session are a chain of their own. With every transaction one operation of the log
-names the heads of all the chains that it has made longer, so one verification covers both.
+The events of a session are a chain of their own. At the end of each transaction one operation of
+the log names the new head of every chain that the transaction wrote to, so that verifying the log
+also verifies the sessions.
+
+Activating a session holds it against the record: its events, its snapshot (decision kernel/0162),
+its summary row, its newest anchor and the log's operation that states the anchor must all end at
+the same event. Where one does not, the session is corrupt.
 """
 
 from collections.abc import Sequence

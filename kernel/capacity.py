@@ -1,7 +1,8 @@
 """Capacity: what operations may cost, by the policy in force and the leases that the fleet holds.
 
-The policy is data of a generation (§18.1); what it leaves out has the default. The lease is a port:
-the kernel asks for its state and never waits for it, and tells it what was used (§18.2).
+The policy is data of a generation (§18.1), and what it leaves out has the default. The lease is a
+port: the kernel reads its state, never waits for it, and tells it what was used (§18.2,
+decision kernel/0073).
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,14 @@
 """How many refusals have a receipt each, and how the others are counted (§17.6).
 
-A refusal leaves a durable receipt (K5), so whoever has nothing but refusals to offer would fill the
-record with them. Of each session, check and reason code the first ones have a receipt each, and so
-has one a minute after that; the others are counted, and a receipt says how many there were, the
-first and the last. All together have such a limit as well, because sessions cost little.
+A refusal leaves a durable receipt (K5), so a caller with nothing but refusals to offer would fill
+the record. Of each session, check and reason code the first ones have a receipt each, and after
+that one a minute; the others are counted, and a receipt says how many there were, the first and the
+last. All sessions together have such a limit as well, because a caller gets sessions for little
+(decision kernel/0175).
 
 A run is named by its session and not by its envelopes: one byte makes another digest, and a caller
-writes the actor as it likes. Counts are in memory until a receipt says them: who ends the process
-loses those of a minute at most, and their first receipts tell that there were some.
+writes the actor as it likes. Counts are in memory until a receipt states them: a process that ends
+loses those of a minute at most, and the first receipts say that there were some.
 """
 
 from collections import OrderedDict

@@ -13,9 +13,10 @@ What the effects may state beside their kinds is in `algebra/arguments.py`.
 A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
 (K28).
 
-The inverse of every verb is `rollback`, which is also its own: it admits what undoes effects, each
-of which says which one, and nothing else. What a rollback of an epoch and a rebuild came to, and
-where an epoch begins and ends, are observations with verbs of their own (§5, K21, K22).
+The inverse of every verb is `rollback`, which is also its own (decision kernel/0030): it admits
+effects that undo others, each of which names the other, and nothing else. What a rollback of an
+epoch and a rebuild came to, and where an epoch begins and ends, are observations with verbs of
+their own (§5, K21, K22).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,10 @@
 """What operations cost and to whom it is attributed: entries in pages, and their sums (§18.3).
 
-The entries are read off the log: the row has the intent and the actor, the envelope the estimate,
-a receipt the lease. All of these are durable and sealed, so an entry can be proved and never
-changes. What was measured afterwards is known where models answered: the tokens that their recorded
-outputs name, attributed to the operation that recorded the output. Estimates are in the unit of
-`estimated_capacity_cost`, measurements in tokens; they are not to be compared.
+Entries are read off the log and stored nowhere (decision kernel/0074): the row has the intent and
+the actor, the envelope the estimate, a receipt the lease. All of these are durable and sealed, so
+an entry can be proved and never changes. What was measured is known where models answered: the
+tokens of their recorded outputs, attributed to the operation that recorded the output. Estimates
+are in the unit of `estimated_capacity_cost`, measurements in tokens; the two cannot be compared.
 
 An operation whose policy generation attributes no cost has no entry.
 """

@@ -4,8 +4,13 @@ A page costs a bounded number of rows. It may hold fewer entries than asked for,
 still name where to go on: only `next_after = None` means that there is nothing more.
 
 The narrowest index that the filter admits leads: the record that was written, else the session and
-the intent. A time needs no index, because commit times rise with the sequence: its bounds are
-found by halving. Everything else is read off the rows that are left.
+the intent. An entity's operations are those that wrote its record (decision kernel/0015). A time
+needs no index, because commit times rise with the sequence: its bounds are found by halving.
+Everything else is read off the rows that are left.
+
+Pages of an entity follow the effects: what took a lite row's place stands on the page of where it
+was applied, and inside that page in its place. Where a bound is given and lite rows come before it,
+the search goes on to the end of the log.
 """
 
 import heapq

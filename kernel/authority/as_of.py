@@ -1,4 +1,7 @@
-"""The graph of inputs as it stood at the sequence that a recompute names (K12)."""
+"""The graph of inputs as it stood at the sequence that a recompute names (K12).
+
+A recompute is held against that graph (decision kernel/0207).
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge

@@ -1,6 +1,6 @@
 """What an operation asks for, and the plan of whom that reaches (§8.3, §8.4, K12).
 
-The same in the transaction of a trigger and on a snapshot afterwards.
+The transaction of a trigger and the gateway's snapshot of a deferred cascade plan by this module.
 """
 
 from collections.abc import Callable, Iterable

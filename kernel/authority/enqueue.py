@@ -1,8 +1,8 @@
-"""Recomputes that are asked for by operations of a verb of their own (§8.2, §8.4, §8.6).
+"""Recomputes that operations of a verb of their own ask for (§8.2, §8.4, §8.6).
 
-They carry what no change sets off: a user's request (which cascades by itself), the decay tick,
-the backfill; and the pages of a cascade that was too wide for the transaction of its trigger.
-Whoever runs the ledger plans pages on a snapshot and records them one after the other.
+These operations carry what no change sets off: a user's request (which cascades by itself), the
+decay tick, the backfill; and the pages of a cascade that was too wide for the transaction of its
+trigger. Whoever runs the ledger plans the pages on a snapshot and records them in turn.
 """
 
 from collections.abc import Iterable, Mapping

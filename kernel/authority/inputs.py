@@ -1,9 +1,9 @@
-"""The inputs of an authority as they are stated beside it: any number of them (§8.5, K33).
+"""How the inputs of an authority are stated beside it, whatever their number (§8.5, K33).
 
-All of them are stated by their number and a digest: the SHA-256 of the canonical form of the array
+All inputs are stated by their number and a digest: the SHA-256 of the canonical form of the array
 of `[edge_id, parent_node_id, parent_version, edge_essentiality, captured_at_authority]`, sorted by
-edge id. By name is stated an excerpt: the first of them, and of what comes later the first of each
-visibility class that is not among those, so that taint sees every class.
+edge id. The excerpt names the first 64, and of the others the first of each visibility class that
+those do not have, so that taint sees every class (decision kernel/0208).
 """
 
 import hashlib

@@ -1,8 +1,9 @@
-"""What many operations are going to ask for, read in one go; nothing rests on it being complete.
+"""What the operations of a batch are going to ask for, read in one go (decision kernel/0150).
 
 A batch asks for the same few things of every node that it writes: its row, what it feeds, what
-feeds it, and the open requests. Asked for one by one that is a good part of an envelope's cost.
-Only of what is written are the surroundings read: an input may feed a hundred thousand others.
+feeds it, and the open requests. Asked for one by one they are a good part of an envelope's cost.
+The surroundings are read of written nodes only: one input may feed a hundred thousand others.
+Nothing relies on the reading being complete; what it lacks is read when it is needed.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,9 @@
-"""Requests to recompute as they are written down, in the transaction that asks (§8.2, §8.4, K12).
+"""Recording requests to recompute, in the transaction that asks for them (§8.2, §8.4, K12).
 
-A trigger asks for everything below it in its own transaction, parents first, as long as that is
-at most `CASCADE_REQUESTS_MAX` understandings. What reaches more leaves one request in the queue of
-cascades instead, to be written down in pages (`enqueue.py`); until then nothing is due.
+A trigger asks for everything below it in its own transaction, parents first, as long as that is at
+most `CASCADE_REQUESTS_MAX` understandings. A wider cascade leaves one request in the queue of
+cascades, which is written down in pages afterwards (`enqueue.py`); until then nothing is due
+(decision kernel/0143).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,14 +1,14 @@
 """Requests to recompute: which are open, which are due, how they are closed (§8.2, K12, K19).
 
-A request is written in the transaction of the operation that caused it, and gets its one outcome
-in the transaction of the recompute that serves it. A recompute speaks for the snapshot that it
-read: it closes the requests caused at or before that sequence and no later one, so work that
-arrives while it runs is never lost and never forces it to start again.
+A request is written in the transaction of the operation that caused it, and gets its one outcome in
+the transaction of the recompute that serves it. A recompute speaks for the snapshot that it read:
+it closes the requests caused at or before that sequence and no later one, so work that arrives
+while it runs is never lost and never forces it to start again (decision kernel/0005).
 
-It is glitch-free because it is refused while an understanding that feeds it had, at that sequence,
-a request of its own without an answer. Those that feed it directly are all that has to be asked:
-whatever waits further above has asked for them as well. While a cascade is still being written
-down (`enqueue.py`), that is not so yet, and nothing is due.
+A recompute is refused while an understanding that feeds it directly had an open request at that
+sequence, so no value mixes old and new inputs. Those further above need not be asked: they have
+asked for the ones in between as well (decision kernel/0142). While a cascade is still being written
+down (`enqueue.py`) that does not hold yet, and nothing is due.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,7 @@
 """Which understandings a sweep has to ask for: the nightly tick, and the backfill (§8.2, §8.6).
 
-Reading only, a page of understandings at a time, so that no snapshot is held for long.
+Sweeps only read, a page of understandings at a time, so that no snapshot is held for long. The tick
+looks at `last_decay_at` of the claims that are inputs (decision kernel/0145).
 """
 
 from collections.abc import Callable

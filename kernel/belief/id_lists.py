@@ -1,8 +1,10 @@
-"""Long lists of ids, worked on in steps.
+"""Long lists of ids, sorted, hashed and written in steps.
 
-Sorting, hashing and writing a list are one call each that lets no other thread run until its end:
-a million ids in any order are sorted in half a second. A thread that does it in steps, with lines
-of Python in between, gives way every few milliseconds, and takes about as long.
+Sorting a million ids in one call takes half a second, and hashing or writing them 50 ms and more,
+during which no other thread runs. Here the ids are divided by cuts that the process's salted hashes
+choose, and each part is sorted and written by itself: the bytes are the same and each step takes
+some milliseconds, so a session's verb on a thread leaves the event loop free. A declaration of a
+million ids takes about as long as before; one second of it is sorting instead of half a second.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,9 @@
 """The state of a session as of an event, written down so that activation need not replay it all.
 
-A snapshot is never the truth: it is what replaying came to, it may be gone, and whoever takes a
-session up from one holds it against the event that it names. Snapshots of a session are parts of
-one: each holds the whole state, but of the observations only those since the snapshot before.
+A snapshot is never trusted alone: whoever takes a session up from one holds it against the event
+that it names, and replays the trail where a snapshot is missing (decision kernel/0162). Snapshots
+of a session are parts of one: each holds the whole state, but of the observations only those since
+the snapshot before.
 """
 
 import base64

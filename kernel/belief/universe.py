@@ -7,9 +7,9 @@ byte i // 8; the bits behind the last id are zero.
     universe hash  = SHA-256(RFC 8785 bytes of the array of sorted ids)
     survivors hash = SHA-256(the 32 bytes of the universe hash + the bitmap)
 
-A bit is cleared and never set again, but to take back what did not take place. Striking k ids costs
-k look-ups. Taking the hash afterwards costs a pass over the bitmap from the first byte that changed
-on: what SHA-256 came to at every 16 KiB before it is kept.
+A cleared bit is set again only to take back a strike whose event could not be made. Striking k ids
+costs k look-ups. The hash afterwards costs a pass over the bitmap from the first byte that changed:
+the state of SHA-256 is kept at every 16 KiB before it (decision kernel/0164).
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""The operation submitted in earnest, looked at, and undone (§11.5 step 2).
+"""The operation submitted in earnest, looked at, and undone (§11.5 step 2, decision kernel/0040).
 
 It goes through the same `Kernel.submit` as any other, checks included, under a savepoint that is
-always left by an exception. So a preview shows what would happen and not a model of it; and since
-the savepoint takes back records, log row, receipts, requests and the head, nothing of it stays.
+always left by an exception. So a preview shows what would happen and not a model of it. The
+savepoint takes back records, log row, receipts, requests and the head, so nothing of it stays.
 """
 
 from collections.abc import Iterable

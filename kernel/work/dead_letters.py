@@ -1,7 +1,10 @@
 """What was given up: listed by why, and asked for anew.
 
-The outcome of a request is final, so what is requeued is a request of its own that names the dead
-one; its key follows from the dead one's id, so requeuing twice is requeuing once.
+An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
+Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
+that was first asked for and no delay. The list is read from the record, so a lost Redis loses none;
+a call looks at 10,000 dead letters at most and says where to go on. Authorities that were given up
+are listed and not requeued: their next trigger asks again.
 """
 
 from collections import Counter

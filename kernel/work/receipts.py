@@ -1,7 +1,8 @@
 """The three receipts of asked-for work, and what each writes: the outbox is a fold of them.
 
-No operation causes such a request, so a durable receipt does: it holds all that the request's row
-says, lies in the chain between two operations, and verification makes the same rows of it again.
+No operation causes such a request, so a durable receipt does (decision kernel/0125): it holds all
+that the request's row says, lies in the chain between two operations, and verification makes the
+same rows of it again.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,13 @@
 """Asking for work: once for each key of a producer, durable with its receipt (K19).
 
-A request is known by its queue and the producer's key, for ever: the same asking again is the same
-request, whatever became of it, and another asking under the key is refused.
+A request is known by its queue and its producer's key, whose digest is in the request's id, so the
+primary key keeps it for ever. The same asking is the same request whatever became of it, and
+another asking under the key is refused. Work that was given up is asked for again under a new key,
+or requeued. Producers share one space of keys. A delay counts from the record's time
+(decision kernel/0154).
+
+A full queue is found by counting what is open: first in all queues together, which is cheap, and in
+the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
