@@ -25,7 +25,7 @@ from kernel.stores.record import Operation
 
 ANCHOR_RECEIPT = "belief_sessions_anchored"
 SESSION_IDS_BYTES_MAX = 128 * 1024
-"""How long their ids may be together, so that the operation fits into an envelope."""
+"""The most bytes that the ids of one anchor have together, so that it fits into an envelope."""
 
 
 def anchor_of(view: LedgerView, session_id: str) -> Row | None:
@@ -44,7 +44,7 @@ def follows(anchor: Row | None, first_event_index: int, prior_head_event_hash: s
 
 
 def is_in_log(view: LedgerView, anchor: Row) -> bool:
-    """Tell whether the log has the anchor where it is said to be; not where that was erased."""
+    """Tell whether the log has the anchor where its row says; not where it was erased."""
     row = view.tables.get(schema.kernel_event_log, anchor["ec_sequence_number"])
     if row is None or row["semantic_intent"] != BELIEF_ANCHOR:
         return False
@@ -62,7 +62,7 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
 
 
 def record_anchors(operation: Operation, envelope: Envelope) -> None:
-    """Let the anchors that an operation states be the newest of their sessions.
+    """Record the anchors that an operation states as the newest of their sessions.
 
     Raises:
         EffectInapplicable: `belief_anchor_invalid`; `belief_anchor_does_not_follow` where one does

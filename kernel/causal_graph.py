@@ -96,7 +96,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class Merge:
-    """What a delta comes to: what is told, and what has to be written."""
+    """The result of merging a delta: the answer to its sender, and what has to be written."""
 
     created: list[EdgeKey | str] = field(default_factory=list)
     merged: list[EdgeKey | str] = field(default_factory=list)
@@ -275,7 +275,7 @@ def _edge_of(record: Document) -> CausalEdge | None:
 
 @contextmanager
 def _readable(record_id: str) -> Iterator[None]:
-    """What does not read as it was written is corrupt."""
+    """Raise `LedgerCorrupt` for a record that does not read back as it was written."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:

@@ -60,7 +60,7 @@ def is_collectable(facts: OutputFacts, now_us: int) -> bool:
 
 
 def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
-    """Record that an operation is past the audit's horizon, so that it refers to nothing more.
+    """Record that an operation is past the audit's horizon and no longer refers to its outputs.
 
     Raises:
         KernelError: `operation_not_archivable`, when it is not on the log, or is marked already.

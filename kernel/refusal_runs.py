@@ -28,17 +28,17 @@ EACH_RECEIPTS = 32
 
 EACH_S = 60
 ALL_RECEIPTS = 2048
-"""Receipts that everybody together has at once; then one for every `ALL_S`."""
+"""Receipts that all sessions together have at once; then one for every `ALL_S`."""
 
 ALL_S = 1
 REASONS_MAX = 1024
-"""Sessions and reasons that are known at once; who is forgotten begins anew."""
+"""Sessions and reasons in memory at once; a forgotten one begins anew."""
 
 RUNS_MAX = 128
-"""Runs that are counted by themselves; beyond, those of one reason are counted together."""
+"""Runs with a count of their own; beyond, the runs of one reason share a count."""
 
 REFUSED = "envelope_validation_failed"
-"""The kind of a refusal's receipt; one with `refusals` stands for so many."""
+"""The kind of a refusal's receipt; its field `refusals` says how many it stands for."""
 
 _US = 1_000_000
 _MESSAGE_CHARS_MAX = 1000
@@ -46,10 +46,10 @@ _MESSAGE_CHARS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Whose refusals, and why."""
+    """The session, check and code of refusals that are counted together."""
 
     session_id: str
-    """Empty where there is none, or where several are counted together."""
+    """Empty where the envelope names none, or where several are counted together."""
 
     check: str
     reason_code: str
@@ -72,7 +72,7 @@ class RefusalRun:
 
 
 class _Bucket:
-    """Tokens, of which one comes back after so many seconds."""
+    """A token bucket; one token returns each period."""
 
     def __init__(self, size: int, token_s: int, now_us: int) -> None:
         self._size, self._token_us = size, token_s * _US
@@ -107,13 +107,13 @@ class RefusalRuns:
             return False
 
     def take(self) -> list[RefusalRun]:
-        """Return what was counted, and begin anew."""
+        """Return the runs that were counted, and start new counts."""
         with self._lock:
             runs, self._runs = self._runs, {}
         return list(runs.values())
 
     def put_back(self, runs: Iterable[RefusalRun]) -> None:
-        """Count on from runs that could not be recorded."""
+        """Add runs that could not be recorded to the counts again."""
         with self._lock:
             later, self._runs = self._runs, {}
             for run in (*runs, *later.values()):
@@ -137,7 +137,7 @@ class RefusalRuns:
 
 
 def record_runs(transaction: LedgerTransaction, runs: Iterable[RefusalRun]) -> None:
-    """Leave a durable receipt of each run; of one that is on the record already none."""
+    """Leave a durable receipt of each run, none of one that is on the record already."""
     for run in runs:
         reason = run.reason
         named = [reason.session_id, reason.check, reason.reason_code, run.first_us, run.count]

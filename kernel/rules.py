@@ -57,7 +57,7 @@ class Rules:
     """The effect kinds, the stores that they write, and how each is applied."""
 
     envelope: type[Envelope]
-    """What is read of a recorded envelope; what only a check may demand is not demanded here."""
+    """How a recorded envelope is read; demands of checks are no part of it."""
 
     row_of_envelope: Callable[[Document], Document]
     """The fields of a log row that follow from its envelope."""
@@ -118,7 +118,7 @@ def known_rules_of(version: object, place: str) -> Rules:
 
 
 def unknown_version(version: object, place: str) -> str:
-    """Return what is said of a version that is not known."""
+    """Return the message for a version that is not known."""
     known = ", ".join(str(number) for number in sorted(RULES))
     stated = "no version" if version is None else f"version {ascii(version)[:40]}"
     return f"{place} states {stated} of the rules, this program knows {known}: use a newer program"

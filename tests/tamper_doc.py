@@ -243,23 +243,26 @@ def _exchange(copy: Copy, table: Table) -> Iterator[dict[str, Any]]:
 
 
 def rows_of_the_file(
-    tampering: Tampering, *, every: int = 1
+    tampering: Tampering, *, in_turn: bool = False
 ) -> Iterator[tuple[str, str, list[str | None]]]:
-    """Yield table, column (`row` for whole rows) and outcomes; None for those that are left out."""
-    numbers = itertools.count()
+    """Yield table, column (`row` for whole rows) and outcomes.
 
-    def outcomes(table: Table, changes: Iterable[Callable[[Copy], Any]]) -> list[str | None]:
-        return [
-            tampering.outcome(table, change) if next(numbers) % every == 0 else None
-            for change in changes
-        ]
-
+    Args:
+        tampering: the honest file.
+        in_turn: change each column in one way only, neighbouring columns in different ways; the
+            outcomes of the other ways are None.
+    """
+    turns = itertools.cycle(HOWS)
     for table in schema.metadata.sorted_tables:
-        hows = [of_row(table, how) for how in ROW_HOWS]
-        yield table.name, "row", outcomes(table, hows)
+        rows = [tampering.outcome(table, of_row(table, how)) for how in ROW_HOWS]
+        yield table.name, "row", rows
         for column in table.columns:
-            changes = [of_column(table, column, how) for how in HOWS]
-            yield table.name, column.name, outcomes(table, changes)
+            ways = {next(turns)} if in_turn else HOWS
+            outcomes = [
+                tampering.outcome(table, of_column(table, column, how)) if how in ways else None
+                for how in HOWS
+            ]
+            yield table.name, column.name, outcomes
 
 
 def text(folder: Path) -> str:

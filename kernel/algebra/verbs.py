@@ -53,7 +53,7 @@ _RESERVED = frozenset(
         "policy_snapshot_advance",
     }
 )
-"""Canonical kinds that are never in passing (rule 2)."""
+"""Canonical kinds that no verb carries unless it requires them (rule 2)."""
 
 _DISPOSITIONS = frozenset(
     {
@@ -121,7 +121,7 @@ class OperationKind:
 
     @property
     def simulation_support_level(self) -> str:
-        """How far it can be simulated; not at all where nobody has said."""
+        """How far it can be simulated; a kind without a line cannot be."""
         return simulation_support_level(self.name)
 
 
@@ -205,7 +205,7 @@ _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
     ),
     "topic_assign": frozenset({"topic_unassign", "membership_revoke"}),
     "document_relationship_create": frozenset({"edge_remove", "detach_source_binding"}),
-    # What else a recompute writes into the graph is refused when it is applied.
+    # Applying a recompute refuses whatever else it writes into the graph.
     "recalculate_authority": frozenset(
         name
         for name, kind in EFFECT_KINDS.items()

@@ -25,7 +25,7 @@ from kernel.ledger.tables import Row
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
 
 _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens"})
-"""Usage that other counts of the same answer include, or that includes them."""
+"""Counts of an answer that overlap with its other counts, so that they are not added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
 
 
 def _governance(view: LedgerView, envelope: Document | None) -> KernelCostGovernance:
-    """The generation that an envelope names was in force when it was accepted (V5)."""
+    """Return the governance of the generation that an envelope names, which V5 found in force."""
     generation = None if envelope is None else envelope.get("policy_generation_id")
     row = view.tables.get(schema.policy_snapshots, str(generation))
     return governance_in(view.policy_row()["record"] if row is None else row["record"])

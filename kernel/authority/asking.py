@@ -23,7 +23,7 @@ class Asking:
 
     @property
     def dependents(self) -> Callable[[LedgerView, str], list[str]]:
-        """How to find whom an understanding feeds: what is asked for reaches all."""
+        """How to find whom an understanding feeds; a request by name reaches nightly ones too."""
         asked = any(trigger.kind in ENQUEUED_KINDS for trigger in self.triggers)
         return dependents_of if asked else eager_dependents_of
 

@@ -19,7 +19,7 @@ EXCERPT_INPUTS = 64
 """How many of the first inputs are stated by name."""
 
 EXCERPT_MAX = 128
-"""More than those, and one of each visibility class."""
+"""The most that an excerpt holds: those, and one input of each further visibility class."""
 
 _HASHED_AT_ONCE = 512
 
@@ -39,7 +39,7 @@ class InputEdge:
 
 @dataclass(slots=True)
 class StatedInputs:
-    """What is said of the inputs of an authority."""
+    """The number, the digest and the excerpt of an authority's inputs."""
 
     count: int = 0
     digest: str = ""
@@ -62,7 +62,7 @@ class StatedInputs:
 
 
 def stated_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[AuthorityInput]:
-    """Yield what edges bring, in the order of their ids; at the end it is stated what they were.
+    """Yield what the edges bring, by edge id, and complete `stated` at the end.
 
     Memory is bounded whatever their number.
     """

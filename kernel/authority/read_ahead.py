@@ -21,14 +21,14 @@ from kernel.model.node_kinds import UNDERSTANDING
 from kernel.spans import sources_in
 
 EDGES_MAX = 4096
-"""Edges that are read ahead by one statement; where there are more, they are read when needed."""
+"""Edges that one statement reads ahead; where there are more, they are read when needed."""
 
 INPUT_EDGES_MAX = 16_384
-"""The same of the edges that feed what is recomputed."""
+"""The same limit for the edges that feed what is recomputed."""
 
 
 class Around(Enum):
-    """What is read with a node's row."""
+    """What is read ahead together with a node's row."""
 
     BELOW = "below"
     """Of a node that changes: whom it feeds, and what waits for those to be recomputed."""
@@ -89,7 +89,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
 
 def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
     seen: set[str] = set()
-    # What no store can be asked for is in none, and is asked for by nobody.
+    # A name that no store can hold is in none, so it is not looked for.
     waiting = {one for one in sources if tables.can_ask(one)}
     for _ in range(STEPS_BACK_MAX):
         seen |= waiting

@@ -59,7 +59,7 @@ class AuthorityStrategy(Protocol):
 def computed_authority(
     strategy: AuthorityStrategy, inputs: Iterable[AuthorityInput], override: object
 ) -> float:
-    """Return what a strategy makes of inputs, held to its promise.
+    """Return a strategy's result, after checking that it is an authority.
 
     Raises:
         AuthorityInvalid: `authority_out_of_range`, or `authority_sum_overflow`.

@@ -27,7 +27,7 @@ MIGRATION = "migration_backfill"  # T7
 USER_REQUEST = "user_request"
 
 ENQUEUED_KINDS = frozenset({DECAY_TICK, MIGRATION, USER_REQUEST})
-"""What is asked for and not set off; it reaches understandings that wait for the tick, too."""
+"""Kinds that are asked for and not set off; they also reach what waits for the tick."""
 
 ACTIVE_SESSION_US = 30 * 60 * 1_000_000
 """How long after its newest belief event a session counts as active (§8.8)."""
@@ -35,7 +35,7 @@ ACTIVE_SESSION_US = 30 * 60 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Why understandings must be recomputed, and where it begins: at some, or below a claim."""
+    """Why understandings must be recomputed, and where that begins: at some, or below a claim."""
 
     kind: str
     targets: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ import orjson
 from kernel.canonical import canonicalize
 
 STEP_IDS = 10_000
-"""So many are sorted or written in one call, in two or three milliseconds."""
+"""Ids that are sorted or written in one call, which takes two or three milliseconds."""
 
 _SAMPLED_OF = 256
 
@@ -89,9 +89,9 @@ def _starts(ids: Sequence[str]) -> range:
 
 
 def _buckets(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Cut the ids into stretches of the order, each with a few thousand, in this order.
+    """Cut the ids into consecutive stretches of their order, of a few thousand ids each.
 
-    The cuts are ids that the process's own hashes choose, which nobody outside can tell.
+    The process's salted hashes choose the cuts, so no caller can arrange its ids against them.
     """
     given = list(ids)
     step = max(1, STEP_IDS // (2 * _SAMPLED_OF))

@@ -19,7 +19,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 
 ADOPTED_SOURCE = "elimination-store"
-"""Source of the entry by which a session adopts what its store alone has."""
+"""Source of the entry by which a session adopts tombstones that only its store has."""
 
 IDS_SHOWN_MAX = 100
 

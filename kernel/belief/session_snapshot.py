@@ -64,13 +64,13 @@ class SessionSnapshot:
             raise _corrupt(f"has no bitmap: {error}") from error
 
     def says_what(self, other: "SessionSnapshot") -> bool:
-        """Tell whether it says the same; the same bits can be deflated in other ways."""
+        """Tell whether two snapshots hold the same; equal bits can be deflated in several ways."""
         mine, others = asdict(self), asdict(other)
         return (self.bits, mine | {"bitmap": ""}) == (other.bits, others | {"bitmap": ""})
 
 
 def belong_together(parts: Sequence[SessionSnapshot]) -> bool:
-    """Tell whether snapshots are all there are of a session: one of them may be gone."""
+    """Tell whether the snapshots of a session are complete: one of them may be gone."""
     return all(
         part.since == before
         for part, before in zip(parts, [0, *(one.n_events for one in parts)], strict=False)

@@ -22,7 +22,7 @@ from kernel.belief.limits import MAX_HYPOTHESES, check_ids
 
 HASH_BLOCK_BYTES = 16 * 1024
 _STEP_BYTES = 2 * 1024
-"""Of a bitmap, whose ids are listed in one call."""
+"""Bytes of a bitmap whose ids are listed in one call."""
 
 # For each value of a byte, its eight bits as eight bytes of 0 or 1.
 _BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
@@ -62,7 +62,7 @@ class Universe:
 
     @property
     def hash_seed(self) -> "hashlib._Hash":
-        """What every survivors hash begins with; to be copied."""
+        """The state of SHA-256 after the universe hash; copy it before use."""
         return self._seed
 
     @property
@@ -92,7 +92,7 @@ class Survivors:
             self._bitmap[-1] = (1 << size % 8) - 1
         self._count = size
         self._states = [universe.hash_seed]
-        """The hash of the bitmap up to each block, for as many blocks as it is known."""
+        """The state of SHA-256 before each block of the bitmap, as far as it is valid."""
 
     @classmethod
     def of_bitmap(cls, universe: Universe, bitmap: bytes) -> Self:
@@ -141,7 +141,7 @@ class Survivors:
         return self._listed(bits)
 
     def take_back(self, struck: Iterable[str]) -> None:
-        """Let ids survive again that `strike` has returned and that were not struck after all."""
+        """Let ids survive again that `strike` returned, because their event could not be made."""
         back = list(struck)
         for name in back:
             position = self._universe.position(name)

@@ -51,7 +51,7 @@ def _leave() -> None:
 def dry_run(
     kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
 ) -> DryRun:
-    """Submit a document, see what it comes to, and take everything back."""
+    """Submit a document, read what it came to, and undo everything."""
     parsed = parse(document)
     if isinstance(parsed, Refusal):
         rejection = WouldBeRejection(
@@ -133,7 +133,7 @@ def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterab
 
 
 def _without_times(record: Document, committed_at: str) -> Document:
-    """Leave out when it was written: it was not, and would be at another time."""
+    """Leave out the times of writing: nothing was written, and later it has another time."""
     return {name: value for name, value in record.items() if value != committed_at}
 
 

@@ -32,7 +32,7 @@ from kernel.visibility import LEAST_RESTRICTIVE
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a preview: what the envelope states of it, and what is kept beside it."""
+    """The content of a preview: what the envelope states, and what is kept beside it."""
 
     stated: Document
     beside: Receipt | None
@@ -41,7 +41,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCheck:
-    """What holding an operation against a policy came to."""
+    """The result of holding an operation against a policy."""
 
     policy: SimulationExternalEffectPolicy
     violations: tuple[ExternalEffectViolation, ...]
@@ -56,7 +56,7 @@ class PolicyCheck:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asked, and under which names the asking is known again."""
+    """Who asked for a simulation, and the key and digest that identify the request."""
 
     actor: str
     session_id: str | None

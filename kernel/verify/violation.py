@@ -50,5 +50,5 @@ def record_violation(
 
 
 def _storable(text: str) -> str:
-    """What was found may hold anything; a receipt holds text."""
+    """Return a finding's text as a receipt can hold it."""
     return text[:_TEXT_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

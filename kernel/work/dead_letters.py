@@ -47,7 +47,7 @@ class DeadLetters:
     """A page of a queue's dead letters."""
 
     by_signature: Mapping[str, int]
-    """Of all that was looked at, which begins where the page does and may go on beyond it."""
+    """How many of each signature were looked at; that begins with the page and may go beyond it."""
 
     dead_letters: tuple[DeadLetter, ...]
     """In the order of their ids."""
@@ -56,13 +56,13 @@ class DeadLetters:
     """Where the next page begins; None after the last. A page may be empty and not the last."""
 
     complete: bool
-    """Whether everything from there on was looked at, and not only `SCANNED_MAX`."""
+    """Whether everything from there on was looked at; False where it was `SCANNED_MAX` only."""
 
 
 def dead_letters(
     view: LedgerView, queue: str, *, error_signature: str | None, after: str, limit: int
 ) -> DeadLetters:
-    """List what was given up of a queue, of one signature or of all."""
+    """List a queue's dead letters, of one signature or of all."""
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
     scanned, more, last = 0, False, after
@@ -81,7 +81,7 @@ def dead_letters(
 
 
 def requeue(transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]) -> list[Asked]:
-    """Ask anew for what was given up: all of it, or nothing.
+    """Ask anew for dead letters: for all that are named, or for none.
 
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.

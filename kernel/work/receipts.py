@@ -71,7 +71,7 @@ def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
 
 
 def _priority(queue: str, name: str) -> str:
-    """Return a priority that the queue has: under another name the request could not be sent."""
+    """Return the priority, which must be one of the queue's."""
     if name not in PRIORITIES_OF[queue]:
         raise ValueError(f"{queue} has no priority {name!r}")
     return name
