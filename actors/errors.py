@@ -1,4 +1,4 @@
-"""What an actor answers instead of a result; each says whether asking again can help."""
+"""The errors that an actor answers instead of a result; each says whether to ask again."""
 
 from typing import Any
 

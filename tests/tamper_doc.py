@@ -49,7 +49,9 @@ TAIL = """
 Verification does not look at who owns tables and may read them, at the planner's statistics, or at other tables in a PostgreSQL schema.
 """
 
-BESIDE = "The table says who may write and not what was decided; no row of the record commits to it."
+BESIDE = (
+    "The table says who may write and not what was decided; no row of the record commits to it."
+)
 REASONS: dict[tuple[str, str], str] = {
     (
         "shard_epochs",
