@@ -798,3 +798,11 @@ def test_every_reason_of_the_check_is_one_that_is_proven_here():
     stated |= {one.value for one in calls if isinstance(one, ast.Constant)}
     assert stated == {FIRST_WRITER, LOWER, DEFERRED, REVIEW, UNKNOWN, RESOLVED}
     assert ITEM_KIND == REVIEW
+
+
+@pytest.mark.spec("§15.5")
+def test_what_the_last_writer_wins_is_no_part_of_a_merge(world):
+    world.state("field_value_disagree", "last_writer_wins")
+    before = {"source_refs": ["a"], "title": "a"}
+    refused(world.pair(before, {"source_refs": ["b"], "title": "b"})[2], DEFERRED)
+    assert set(world.node("n")["payload"]["merge_provenance"]) == {"source_refs"}

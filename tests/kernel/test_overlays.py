@@ -881,3 +881,9 @@ def test_each_refusal_stays_on_record_with_overlay_granularity_and_restriction(l
     assert (receipt["check"], receipt["reason_code"]) == ("V9", BLOCKED)
     for said in ("O", "artifact_segment", "explicit_access_required"):
         assert said in receipt["message"]
+
+
+@pytest.mark.spec("§12.2")
+def test_an_overlay_that_states_nothing_is_none(ledger):
+    bare = create("bare", "AccessOverlay")
+    assert outcome(ledger, bare) == ("V9", INVALID, f"{FIRST}.payload")
