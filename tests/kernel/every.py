@@ -61,7 +61,7 @@ def verbs():
             [
                 effect("node_write", "merged", node_kind="Note"),
                 edge("edge_create", "e:merge"),
-                effect("materialized_view_invalidation", "view"),
+                effect("materialized_view_invalidation", "view", node_ref="merged"),
             ],
         ),
         envelope(

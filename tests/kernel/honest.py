@@ -252,7 +252,7 @@ def write_honestly(ledger, host):
         "annotate",
         [
             effect("node_write", "claim-2", note="x"),
-            effect("materialized_view_invalidation", "view-1"),
+            effect("materialized_view_invalidation", "view-1", node_ref="claim-2"),
             effect("index_update", "claim-2", index_name="by_note", entry={"note": "x"}),
         ],
     )

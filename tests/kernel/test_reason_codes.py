@@ -70,6 +70,8 @@ SEED = {
     "envelope_commit_rolled_back": "§2.3",
     "envelope_schema_version_unsupported": "§2.8",
     "needs_migration_review": "§2.8",
+    # §4.3.1: a node is written
+    "node_write_event": "§4.3.1",
     # §3: verbs
     "envelope_unknown_semantic_verb": "§3.6",
     "envelope_verb_decomposition_missing_primitive": "§3.6",
