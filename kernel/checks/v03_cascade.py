@@ -8,7 +8,6 @@ an operation has effects; where it is more, edges are removed before (decision k
 """
 
 from collections.abc import Iterable
-from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.checks.check import Refusal, Submission, Verdict
@@ -17,8 +16,8 @@ from kernel.model.envelope import MAX_EFFECTS, Envelope, KernelEffect
 
 TAKING_VERBS = frozenset({"retract", "soft_delete", "collapse"})
 
-_TAKING = MappingProxyType({"node_write": ("retracted", "soft_deleted"), "node_retract": ()})
-"""Effects that take a node, and the states to which they do; a node_retract states none."""
+_TAKING = frozenset({"node_write", "node_retract"})
+"""Effects that take a node, whose state these verbs hold to retracted or soft-deleted."""
 
 _MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})
 _REMOVING_EDGES = frozenset({"edge_remove", "detach_source_binding"})
@@ -36,7 +35,7 @@ def check(submission: Submission) -> Verdict:
     nodes = dict.fromkeys(
         effect.target_ref
         for effect in envelope.primitive_effects
-        if effect.target_ref is not None and _takes(effect)
+        if effect.target_ref is not None and effect.effect_kind in _TAKING
     )
     hanging = _hanging_on(submission.transaction, nodes)
     if len(hanging) > MAX_EFFECTS:
@@ -46,13 +45,12 @@ def check(submission: Submission) -> Verdict:
             f"more than {MAX_EFFECTS} edges and memberships hang on what is taken",
         )
     stated = _stated(envelope)
-    left_out = [ref for ref in hanging if ref not in stated]
-    added = [
+    missing = [ref for ref in hanging if ref not in stated]
+    missing += [
         str(effect.target_ref)
         for effect in envelope.primitive_effects
         if effect.effect_kind in _MAKING_EDGES and not nodes.keys().isdisjoint(_ends_of(effect))
     ]
-    missing = left_out + [ref for ref in added if ref not in stated]
     if not missing:
         return None
     return Refusal(
@@ -61,11 +59,6 @@ def check(submission: Submission) -> Verdict:
         f"{envelope.semantic_intent} leaves {missing[0]} hanging on a node that it takes",
         details={"hanging_refs": missing[:NAMED_MAX]},
     )
-
-
-def _takes(effect: KernelEffect) -> bool:
-    states = _TAKING.get(effect.effect_kind)
-    return states is not None and (not states or effect.payload.get("state") in states)
 
 
 def _ends_of(effect: KernelEffect) -> list[str]:

@@ -127,6 +127,13 @@ def test_nothing_is_hung_on_a_node_by_the_operation_that_takes_it(ledger, verb, 
     assert refused(ledger, document)[1:] == (INCOMPLETE, "primitive_effects", ["new"])
 
 
+def test_an_edge_that_is_removed_and_made_again_hangs_on_its_node(ledger):
+    document = taking("retract", "n", "out", "in")
+    again = effect("edge_create", "out", source_node_id="n", target_node_id="m", edge_type="t")
+    document["primitive_effects"].append(again)
+    assert refused(ledger, document)[1:] == (INCOMPLETE, "primitive_effects", ["out"])
+
+
 def test_an_edge_between_others_may_be_made_meanwhile(ledger):
     document = taking("collapse", "n", "out", "in")
     ends = {"source_node_id": "m", "target_node_id": "m", "edge_type": "t"}
