@@ -194,10 +194,10 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
 """What a verb that only observes admits, and what one that undoes does (rule 1)."""
 
 _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
-    "create": frozenset({"node_retract", "membership_revoke", "quarantine"}),
-    "restore": frozenset({"node_retract", "membership_revoke", "quarantine"}),
-    "corpus_membership_add": frozenset({"membership_revoke", "node_retract"}),
-    "corpus_membership_confirm": frozenset({"membership_revoke", "node_retract"}),
+    **dict.fromkeys(
+        ("create", "restore", "corpus_membership_add", "corpus_membership_confirm"),
+        frozenset({"membership_revoke"}),
+    ),
     "source_binding_create": frozenset({"binding_generation_revert", "detach_source_binding"}),
     # A binding that is disabled keeps its generation (§15.3).
     "source_binding_disable": frozenset(

@@ -152,22 +152,55 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 """What no effect of a verb may say, whatever else the operation has."""
 
+_DISPOSITIONS = (
+    *("quarantine", "unquarantine", "authorize_access", "revoke_access"),
+    *("rescope", "visibility_change", "review_disposition"),
+)
+_LEAVES_OR_RULES = (
+    *("document_artifact_write", "materialization_emit", "share_link_grant", "share_link_revoke"),
+    *("policy_snapshot_advance", "policy_reclassify", "policy_snapshot_revert"),
+)
+_TAKES = frozenset({"collapse", "retract", "soft_delete", "merge", "split", "supersede"})
+_MOVES_MEMBERS = frozenset({"create", "restore", "topic_assign"}) | (_TAKES - {"supersede"})
+_OBSERVES = frozenset(
+    {"simulate", "search_run_record", "binding_fire_record", "extraction_state_change"}
+)
+
 UNSPOKEN: tuple[tuple[str, str], ...] = (
+    # What leaves, what rules, and what disposes of a node is said by a verb of its own.
+    *((verb, kind) for verb in sorted(set(DECOMPOSITION)) for kind in _DISPOSITIONS),
+    *((verb, kind) for verb in ("create", "annotate", "split") for kind in _LEAVES_OR_RULES[2:]),
+    *((verb, kind) for verb in ("merge", "restore", "retract") for kind in _LEAVES_OR_RULES),
+    *((verb, "node_retract") for verb in sorted(set(DECOMPOSITION) - _TAKES)),
     *(
         (verb, kind)
-        for verb in ("annotate", "field_adapt", "metadata_field_set", "profile_assign")
-        for kind in ("node_retract", "membership_write", "membership_revoke", "quarantine")
+        for verb in sorted(set(DECOMPOSITION) - _MOVES_MEMBERS)
+        if not verb.startswith("corpus_membership")
+        for kind in ("membership_write", _MEMBERSHIP, f"{_MEMBERSHIP}_reject")
     ),
-    *(("restore", kind) for kind in ("node_retract", "unquarantine", "membership_revoke")),
-    ("retract", "unquarantine"),
-    ("create", "authorize_access"),
-    ("mark_contested", "node_retract"),
+    # What adds takes nothing of it away.
+    *(
+        (verb, "membership_revoke")
+        for verb in ("create", "corpus_membership_confirm", "topic_assign")
+    ),
+    ("source_binding_create", "binding_generation_revert"),
+    ("source_binding_create", "detach_source_binding"),
+    ("source_binding_disable", "binding_generation_advance"),
+    ("source_binding_disable", "binding_generation_revert"),
+    ("source_binding_disable", "attach_source_binding"),
+    ("document_relationship_create", "detach_source_binding"),
+    *(
+        ("recalculate_authority", kind)
+        for kind in ("binding_generation_advance", "filing_unit_write", "topic_assignment_write")
+    ),
+    *((verb, "index_update") for verb in sorted(_OBSERVES)),
+    *(
+        (verb, "membership_revoke")
+        for verb in ("annotate", "field_adapt", "metadata_field_set", "profile_assign", "restore")
+    ),
     ("corpus_membership_add", "membership_revoke"),
-    ("corpus_membership_confirm", "node_retract"),
     ("document_relationship_create", "edge_remove"),
     ("topic_assign", "topic_unassign"),
-    ("merge", "share_link_grant"),
-    ("annotate", "policy_snapshot_advance"),
 )
 """Kinds that a verb does not carry: they mean something that its name does not say."""
 
