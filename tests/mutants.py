@@ -139,9 +139,11 @@ def main() -> None:
     for name, outcome in outcomes(sample):
         counts[outcome] += 1
         print(f"{outcome:8} | {name}", flush=True)
-    rate = 100 * counts["killed"] / max(1, len(sample))
-    print(f"{options.only}, seed {options.seed}: {len(sample)} of {len(every)} mutants")
-    print(" ".join(f"{name} {number}" for name, number in counts.items()), f"({rate:.1f} % killed)")
+    rate = f"{100 * counts['killed'] / max(1, len(sample)):.1f}"
+    numbers = [counts[name] for name in ("killed", "accepted", "survived")]
+    print("| Modules | Seed | Mutants | Of | Killed | Accepted | Survived | Killed % |")
+    row = [options.only, options.seed, len(sample), len(every), *numbers, rate]
+    print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|")
     sys.exit(int(counts["survived"] > 0))
 
 
