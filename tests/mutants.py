@@ -139,10 +139,10 @@ def main() -> None:
     for name, outcome in outcomes(sample):
         counts[outcome] += 1
         print(f"{outcome:8} | {name}", flush=True)
-    rate = f"{100 * counts['killed'] / max(1, len(sample)):.1f}"
-    numbers = [counts[name] for name in ("killed", "accepted", "survived")]
     print("| Modules | Seed | Mutants | Of | Killed | Accepted | Survived | Killed % |")
-    row = [options.only, options.seed, len(sample), len(every), *numbers, rate]
+    row = [options.only, options.seed, len(sample), len(every)]
+    row += [counts[name] for name in ("killed", "accepted", "survived")]
+    row.append(round(100 * counts["killed"] / max(1, len(sample)), 1))
     print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|")
     sys.exit(int(counts["survived"] > 0))
 
