@@ -140,8 +140,8 @@ def main() -> None:
         counts[outcome] += 1
         print(f"{outcome:8} | {name}", flush=True)
     print("| Modules | Seed | Mutants | Of | Killed | Accepted | Survived | Killed % |")
-    row = [options.only, options.seed, len(sample), len(every)]
-    row += [counts[name] for name in ("killed", "accepted", "survived")]
+    found = map(counts.__getitem__, ("killed", "accepted", "survived"))
+    row = [options.only, options.seed, len(sample), len(every), *found]
     row.append(round(100 * counts["killed"] / max(1, len(sample)), 1))
     print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|")
     sys.exit(int(counts["survived"] > 0))

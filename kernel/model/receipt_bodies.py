@@ -350,7 +350,6 @@ class NodeWritten(ReceiptBody):
     """A node was written, and these views that show it have to be computed again (§4.3.1)."""
 
     node_ref: Ref
-    operation_id: Ref
     view_ids: Annotated[list[Ref], Field(min_length=1)]
     more_views: bool
     """Whether there are more than are named."""

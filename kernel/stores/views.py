@@ -66,7 +66,6 @@ def emit_node_write_events(operation: Operation, applied: Iterable[Applied]) -> 
         if stale:
             body = {
                 "node_ref": node_ref,
-                "operation_id": operation.operation_id,
                 "view_ids": stale,
                 "more_views": len(views) > VIEWS_NAMED_MAX,
             }

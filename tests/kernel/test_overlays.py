@@ -886,4 +886,4 @@ def test_each_refusal_stays_on_record_with_overlay_granularity_and_restriction(l
 @pytest.mark.spec("§12.2")
 def test_an_overlay_that_states_nothing_is_none(ledger):
     bare = create("bare", "AccessOverlay")
-    assert outcome(ledger, bare) == ("V9", INVALID, f"{FIRST}.payload")
+    assert outcome(ledger, bare) == ("V9", INVALID, f"{FIRST}.payload.target")

@@ -74,7 +74,7 @@ def test_a_write_of_a_node_makes_its_views_stale_and_says_so(ledger, document):
     said = events(ledger, result)[-1]
     assert b'"node_ref":"n"' in said
     assert b'"view_ids":["v"]' in said
-    assert b'"operation_id":"writes"' in said
+    assert b'"operation_id":"writes"' in said  # as every receipt of an operation says it
     assert b'"more_views":false' in said
     with ledger.view() as view:
         assert verify(view) == []
