@@ -77,7 +77,7 @@ def test_a_write_of_a_node_makes_its_views_stale_and_says_so(ledger, document):
     assert b'"operation_id":"writes"' in said  # as every receipt of an operation says it
     assert b'"more_views":false' in said
     with ledger.view() as view:
-        assert verify(view) == []
+        assert verify(view).findings == ()
 
 
 def test_a_write_that_no_view_shows_says_nothing(ledger):
