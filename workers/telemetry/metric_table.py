@@ -1,4 +1,4 @@
-"""Every metric, by the process that has it; the documents in `deploy/` show the same table.
+"""Every metric, by the process that has it; `deploy/metrics.md` shows the same table.
 
 A reading that is not in the table fails (decision workers/0043).
 
