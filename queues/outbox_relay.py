@@ -269,7 +269,7 @@ def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
 
 
 def _short(name: str) -> str:
-    """A name longer than the queue takes stands there by its digest; the payload has it whole."""
+    """Return a name, or its digest if the queue would not take it; the payload has it whole."""
     content = name.encode()
     return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
 

@@ -69,7 +69,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Sessions(Protocol):
-    """Where sessions are asked."""
+    """The port by which sessions are asked."""
 
     @property
     def corrupt_sessions(self) -> Mapping[str, str]:

@@ -111,7 +111,7 @@ class Beside:
     """How far the entries of the shard's mailbox have taken effect."""
 
     adopted: BeliefEvent | None = None
-    """What the session took over from its store; it is recorded with the first batch."""
+    """The tombstones that the session took from its store, recorded with the first batch."""
 
     n_snapshot: int = 0
     """How many events its newest snapshot covers."""
@@ -284,7 +284,7 @@ class SessionActor:
         return self._belief
 
     def _stamp(self, message: Message) -> dict[str, str]:
-        """An asking from elsewhere names its event, so that a copy of it makes no second one."""
+        """Name the event by the forwarded request, so that a copy makes no second one."""
         event_id = self._host.new_id() if message.ask_id is None else message.ask_id
         return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
 
@@ -385,7 +385,7 @@ def _title_of(belief: BeliefSession) -> str:
 
 
 def _profile_hash(belief: BeliefSession) -> str:
-    """What a session was declared as: the profile under which a simulation is made (§11.2)."""
+    """Return the digest of a session's declaration, the profile of its simulations (§11.2)."""
     profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
     return digest({"session_id": belief.session_id, **profile})
 

@@ -130,7 +130,7 @@ class Producer:
         return asked
 
     async def status(self, request_id: str) -> WorkStatus:
-        """Return a request as it stands; raises `work_request_unknown`."""
+        """Return the state of a request; raises `work_request_unknown`."""
         return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
 
     async def wait(self, request_id: str, timeout_s: float) -> Outcome:
@@ -195,7 +195,7 @@ class Producer:
             ) from None
 
     async def _patiently(self, method: str, path: str, **options: Any) -> Any:
-        """Send until there is an answer that stands; the same bytes each time."""
+        """Send the same bytes until the gateway gives a final answer."""
         request = self._http.build_request(method, path, **options)
         response = await patiently(
             lambda: self._http.send(request),

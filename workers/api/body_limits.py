@@ -20,7 +20,7 @@ MAX_BODY_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What one body may hold."""
+    """The limits of one body."""
 
     body_bytes: int = MAX_BODY_BYTES
     values: int = 300_000

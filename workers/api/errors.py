@@ -35,7 +35,7 @@ HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
         413: ("request_too_large", "the body is larger than this gateway takes"),
     }
 )
-"""What the framework refuses by itself."""
+"""Codes of refusals by the framework itself."""
 
 
 class ApiError(Exception):

@@ -44,16 +44,16 @@ class Services:
     sessions: Sessions
     synthesis: Synthesis
     queues: Mapping[str, WorkQueue]
-    """By name; every queue that the relay carries to."""
+    """Every queue that the relay serves, by name."""
 
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
     write: Write
-    """Run one unit in the next commit and return what it came to; raises what it raised."""
+    """Runs one unit in the next commit and returns its result, or raises its error."""
 
     report: Report
-    """Run units in the next commit, before what is not urgent, and return what each came to."""
+    """Runs urgent units in the next commit, before others, and returns their results."""
 
     confirmations: Confirmations
     replay: Replay

@@ -38,7 +38,7 @@ _HEADERS = {
 _CODE_OF_STATUS = {408: "model_timeout", 429: "model_unavailable"}
 
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError)
-"""What httpx raises, and what passes through it of a server that does not speak HTTP."""
+"""Errors of httpx, and errors that pass through it when a server does not speak HTTP."""
 
 _Count = Annotated[int, Field(ge=0, le=_TOKENS_MAX)]
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class TooManyListeners(Exception):  # noqa: N818 - named for what happened
-    """As many streams are open as the hub allows; try again later."""
+    """Raised when as many streams are open as the hub allows."""
 
     code = "too_many_listeners"
 
@@ -48,7 +48,7 @@ class Published:
     full: bytes
     """The whole picture as JSON."""
     delta: bytes
-    """What changed since the picture before this one, as JSON."""
+    """The changes since the picture before this one, as JSON."""
 
 
 def utc_now() -> datetime:

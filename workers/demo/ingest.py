@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Summary:
-    """What an ingest came to."""
+    """The counts of an ingest."""
 
     dockets: int = 0
     entries: int = 0

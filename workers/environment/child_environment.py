@@ -52,7 +52,7 @@ MACHINE: Final = _names(
     " PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONWARNINGS PYTHONFAULTHANDLER"
     " PYTHONMALLOC PYTHONUTF8 PYTHONIOENCODING"
 )
-"""What any child is given of the parent's environment."""
+"""Variables of the parent that every child gets."""
 
 _ALWAYS: Final = ("LC_", "MALLOC_")
 _WITH: Final = (("traces_url", "OTEL_"), ("database_url", "PG"))

@@ -53,7 +53,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Commits(Protocol):
-    """Where reports go: the process's one writer."""
+    """The process's one writer, which takes the reports."""
 
     async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
         """Run units in one transaction and return their results once it is durable."""
@@ -93,7 +93,7 @@ class ExternalEffects:
         self._wake = anyio.Event()
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the performer after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
     async def run(self) -> None:

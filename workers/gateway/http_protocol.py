@@ -86,7 +86,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
         self._head_bytes = 0
         self._fed_bytes = 0
-        """Of what is not whole yet: fed since it began, without the content of a body."""
+        """Bytes fed since the unfinished part began, without the content of a body."""
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; it is dropped where the connection was refused."""

@@ -36,14 +36,14 @@ Labels = tuple[str, ...]
 
 
 class _Readings(dict[str, dict[Labels, float]]):
-    """What was read, by metric and labels."""
+    """The values that were read, by metric and labels."""
 
     def put(self, name: str, value: float, *labels: str) -> None:
         self.setdefault(name, {})[labels] = value
 
 
 class GatewayMeasures:
-    """What can only be measured when it happens."""
+    """The metrics that can only be observed when something happens."""
 
     def __init__(self) -> None:
         self.operations: Counter[Labels] = Counter(
@@ -56,7 +56,7 @@ class GatewayMeasures:
             {(what,): 0 for what in ("entry", "answer", "expired", "replayed")}
         )
         self.read: Readings = {}
-        """What was read last."""
+        """The values that were read last."""
 
         self._metrics = Metrics(GATEWAY, lambda: self.read)
 
@@ -178,7 +178,7 @@ def install(app: FastAPI, metrics: GatewayMetrics) -> None:
 
 
 async def _part(found: _Readings, name: str, read: Callable[[_Readings], Awaitable[None]]) -> None:
-    """Add what can be read; half of it is none of it."""
+    """Add the readings of one part, all of them or, if one fails, none."""
     part, up = _Readings(), False
     with anyio.move_on_after(PART_S):
         try:

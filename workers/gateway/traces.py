@@ -246,7 +246,7 @@ def _join(traceparents: Traceparents) -> None:
 def _reported(
     traceparents: Traceparents, results: Sequence[Any]
 ) -> Iterator[tuple[TraceContext, Attributes, bool]]:
-    """Yield the spans that reports belong to, with what each report came to."""
+    """Yield the spans that reports belong to, with the outcome of each report."""
     for parents, result in zip(traceparents, results, strict=False):
         failed = isinstance(result, Exception)
         told = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}

@@ -51,7 +51,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree that stands."""
+    """A process tree that has started."""
 
     supervisor: Supervisor
     folder: DataFolder
@@ -150,7 +150,7 @@ def _gateway_id(folder: DataFolder) -> str:
 def _measured(
     settings: Settings, workers: int, sockets: ExitStack
 ) -> Sequence[socket.socket | None]:
-    """Where each worker can be measured, the same when it is started again."""
+    """Return the address of each worker's metrics, the same after a restart."""
     first = settings.worker_metrics_port
     if first is None:
         return [None] * workers

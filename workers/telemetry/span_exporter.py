@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Spans:
-    """What one process tells of traces, from one thread; whoever measures may look from another."""
+    """The spans of one process, added from one thread; their counts may be read from another."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Spans:
         sample: float = 1.0,
         spans_max: int = SPANS_MAX,
     ) -> None:
-        """Take spans for an exporter; `sample` is the share of the traces that are told."""
+        """Take spans for an exporter; `sample` is the share of the traces that are emitted."""
         self.exported = 0
         self._refused = 0
         self._lost = 0

@@ -14,7 +14,7 @@ from hashlib import sha256
 from queues.items import Claim
 
 TRACED_CAUSES_MAX = 8
-"""Of the causes of one item: a coalesced one may have a thousand."""
+"""Causes of one item that are traced: a coalesced one may have a thousand."""
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
 

@@ -55,7 +55,7 @@ class SweepRefused(KernelError):  # noqa: N818 - a verdict
 
 @dataclass(slots=True)
 class SweepResult:
-    """What a sweep has come to so far."""
+    """The counts of a sweep so far."""
 
     trigger_source_id: str
     requested: int = 0
@@ -167,7 +167,7 @@ class DeferredCascades:
         self._wake = anyio.Event()
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the sweeps after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
     async def run(self) -> None:

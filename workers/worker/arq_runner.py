@@ -58,7 +58,7 @@ class WorkerProcess:
 
     redis: Redis
     drainers: Mapping[str, Drainer]
-    """By the name of their queue."""
+    """The drainers by the name of their queue."""
 
     leases: CapacityLeases
     heartbeats: Heartbeats

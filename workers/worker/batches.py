@@ -65,7 +65,7 @@ class Settlement:
     verdict: Literal["done", "put_off", "suspended", "failed"]
     code: str = ""
     delay_ms: int = ABSENCE_DELAY_MS
-    """Of what is put off."""
+    """The delay of an item that is put off."""
 
     final: bool = False
     """Whether it failed and trying again would change nothing."""

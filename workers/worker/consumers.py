@@ -112,7 +112,7 @@ class Slots:
     """The slots of one process, what they share, and the batches that they have in hand."""
 
     drainers: Mapping[str, Drainer]
-    """By the name of their queue."""
+    """The drainers by the name of their queue."""
 
     leases: CapacityLeases
     lease_slots: int
@@ -121,10 +121,10 @@ class Slots:
     _served: dict[str, int] = field(default_factory=dict)
     _serving: int = 0
     _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
-    """By holder: the batch that its slot has begun."""
+    """The batch that a slot has begun, by the slot's holder."""
 
     _bells: dict[CapacityPriority, Bell] = field(default_factory=dict)
-    """By the floor of the slots that hear it."""
+    """The bells, by the least priority of the slots that hear them."""
 
     def listeners(self) -> list[tuple[Bell, WorkQueue, str]]:
         """Return the listeners to run while slots drain: `Bell.listen` of each queue."""

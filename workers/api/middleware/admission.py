@@ -24,14 +24,14 @@ from workers.api.body_limits import MAX_BODY_BYTES
 from workers.api.errors import respond
 
 WORKERS_MAX = 256
-"""As many as may wait for a commit with something urgent."""
+"""Places of workers: as many as may wait for a commit with something urgent."""
 
 PAGES_MAX = 64
 BODIES_BYTES_MAX = 128 << 20
 """Bytes of the bodies of all requests of one kind of caller; sixteen of the greatest."""
 
 BEGUN_AT_ONCE_MAX = 64
-"""Of one kind of asker, in one turn of the event loop: 13 ms, if each has ten intents.
+"""Requests of one kind of caller in one turn of the event loop: 13 ms, with ten intents each.
 
 With fewer, what comes together is spread over more commits, which costs more than it is worth.
 """
@@ -68,16 +68,16 @@ class Places:
         self.limit = limit
         self.taken = 0
         self.body_bytes = 0
-        """Of the bodies of those who have a place."""
+        """Bytes of the bodies of the requests that have a place."""
 
         self.refused = 0
-        """How often there was none left."""
+        """How often no place was left."""
 
         self._begun = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, body_bytes: int) -> bool:
-        """Take a place for a request with such a body; False where there is none left."""
+        """Take a place for a request with a body of this size; False when none is left."""
         if self.taken >= self.limit or self.body_bytes + body_bytes > BODIES_BYTES_MAX:
             self.refused += 1
             return False
@@ -117,7 +117,7 @@ class Places:
 
 
 class Admission:
-    """All places of a gateway, by asker."""
+    """All places of a gateway, by kind of caller."""
 
     def __init__(self, requests_max: int) -> None:
         self.places: Mapping[str, Places] = MappingProxyType(

@@ -47,7 +47,7 @@ class AuthorityHandler(Handler):
         self._strategy = strategy
 
     async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
-        """Compute, hand in, and say how each claim ends."""
+        """Compute, report, and return how each claim ends."""
         settled, asked = [], []
         for one in await anyio.to_thread.run_sync(self._compute, claims):
             if one.error is not None:

@@ -47,7 +47,7 @@ class Evaluated:
 
 
 class BindingEvaluator(Protocol):
-    """Whatever evaluates a binding against its event (§13.4)."""
+    """Evaluates a binding against its event (§13.4)."""
 
     async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
         """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
