@@ -1,4 +1,4 @@
-"""What the routes are given."""
+"""The services that routes get: sessions, ledger, queues, the next commit."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ class Services:
     """The mailboxes of the shards; None as for `ownership`."""
 
     problems: dict[str, str] = field(default_factory=dict)
-    """What is wrong with this process, by component; health tells it."""
+    """Problems of this process by component, which health reports."""
 
     @property
     def queue(self) -> WorkQueue:

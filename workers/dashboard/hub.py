@@ -3,8 +3,8 @@
 Rules:
 
 1. One reader, one serialisation, any number of readers of the result.
-2. There is no queue for a client. A stream that falls behind finds the newest picture when it
-   comes back, never a backlog; what it missed is gone.
+2. A change is made once for all clients, and there is no queue for a client. A stream that falls
+   behind finds the newest picture when it comes back, never a backlog.
 3. Nobody listening: one read every `idle_interval_s`. Somebody listening or asking: one read
    every `interval_s`, never more.
 4. `stop` ends every wait at once.

@@ -1,4 +1,4 @@
-"""What a request asks for, read from the record at one snapshot."""
+"""Reads what a request for an effect asks for, from the record at one snapshot."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""What a gateway measures, and what it says of itself, its queues and its ledger at `/metrics`.
+"""The metrics of a gateway, its queues and its ledger at `/metrics`.
 
-Operations and requests are counted as they end. Everything else stands somewhere already and is
-read when somebody asks, at most once a second whatever the number of askers.
+Operations and requests are counted when they end. Everything else is read from where it stands
+when somebody asks, at most once a second however many ask (decision workers/0043).
 """
 
 import time
@@ -30,7 +30,7 @@ from workers.telemetry.metric_table import GATEWAY
 
 FRESH_S = 1.0
 PART_S = 3.0
-"""How long Redis may take: whoever scrapes waits ten seconds. The ledger bounds its own waits."""
+"""How long Redis may take: Prometheus waits ten seconds. The ledger bounds its own waits."""
 
 Labels = tuple[str, ...]
 
@@ -69,7 +69,7 @@ class GatewayMeasures:
             self._count(result)
 
     def mail_refused(self, what: str) -> None:
-        """Take note of an entry or an answer from elsewhere that was not sealed by a gateway."""
+        """Count a message from elsewhere that was refused."""
         self.refused[what,] += 1
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:

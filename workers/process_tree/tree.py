@@ -1,8 +1,18 @@
 """The process tree of one machine: Redis, a gateway, workers, all children of one parent.
 
 With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
-holds the data folder's lock and every port, brings an older ledger forward, makes the token by
-which its workers are known, and leaves the ledger as one file.
+holds the data folder's lock and every port, and makes the token by which its workers are known.
+
+Before it starts a process the parent migrates an older `ledger.db` of its data folder: the lock
+says that nothing else runs on it, and the migration is one transaction, so nothing is copied
+before. There is no way back to an older program. A database may have other users and `rotulus
+gateway` holds no lock, so both refuse instead (`ledger_schema_older`) and name `rotulus migrate`.
+The parent also compares the schema of its file, so that an altered one is a refusal and not a
+gateway that is started again and again.
+
+After a clean end the ledger is one file: writers fold the write-ahead log when they close, and the
+tree once more when its last process is gone, also one that was killed. Readers leave no file behind
+where there was one. A log that a killed writer left stays as evidence until somebody writes.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""How long requests take, and how they end, by route; how many spans were told."""
+"""Metrics of HTTP requests by route, their times and their ends; counts of emitted spans."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The metrics of one process: histograms that are told, numbers that are read when asked for."""
+"""The metrics of one process: histograms that are observed, numbers that are read on a scrape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

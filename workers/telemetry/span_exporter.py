@@ -1,8 +1,8 @@
-"""Spans on their way to a collector; the only module that loads OpenTelemetry's SDK.
+"""Sends spans to a collector; the only module that loads OpenTelemetry's SDK.
 
-A span is told when what it speaks of has ended. It is put into a bounded queue, which a thread
-empties to the collector; what has no room, and what the collector does not take, is dropped and
-counted. Nobody who does the work ever waits.
+A span is emitted when what it describes has ended (decision workers/0050). It goes into a bounded
+queue, which a thread empties to the collector; a span that finds no room, or that the collector
+does not take, is dropped and counted. Nobody who does the work ever waits.
 """
 
 import logging

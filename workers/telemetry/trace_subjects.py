@@ -1,4 +1,4 @@
-"""Whose traces an answer belongs to: the operations and the requests for work that it speaks of."""
+"""The traces that an answer belongs to: those of the operations and requests that it names."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
