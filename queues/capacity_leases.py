@@ -26,7 +26,7 @@ Not guaranteed:
 So leases are advisory: they limit load, and losing them costs load and never a result. That a
 result is recorded once is the work of the open request in the ledger, and no token of a lease is
 asked for there. Nothing on the record depends on what Redis remembers: receipts name a lease, the
-log does not (kernel/README, decision 73).
+log does not (decision kernel/0073).
 """
 
 from collections.abc import Mapping

@@ -140,7 +140,6 @@ def _actor_error(error: ActorError) -> dict[str, Any]:
         "code": error.code,
         "message": str(error),
         "details": encode(error.details),
-        "retryable": error.retryable,
     }
 
 
@@ -151,7 +150,7 @@ def _read_actor_error(given: Any) -> ActorError:
     if code in _ERRORS:
         return _ERRORS[code](message, details)
     error = ActorError(message, details)
-    error.code, error.retryable = code, given["retryable"]
+    error.code = code
     return error
 
 

@@ -31,7 +31,6 @@ class ContextFull(ActorError):  # noqa: N818 - a state of the context
     """The session's context, or what one specialist may emit, is used up; nothing was taken."""
 
     code = "session_context_full"
-    retryable = False
 
 
 class SessionContext:

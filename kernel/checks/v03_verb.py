@@ -111,7 +111,11 @@ def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | 
 
 
 _judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
-"""The verdict follows from names alone, and few combinations of them are ever spoken."""
+"""The verdict follows from names alone, and few combinations of them are ever spoken.
+
+Only verdicts over names of the registries and over few effects are kept: nothing that a caller
+wrote stays in memory beyond a bound.
+"""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:

@@ -1,16 +1,18 @@
 """V11: an operation stays inside its quotas and the capacity that is leased (§2.2, §18, K4).
 
-1. Above a threshold that the policy states, operations of a background priority are put off.
+1. Above a threshold that the policy states, operations of a background priority are put off
+   (decision kernel/0072).
 2. A day's quota for a kind, and a run's budget, refuse or put off as the policy says. Where it
    says to go on, applying the operation tells of it (`operation_counts`).
 3. Capacity that is not there refuses, or puts off, or is told of on a receipt of its own: the
    lease is not on the record, so that receipt is not the operation's. A lease that cannot be read
-   is capacity that is not there. A user may go on all the same by saying so (`capacity_override`).
+   is capacity that is not there. A user may go on all the same by saying so (`capacity_override`,
+   decision kernel/0122).
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
 3: an anchor, a computed authority, a report, undoing, and a policy, which is the way out. Refused,
 it would stop the runtime, or lose what has happened already; what begins such work is suspended
-before it (`kernel/pressure`).
+before it (`kernel/pressure.py`).
 """
 
 from math import isfinite

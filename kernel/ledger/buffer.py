@@ -1,10 +1,11 @@
 """The tables inside one transaction, with what is written held back until its end.
 
 A row is read from the store once; what is written goes to memory and reaches the store in bulk, a
-few statements for a whole batch of operations. Nothing about the promises of the port changes but
-one: a row that was appended is not looked up first, so a key that exists after all is found when
-the rows are flushed, and fails the transaction as a whole.
+few statements for a whole batch of operations (decision kernel/0099). One promise of the port
+changes: a row that was appended is not looked up first, so a key that exists after all is found
+when the rows are flushed, and fails the transaction as a whole.
 
+A flush sorts rows by key, and adds a row that was looked for and not there instead of replacing it.
 Undoing a savepoint is undoing a list of changes in memory. The store sees no savepoints.
 """
 

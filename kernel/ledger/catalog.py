@@ -1,8 +1,12 @@
 """What a database says of the ledger's tables, held against what this program makes.
 
-An adapter tells both as facts: a column, a constraint, an index, a trigger, a setting. Whatever is
-a fact of one side alone is a fault. The order of columns and of constraints is no fact, because a
-migrated ledger has them in another one.
+An adapter tells both as facts: a column, a constraint, an index, a trigger, a setting. A fact that
+one side alone has is a fault (decision kernel/0180). The order of columns and of constraints is no
+fact, because a migrated ledger has them in another order.
+
+What stands in place of a table (a view, a rule, a generated column) is not read: it would run what
+a stranger has written, with the rights of whoever verifies. Verification ends there
+(`not_a_table`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,16 +1,16 @@
 """The ledger's tables in one PostgreSQL database, in the first schema of the search path.
 
 - The row of the chain head is locked before anything else (while there is none yet, an advisory
-  lock). Behind it writers take turns, so READ COMMITTED is enough: what a statement sees is what
-  was committed before the lock was had. SERIALIZABLE takes its snapshot before it waits for the
-  lock, and would fail every writer that waited.
+  lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
+  committed before the lock was granted (decision kernel/0054).
 - An error inside a transaction makes PostgreSQL refuse the rest of it, so duplicates must not be
   errors: an insert asks for nothing to be done on a conflict and counts, and what may take the
   unique value of another row runs under a savepoint of its own.
 - Text is compared byte by byte (``COLLATE "C"``), as in SQLite. It cannot hold U+0000: writing
   it is refused as `TextNotStorable`, and no row answers to it.
-- After a COMMIT without an answer nothing is read before the head's lock was had again: until
-  then the server may still be committing.
+- After a COMMIT without an answer nothing is read before the head's lock is granted again: until
+  then the server may still be committing, and a reader would be told the wrong outcome (K25).
+- A COMMIT that the server answers with ROLLBACK is an error.
 - The URL is a secret; messages name the host and the database only.
 """
 

@@ -1,6 +1,6 @@
 """Connections to one PostgreSQL database: how long anything may take, and what may be said of it.
 
-What bounds each wait:
+The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
 
 - for a connection: `CONNECT_TIMEOUT_S`;
 - for a lock: `LOCK_TIMEOUT_MS`, and then the ledger is unavailable, which may be tried again;
@@ -9,7 +9,8 @@ What bounds each wait:
 - for a machine that went away: `SILENCE_MAX_MS`, on both sides.
 
 There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
-and the server then says that it committed.
+and the server then says that it committed. No bound covers a process that stops while the server
+sends it more than the socket holds; an operator has to end it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The ledger's tables as PostgreSQL has them: created once, with their version and their triggers.
 
 The columns come from `schema.py`; here integers have 64 bits, since microseconds need them, and
-text is ordered byte by byte. The version is kept as the comment of the head's table.
+text is ordered byte by byte. The version is the comment of the head's table (decision kernel/0114).
 """
 
 from functools import cache

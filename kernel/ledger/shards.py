@@ -1,9 +1,13 @@
-"""Who may write for a shard of the sessions, and what of its mailbox has taken effect.
+"""Who may write for a shard of the sessions, and which of its mailbox's entries have taken effect.
 
-A shard has one row, always there. Its epoch is raised whenever it changes hands, in a transaction
-like every other, so whoever still holds an older epoch learns of it inside its own next
-transaction, before anything of it counts (D6). Nothing here knows a lease: who should try to take
-a shard is decided elsewhere, and being wrong about it costs time alone.
+A shard has one row, which is there from the founding on; the number of shards never changes. Its
+epoch is raised when it is taken and when it is released, in a transaction like every other, so
+whoever still holds an older epoch learns of it inside its own next transaction, before anything of
+that counts. Nothing here knows a lease: who should try to take a shard is decided elsewhere, and a
+wrong guess costs time only.
+
+Shards and places in mailboxes are beside the log, like the head: they say who may write and not
+what was decided. Verification does not look at them, and a rebuild does not fold them.
 """
 
 from collections.abc import Iterable

@@ -47,7 +47,8 @@ and again is then written there once."""
 CACHE_KIB = 32 * 1024
 
 PAGE_BYTES = 8192
-"""Of a new file; with twice SQLite's own, a COMMIT of a batch takes a fifth less CPU time."""
+"""Of a new file, twice SQLite's own: most of what a COMMIT writes are pages of indexes over hashes,
+and each row touches another one. With 15,000 envelopes in the file one took 72 us, not 95."""
 
 _ADD_OR_FAIL = "INSERT OR FAIL"
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -257,6 +258,8 @@ class SqliteStore:
             _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")
+            # An erased payload is then neither in its page nor in the file's free pages, which
+            # `FAST` leaves. It costs nothing measurable, because an envelope frees no page.
             writer.execute("PRAGMA secure_delete = ON")
             writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

@@ -1,8 +1,9 @@
 """What a SQLite file says of its tables, and whether its indexes and pages are sound.
 
-Definitions are compared as SQLite keeps them, word by word: a collation, a generated column or
-a conflict clause is in no pragma. The file is the ledger's alone, so whatever it holds besides is
-a difference; but for the planner's statistics, which change no answer.
+Definitions are compared as SQLite keeps them, word by word: a collation, a generated column or a
+conflict clause is in no pragma. The file is the ledger's alone, so anything else in it is a
+difference, except the planner's statistics, which change no answer. Indexes are compared with their
+tables by SQLite itself (decision kernel/0182).
 """
 
 import re

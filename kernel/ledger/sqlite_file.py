@@ -1,8 +1,12 @@
-"""A SQLite file and its write-ahead log as bytes: what SQLite itself would not say, or say late.
+"""A SQLite file and its write-ahead log as bytes: damage that SQLite reports late or not at all.
 
-SQLite takes a file of zeros for an empty one, and passes over a write-ahead log from its first
-frame on that does not fit, however many COMMITs lie behind it. So both are looked at here.
-Numbers are big-endian; the layouts are those of https://sqlite.org/fileformat2.html.
+SQLite takes a file of zeros for an empty one, and passes over a write-ahead log from the first
+frame that does not fit, however many COMMITs lie behind it. This module looks at both, and gives
+each kind of damage a rule of its own. Verification reports them as findings; for everybody else
+they are `ledger_file_damaged`, which is not tried again. After a loss of power in the middle of a
+COMMIT that nobody was answered, verification may count that COMMIT; it is gone with the next
+checkpoint. A store that goes away meanwhile is `ledger_unavailable`, which says nothing about the
+record. Numbers are big-endian; the layouts are those of https://sqlite.org/fileformat2.html.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The ledger's tables as SQLite has them: created once, with their version and their triggers.
 
-The version is the file's `user_version`: the number of the newest revision that made its tables.
+The version is the file's `user_version` (decision kernel/0114).
 """
 
 import sqlite3

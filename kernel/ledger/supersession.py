@@ -1,8 +1,9 @@
 """Lite rows and the rows that take their place: which is which, and where an operation stands.
 
 An operation that came as a lite envelope has a row that does nothing. Once it was migrated it has a
-second one, later, which holds the envelope that was applied and names the first (K24). Whoever
-asks for the operation gets the second row; its place in the order is that of the first.
+second, later row, which holds the envelope that was applied and names the first (K24,
+decision kernel/0098). Whoever asks for the operation gets the second row; its place in the order is
+that of the first. Its effects are applied where the second row stands (decision kernel/0135).
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,11 @@
 """The port of a ledger's storage: rows of the schema's tables inside one transaction.
 
-An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains.
-A row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A text that holds
-U+0000 may be refused when it is written (`TextNotStorable`); then no row answers to it.
+An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains. A
+row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A text that holds U+0000
+may be refused when it is written (`TextNotStorable`); then no row answers to it.
+
+The port is of rows and not of operations: adapters keep keys and snapshots, `ledger.py` has the
+vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
-"""Reproduction: the effects of an operation computed again, and held against the recorded bytes.
+"""The effects of an operation computed again and held against the recorded bytes (kernel/0088).
 
 The envelope is applied by the rules of the version that its row seals, to the state as it was just
-before, and what comes out must be the stored effects, byte for byte, and hash to what the row of
-the log commits to. The row and the envelope are held against their hashes on the way. Receipts that
-the effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
-process and no model is asked: there is nothing here to ask one with.
+before. What comes out must be the stored effects, byte for byte, and hash to what the row of the
+log commits to. The row and the envelope are held against their hashes on the way. Receipts that the
+effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
+process, and this module has no way to ask a model.
 """
 
 from collections.abc import Iterator

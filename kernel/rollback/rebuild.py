@@ -1,9 +1,9 @@
-"""Tier 3: the state is built again from the log, and proved equal to it (§5.4).
+"""Tier 3: the state is built again from the log, and proved equal to it (§5.4, kernel/0037).
 
 The history is verified first: a log that does not hold is no ground to build on. Then every row is
 folded into an empty ledger in memory, and each stored record that differs is archived and replaced.
-Building again performs nothing outside and asks nobody to: requests are history, and stay as they
-are. Effects outside that lie after the checkpoint are named on the receipt as not performed again.
+The rebuild performs nothing outside and asks nobody to: requests are history and stay as they are.
+The receipt names the effects outside that lie after the checkpoint as not performed again.
 """
 
 from collections.abc import Callable, Iterator

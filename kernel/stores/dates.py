@@ -2,7 +2,7 @@
 
 The day must be one that the instant can have somewhere on earth, from twelve hours behind UTC to
 fourteen ahead. The rules of the zones themselves change from year to year and from machine to
-machine, so the record does not depend on them.
+machine, so the record does not depend on them (decision kernel/0025).
 """
 
 import re

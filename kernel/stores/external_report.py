@@ -1,8 +1,8 @@
 """What became of an effect outside: an operation that gives its request the one outcome (K19).
 
-A report names its request and what was asked for, so it cannot close another's. It is applied
-like any effect, hence closing a request follows from the log, and replaying closes it again
-without performing anything.
+A report names its request and what was asked for, so it cannot close another's. It is applied like
+any effect, so closing a request follows from the log, and replaying closes it again without
+performing anything (decision kernel/0085).
 """
 
 from collections.abc import Mapping

@@ -40,8 +40,8 @@ _MOVE_OF_VERB: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
 )
 """The state to which a node_write of a verb leads, and those from which it does (§3.3).
 
-A quarantine ends by its own compensation alone: what could be retracted out of one could be
-restored out of it. Under other verbs `state` is a field like others.
+A quarantine ends by its own compensation alone: a node that could be retracted out of one could be
+restored out of it (decision kernel/0201). Under other verbs `state` is a field like others.
 """
 
 _KEY_MAX = 512
