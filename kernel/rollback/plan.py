@@ -252,7 +252,7 @@ def _takes_a_node(effect: PlannedEffect) -> bool:
 def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
-    Reads the rows that name the operation, and nothing of the rest of the log.
+    Reads the rows that name the operation, and nothing else of the log (decision kernel/0230).
     """
     informed: list[str] = []
     name, after = step.operation_id, step.position
