@@ -167,7 +167,7 @@ def rebuild(
 ) -> Rebuild:
     """Replace every record that is not what the log gives, and prove the state equal to it.
 
-    An architect's word is always needed. Durable when the caller's transaction is.
+    An architect's token is always needed. Durable when the caller's transaction is.
 
     Raises:
         RollbackRefused: see `plan_rebuild` and `Confirmations.check`; `confirmation_used`.
@@ -222,7 +222,7 @@ def _expect_sound(findings: list[Finding]) -> None:
 
 
 def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
-    """What happened outside after the checkpoint, and is not made to happen again."""
+    """Return the effects outside after the checkpoint, which are not performed again."""
     count = 0
     after = checkpoint
     while rows := view.log_rows(after=after, limit=_PAGE_ROWS):
