@@ -151,7 +151,7 @@ async def serve_gateway(
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     host, folder = system_host(), DataFolder(settings.data_dir)
     place = ledger_place(settings)
-    # A server may be away for a moment; what is wrong with a file stays wrong.
+    # A server may be away for a moment; an error of a file is there to stay.
     ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
     redis = connect_redis(redis_url)
     leases = CapacityLeases(redis)
@@ -351,7 +351,7 @@ async def _close(model: ModelClient) -> None:
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
     if settings.tee_target is None:
         return None
-    # gRPC takes a while to load, and who has no Tee does without it.
+    # gRPC takes a while to load, so it is loaded only where there is a Tee.
     from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
 
     def known(session_id: str) -> frozenset[str] | None:
