@@ -1,8 +1,7 @@
 """Mutation testing of the kernel's rules: `make mutants ARGS="--only kernel/checks --sample 200"`.
 
-A mutant is a module with one thing changed in its syntax tree. The tests that concern it, by
-`mutants.toml`, run in a process forked for it, which imports the changed tree instead of the file.
-A mutant that no test notices survives; the same file says why those that were looked at may.
+A mutant is a module with one thing changed in its syntax tree. The tests that concern it run in a
+process forked for it, which imports the changed tree instead of the file (decision tests/0022).
 """
 
 import argparse
