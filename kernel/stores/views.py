@@ -1,8 +1,8 @@
 """Materialized views: stale once they are said to be, or once what they show was written (§4.3.6).
 
-A view may name the node that it shows. It then keeps the version of the node at which it was
-computed, so every later write of the node makes it stale, and a write that is undone makes it what
-it was; nothing is written into the view for it. Whoever computes views again is told by an event
+A view may name the node that it shows. It then keeps which operation had written the node when it
+was computed, so every later write of the node makes it stale, and a write that is undone makes it
+what it was; nothing is written into the view for it. Whoever computes views again is told by an event
 of the write (§4.3.1; decision kernel/0239).
 """
 
@@ -43,8 +43,8 @@ def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Appli
                 code="view_node_not_found",
                 field="payload.node_ref",
             )
-        version = before.get("node_version", 0) if stale else node["version"]
-        record |= {"node_ref": node_ref, "node_version": version}
+        shown = before.get("shows") if stale else node["updated_by_operation_id"]
+        record |= {"node_ref": node_ref, "shows": shown}
     return write_record(operation, schema.materialized_views, view_id, record)
 
 
@@ -53,7 +53,7 @@ def is_stale(view: LedgerView, record: Document) -> bool:
     if record["stale"] or "node_ref" not in record:
         return bool(record["stale"])
     node = view.node(record["node_ref"])
-    return node is None or node["version"] != record["node_version"]
+    return node is None or node["updated_by_operation_id"] != record["shows"]
 
 
 def emit_node_write_events(operation: Operation, applied: Iterable[Applied]) -> None:

@@ -125,6 +125,8 @@ def test_a_view_of_a_node_that_is_gone_is_stale(ledger):
     with ledger.transaction() as transaction:
         rollback_operation(Kernel(), transaction, result.operation_id)
     assert stale(ledger) == ["x"]
+    submit(ledger, create("gone", "Note"))  # another node, whose version is the same
+    assert stale(ledger) == ["x"]
 
 
 @pytest.mark.parametrize("node_ref", ["nowhere", 7, ["n"], {}, ""])
