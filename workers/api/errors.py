@@ -42,6 +42,7 @@ STATUS_BY_CODE: Mapping[str, int] = MappingProxyType(
         "stale_epoch": 503,
         "shard_unowned": 503,
         "reply_lost": 503,
+        "clocks_differ": 503,
         "request_unprocessable": 422,
         "request_set_aside": 422,
         "request_too_large": 413,

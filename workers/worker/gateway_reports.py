@@ -29,6 +29,7 @@ ABSENCES = frozenset(
         "shard_unowned",
         "stale_epoch",
         "reply_lost",
+        "clocks_differ",
         "queue_unavailable",
         "ledger_unavailable",
         "unauthorized",
@@ -37,7 +38,10 @@ ABSENCES = frozenset(
 """Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
 
 NO_ROOM = frozenset(
-    {"mailbox_full", "runtime_full", "commit_failed", "shard_unowned", "stale_epoch", "reply_lost"}
+    {
+        *("mailbox_full", "runtime_full", "commit_failed", "shard_unowned", "stale_epoch"),
+        *("reply_lost", "clocks_differ"),
+    }
 )
 """The same of one item's outcome. That its session's actor failed may be the item's fault."""
 
