@@ -259,9 +259,13 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             await anyio.sleep(_READY_POLL_S)
 
     async def _watch(self, member: _Member) -> None:
-        reason, before, alike = await member.runner.wait_dead(), "", 0
+        before, alike, began_s = "", 0, anyio.current_time()
+        reason = await member.runner.wait_dead()
         while True:
-            alike, before = (alike + 1 if reason == before else 1), reason
+            now_s = anyio.current_time()
+            # What lived for long was helped by its restart, whatever ended it then.
+            is_alike = reason == before and now_s - began_s <= self._policy.window_s
+            alike, before = (alike + 1 if is_alike else 1), reason
             if alike >= ALIKE_SAID:
                 # A restart does not help; what it takes from a mailbox is set aside by its takers.
                 last = next(iter(member.runner.last_lines()[-1:]), "")
@@ -269,7 +273,6 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                     "child_dies_alike", name=member.name, times=alike, reason=reason, said=last
                 )
                 self._tell(AlikeDeaths(member.name, alike, reason, last))
-            now_s = anyio.current_time()
             member.deaths.append(now_s)
             pause_s = self._policy.pause_s(member.deaths, now_s)
             log.warning("child_died", name=member.name, reason=reason, restart_in_s=pause_s)
@@ -277,6 +280,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 self._fail(member, reason)
                 return
             await anyio.sleep(pause_s)
+            began_s = anyio.current_time()
             try:
                 await self._start(member)
             except ChildNotReadyError as error:

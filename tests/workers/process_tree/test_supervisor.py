@@ -452,6 +452,19 @@ async def test_who_asked_is_told_of_deaths_alike_and_cannot_end_the_tree():
     assert (told[0].name, told[0].reason, told[0].last_line) == ("a", "exit code 1", "no memory")
 
 
+async def test_deaths_after_a_long_life_are_not_alike():
+    told, starts = [], []
+
+    def argv():
+        starts.append(len(starts))
+        return [sys.executable, "-c", "pass"]
+
+    at_once = RestartPolicy(first_s=0.0, pause_max_s=0.0, window_s=0.0)
+    async with Supervisor([ChildSpec("a", argv)], policy=at_once, died_alike=told.append):
+        await until(lambda: len(starts) > 5)
+    assert told == []
+
+
 async def test_a_service_whose_stop_hangs_is_killed():
     service = StuckService()
     began_s = time.monotonic()
