@@ -49,7 +49,7 @@ def operations_of_run(view: LedgerView, run: str) -> int:
 def count_operation(
     transaction: LedgerTransaction, envelope: Envelope, emit: Callable[[Receipt], str]
 ) -> None:
-    """Count an operation that is being applied; tell of the first that is one too many."""
+    """Count an operation that is being applied; emit an alert for the first beyond a limit."""
     governance = governance_of(transaction)
     time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
     about: Document = {"operation_kind": kind, "day": day_of(time_us)}

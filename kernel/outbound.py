@@ -64,7 +64,7 @@ def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
 
 
 def touched_restricted(view: LedgerView, envelope: Envelope) -> Source | None:
-    """Return what an envelope was made of that is sealed or firewalled, computed or stated."""
+    """Return the sealed or firewalled sources of an envelope, as computed and as stated."""
     for source, visibility in classes_of(view, envelope):
         if visibility in RESTRICTED:
             return source
@@ -99,7 +99,7 @@ def _overlaid(
 
 
 def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
-    """Whoever grants a link sends to whom it lets in."""
+    """Return whom overlays judge: the writer, in a share-link session where a link is granted."""
     writer = writer_of(envelope)
     if any(canonical_kind(one.effect_kind) == "share_link_grant" for one in outward):
         return replace(writer, session_kind=SHARE_LINK_SESSION)
@@ -107,7 +107,7 @@ def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
 
 
 def _sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
-    """Yield what goes outside, each once, and where the envelope says so."""
+    """Yield each thing that goes outside once, with the field that names it."""
     seen: set[str] = set()
     for source in sources_of_envelope(envelope):
         if source.ref not in seen:

@@ -57,7 +57,7 @@ class SemanticConflictPolicy(BaseModel):
 
     conflict_class: ConflictClass
     node_kind: _Name | None = None
-    """None holds for every kind, and for edges, which have none."""
+    """None applies to every kind, and to edges, which have none."""
 
     default_strategy: Strategy
     per_field_overrides: Annotated[dict[_Name, Strategy], Field(max_length=MAX_OVERRIDES)] = Field(

@@ -26,7 +26,7 @@ _LEGALLY_SIGNIFICANT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AuditContext:
-    """For whom a replay is done; it decides how long its receipt is kept."""
+    """Who asks for a replay; it decides how long its receipt is kept."""
 
     caller_kind: CallerKind = "other"
     retention_upgrade_required: bool = False

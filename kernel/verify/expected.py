@@ -15,7 +15,7 @@ _FORM = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")
 
 
 class ExpectedHead(NamedTuple):
-    """The newest row as it was when somebody kept it."""
+    """The newest row at the time at which an operator kept it."""
 
     ec_sequence_number: int
     row_hash: str
@@ -44,7 +44,7 @@ def mismatch(expected: ExpectedHead, row_hash: str | None) -> tuple[Rule, str] |
 
 
 def check_expected(reader: Reader, expected: ExpectedHead) -> None:
-    """Compare the row of the log with the one that was kept."""
+    """Compare a row of the log with the kept one."""
     sequence = expected.ec_sequence_number
     row_hash: str | None = GENESIS
     if sequence:

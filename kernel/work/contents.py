@@ -38,7 +38,7 @@ class BindingEvaluation(Payload):
 
 
 class ExtractionTransition(ExtractionAttempt):
-    """A step of an extraction to record; without a parent the run's last step is it."""
+    """A step of an extraction to record; where it names no parent, that is the run's last step."""
 
     extraction_run_id: Key
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1
