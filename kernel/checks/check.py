@@ -1,4 +1,4 @@
-"""What a check is given and what it answers."""
+"""The input of a check and its verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

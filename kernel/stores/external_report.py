@@ -1,4 +1,4 @@
-"""What became of an effect outside: an operation that gives its request the one outcome (K19).
+"""The outcome of an effect outside, as an operation that closes its request (K19).
 
 A report names its request and what was asked for, so it cannot close another's. It is applied like
 any effect, so closing a request follows from the log, and replaying closes it again without

@@ -1,7 +1,7 @@
-"""A head that was kept elsewhere: the log must hold its row still.
+"""A head that was kept elsewhere: the log must still hold its row.
 
 A record that was cut at its end, or computed anew from some row on, is sound by itself. A sequence
-and a hash that somebody wrote down before say which record it was.
+and a hash that an operator kept say which record it was.
 """
 
 import re

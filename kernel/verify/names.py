@@ -1,4 +1,4 @@
-"""Names are data: no database guards them, so whoever reads a row asks the registry (K30).
+"""Names are data: no database guards them, so verification asks the registry (K30, kernel/0188).
 
 A row of a version that this program does not have, a name that its version does not have, and a
 receipt that says what its kind does not, are findings: a newer program, or nobody, wrote them.

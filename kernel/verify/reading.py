@@ -1,4 +1,4 @@
-"""How verification reads, and what it says: page by page, trusting nothing that it finds.
+"""Reading for verification, page by page and without trust, and the findings.
 
 Whatever a stored row makes a reader raise becomes a finding that names the row. A finding says
 what is wrong with which row; why it is so, nobody can tell from the bytes.
