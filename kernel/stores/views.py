@@ -2,8 +2,8 @@
 
 A view may name the node that it shows. It then keeps which operation had written the node when it
 was computed, so every later write of the node makes it stale, and a write that is undone makes it
-what it was; nothing is written into the view for it. Whoever computes views again is told by an event
-of the write (§4.3.1; decision kernel/0239).
+what it was; nothing is written into the view for it. An event of the write tells whoever computes
+views again (§4.3.1; decision kernel/0239).
 """
 
 from collections.abc import Iterable
