@@ -11,6 +11,7 @@ from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
+from kernel.conflicts.writes import writes_stated
 from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
@@ -281,11 +282,11 @@ def informed(view: LedgerView, document: Any) -> Any:
             return document
         if view.live_idempotency_record(document["idempotency_key"]) is not None:
             return document
-        targets = {
-            one["target_ref"] for one in document["primitive_effects"] if "target_ref" in one
-        }
-        found = [view.record(table, key) for key in targets for table in (nodes, edges)]
-    except (KeyError, TypeError):
+        effects = [one for one in document["primitive_effects"] if "target_ref" in one]
+        keys = {(table, one["target_ref"]) for one in effects for table in (nodes, edges)}
+        keys |= {(one.table, one.record_key) for one in writes_stated(effects)}
+        found = [view.record(table, key) for table, key in keys]
+    except (AttributeError, KeyError, TypeError):
         return document
     written = {one["updated_by_operation_id"] for one in found if one is not None}
     parents = {one for one in written if one != document.get("operation_id")}

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
+revision = "0014"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -227,9 +227,14 @@ def upgrade() -> None:
     op.create_table(
         "filing_units",
         sa.Column("filing_unit_id", TEXT, nullable=False),
+        sa.Column("document_ref", TEXT, nullable=True),
+        sa.Column("updated_at", TEXT, nullable=False),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_unit_id"),
+    )
+    op.create_index(
+        "filing_units_by_document", "filing_units", ["document_ref", "updated_at"], unique=False
     )
     op.create_table(
         "idempotency_records",
