@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
@@ -88,13 +88,7 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
         "source_refs": [],
         "target_refs": targets[:1],
         "policy_generation_id": GENESIS_POLICY,
-        "affected_subgraph_descriptor": {
-            "scope_kind": "single_node",
-            "affected_node_refs": targets[:1] or ["none"],
-            "affected_edge_refs": [],
-            "visibility_class_envelope": [],
-            "estimated_cascade_depth": 0,
-        },
+        "affected_subgraph_descriptor": scope_of(effects, changes.get("write_set_refs", ())),
         "read_set_refs": [],
         "write_set_refs": targets[:1],
         "recorded_at": iso_time(START_US),
@@ -102,6 +96,22 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
     }
     document.update(changes)
     return {name: value for name, value in document.items() if value is not None}
+
+
+def scope_of(effects: list[dict[str, Any]], declared: Iterable[str] = ()) -> dict[str, Any]:
+    """The scope that names the targets of effects, edges as edges, and what is declared written."""
+    kinds = ((EFFECT_KINDS.get(one["effect_kind"]), one.get("target_ref")) for one in effects)
+    targets = [(kind is not None and kind.store == edges.name, ref) for kind, ref in kinds if ref]
+    edge_refs = dict.fromkeys(ref for is_edge, ref in targets if is_edge)
+    written = (ref for is_edge, ref in targets if not is_edge)
+    node_refs = dict.fromkeys((*written, *(ref for ref in declared if ref not in edge_refs)))
+    return {
+        "scope_kind": "single_node" if len(node_refs) < 2 else "node_with_neighbors",
+        "affected_node_refs": [*node_refs] or ["none"],
+        "affected_edge_refs": [*edge_refs],
+        "visibility_class_envelope": [],
+        "estimated_cascade_depth": 0,
+    }
 
 
 def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:

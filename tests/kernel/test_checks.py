@@ -41,20 +41,32 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    link,
     memory_ledger,
     overlay,
     spans,
     submit,
 )
+from tests.kernel.every import dated, own
 from tests.kernel.lites import lite, migrated, take
 from tests.kernel.verb_meanings import STATED
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
 SCOPE = "affected_subgraph_descriptor"
 FIRST = "primitive_effects.0"
+INCOMPLETE = "envelope_scope_incomplete"
 NO_SPANS = "synthesis_summary_no_spans"
 ELSEWHERE = ("V11", "V12")
 """Checks whose cases are in test_capacity.py and test_conflicts.py."""
+
+
+def scope(*refs):
+    """The change by which a scope names several nodes."""
+    return {
+        f"{SCOPE}.scope_kind": "node_with_neighbors",
+        f"{SCOPE}.affected_node_refs": [*refs],
+    }
+
 
 note = create("n", "Note")
 tainted = create(
@@ -368,6 +380,25 @@ V4 = [
         "causal_parent_operation_ids.1",
     ),
     (note, {"write_set_refs": []}, "envelope_scope_write_set_empty", "write_set_refs"),
+    (note, {"write_set_refs": ["n", "m"]}, INCOMPLETE, "write_set_refs.1"),
+    (
+        link("e", "n", "m"),
+        {f"{SCOPE}.affected_edge_refs": []},
+        INCOMPLETE,
+        "write_set_refs.0",
+    ),
+    (
+        link("e", "n", "m"),
+        {"write_set_refs": ["none"], f"{SCOPE}.affected_edge_refs": []},
+        INCOMPLETE,
+        "primitive_effects.0.target_ref",
+    ),
+    (
+        own("filing_unit_write", "unit", **dated("filing_date")),
+        {f"{SCOPE}.affected_node_refs": ["other"], "write_set_refs": ["other"]},
+        INCOMPLETE,
+        "primitive_effects.0.target_ref",
+    ),
     (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
     (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
     (
@@ -551,7 +582,12 @@ BLOCKED, CONSTRUCTION = "envelope_access_overlay_blocked", "access_overlay_const
 
 V9 = [
     (adapt("shut"), {}, BLOCKED, "write_set_refs.0"),
-    (adapt("shut"), {"write_set_refs": ["open"]}, BLOCKED, f"{FIRST}.target_ref"),
+    (
+        adapt("shut"),
+        {"write_set_refs": ["open"], **scope("shut", "open")},
+        BLOCKED,
+        f"{FIRST}.target_ref",
+    ),
     (
         laid,
         {f"{PAYLOAD}.access_restriction": "closed"},
@@ -955,7 +991,7 @@ BREAKS = [
     "first", range(len(BREAKS)), ids=[f"{n}-{b[0]}" for n, b in enumerate(BREAKS)]
 )
 def test_the_first_check_that_fails_is_the_one_that_answers(ledger, first):
-    document = answered(spanned)
+    document = changed(answered(spanned), scope("cu", "shut", "old"))
     for _, changes in BREAKS[first:]:
         document = changed(document, changes)
     result = submit(ledger, document, submitter="orchestrator")
