@@ -246,6 +246,11 @@ class LedgerView:
         )
         return rows[0] if rows else None
 
+    def operations_on_record(self, operation_ids: Collection[str]) -> set[str]:
+        """Return which of these operations are on the log, by one look into an index."""
+        rows = self.tables.select_any(schema.kernel_event_log, "operation_id", [*operation_ids], {})
+        return {row["operation_id"] for row in rows}
+
     def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
         """Return the log rows of an epoch, newest first."""
         where = {"commit_epoch_id": epoch_id}

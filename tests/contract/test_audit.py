@@ -28,6 +28,7 @@ from tests.kernel.build import (
     link,
     submit,
 )
+from tests.kernel.lites import lite, take
 
 CU, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 
@@ -59,7 +60,7 @@ def ledger(store):
             adapt("c-1", note="x"),
             "op-note",
             session_id="s-1",
-            causal_parent_operation_ids=["op-adapt", "op-link", "op-gone"],
+            causal_parent_operation_ids=["op-adapt", "op-link"],
         ),
         named(token("t-1"), "op-token"),
         named(
@@ -257,6 +258,17 @@ def test_causes_are_walked_back_to_the_roots(ledger):
         "op-note",
     ]
     assert found.roots == ("op-claim", "op-adapt")
+    assert found.missing == ()
+    assert found.complete
+
+
+@pytest.mark.spec("§3.7 Q4", "§2.8")
+def test_a_cause_that_an_earlier_log_lacks_is_told_as_missing(store):
+    ledger, _ = ledger_on(store)
+    document = create("n", "Note") | {"operation_id": "op-old"}
+    take(ledger, lite(document, causal_parent_operation_ids=["op-gone"]))
+    with ledger.view() as view:
+        found = causal_ancestors(view, "op-old")
     assert found.missing == ("op-gone",)
     assert found.complete
 

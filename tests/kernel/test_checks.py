@@ -379,6 +379,12 @@ V4 = [
         "envelope_causal_parent_itself",
         "causal_parent_operation_ids.1",
     ),
+    (
+        note,
+        {"causal_parent_operation_ids": ["op:known", "nowhere"]},
+        "envelope_causal_parent_unknown",
+        "causal_parent_operation_ids.1",
+    ),
     (note, {"write_set_refs": []}, "envelope_scope_write_set_empty", "write_set_refs"),
     (note, {"write_set_refs": ["n", "m"]}, INCOMPLETE, "write_set_refs.1"),
     (
