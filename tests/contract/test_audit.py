@@ -76,7 +76,8 @@ def ledger(store):
         ),
         named(adapt("u-1", title="t"), "op-title", session_id="s-2"),
     ):
-        assert code_of(submit(ledger, document, unseen=True)) is None
+        result = submit(ledger, document, unseen=True, submitter="orchestrator")
+        assert code_of(result) is None
         host.time_us += HOUR_US
     drain(ledger, names="op-recompute")
     return ledger

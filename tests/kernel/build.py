@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.graph import authority_of
@@ -73,11 +74,16 @@ def effect(kind: str, target: str | None = None, /, **payload: Any) -> dict[str,
 _operations = itertools.count(1)
 
 
+def op_id(name: str) -> str:
+    """The id of the operation that a test calls by a name."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
 def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     number = next(_operations)
     targets = [one["target_ref"] for one in effects if "target_ref" in one]
     document: dict[str, Any] = {
-        "operation_id": f"op-{number}",
+        "operation_id": op_id(f"op-{number}"),
         "envelope_version": "1.6",
         "operation_kind": intent,
         "semantic_intent": intent,

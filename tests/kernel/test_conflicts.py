@@ -28,6 +28,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     ledger_on,
+    op_id,
     submit,
 )
 from tests.kernel.every import HASH, attempt, dated, own
@@ -631,7 +632,7 @@ def test_an_edge_with_two_targets_says_that_they_contradict(world):
     again = [edge_effect("edge_create", "b"), edge_effect("edge_create", "c")]
     documents = [envelope("document_relationship_create", [one]) for one in again]
     assert code_of(world.submit(documents[0])) is None
-    gone = changed(removed, {"operation_id": "gone", "idempotency_key": "gone"})
+    gone = changed(removed, {"operation_id": op_id("gone"), "idempotency_key": "gone"})
     gone["causal_parent_operation_ids"] = [documents[0]["operation_id"]]
     assert code_of(world.submit(gone)) is None
     assert code_of(world.submit(documents[1])) is None
@@ -808,7 +809,7 @@ def matters(world):
 
 def again(document, **changes):
     """The same operation of somebody else."""
-    other = {"operation_id": f"{document['operation_id']}-again"}
+    other = {"operation_id": op_id(f"{document['operation_id']}-again")}
     return changed(document, {**other, "idempotency_key": other["operation_id"], **changes})
 
 
@@ -907,7 +908,7 @@ def test_a_reviewers_operation_has_seen_what_the_item_names(world):
     settled = changed(
         second,
         {
-            "operation_id": "settled",
+            "operation_id": op_id("settled"),
             "idempotency_key": "settled",
             "adjudicates_receipt_ids": [result.receipt_id],
         },

@@ -377,7 +377,7 @@ def chain(ledger, *parents):
     for number, names in enumerate(parents):
         document = create(f"n-{number}", "Note")
         document |= {"operation_id": f"o-{number}", "causal_parent_operation_ids": list(names)}
-        assert code_of(submit(ledger, document)) is None
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
 
 
 def verdicts(ledger, first, last, registry=IN_USE):

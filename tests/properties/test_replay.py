@@ -90,7 +90,7 @@ def recorded(steps):
     for number, (built, model) in enumerate(steps):
         document = built | {"operation_id": f"op:{number}", "idempotency_key": f"key:{number}"}
         if model is None:
-            submit(ledger, document)
+            submit(ledger, document, submitter="orchestrator")
             continue
         before = answers(ledger)
         if code_of(submit_answered(ledger, document, b"said", model_version=model)) is None:
@@ -138,7 +138,7 @@ def test_what_was_superseded_gives_its_bytes_again_at_its_first_place(steps, dat
     for number, (built, coming) in enumerate(steps):
         document = built | {"operation_id": f"op:{number}", "idempotency_key": f"key:{number}"}
         if coming == "of 1.6":
-            submit(ledger, document)
+            submit(ledger, document, submitter="orchestrator")
         else:
             take(ledger, lite(document))
         if coming == "of 1.5, migrated at once":
@@ -250,7 +250,7 @@ def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph
     for name, causes in parents.items():
         document = create(name, "Note", envelope={"operation_id": name})
         document |= {"causal_parent_operation_ids": causes}
-        assert code_of(submit(ledger, document)) is None
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
     with ledger.view() as view:
         verdicts = list(replay_all(view, 1, len(graph), "record_only", NEW_ONLY))
         assert verify(view).findings == ()
