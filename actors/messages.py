@@ -1,4 +1,4 @@
-"""What a session actor can be asked, and the slot in which its answer will stand."""
+"""The messages that a session actor takes, and the slot that its answer fills."""
 
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar

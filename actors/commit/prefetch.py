@@ -1,7 +1,7 @@
-"""Which records the operation of an intent will look at, as far as the intent alone says.
+"""Which records the operation of an intent will read, as far as the intent alone tells.
 
-A hint for reading a whole batch's records in one go: what is missing here is read when it is
-needed, what is too much was read in vain.
+It is a hint, by which a batch reads all of its records at once. A record that is missing here is
+read when it is needed; one too many is read in vain.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,11 +1,14 @@
 """Incidents over the causal graph, all of it on the record (seed 000 §5).
 
-A merge of the graph is operations of the kernel, all of them in one transaction. An incident is a
-belief session: its universe is the graph as it was when the incident was opened, so what is merged
-later is in no incident that was there before; its tombstones are the session's eliminations. What
-is answered is durable, and asking again is always safe.
+A merge of the graph is up to four kinds of operation in one transaction: new nodes, changed nodes,
+new edges, changed edges, with 64 elements each, because an operation names at most 64 causes. If
+the kernel refuses one of them nothing is merged, and no receipt of the refusal stays.
 
-A tombstone of what the graph of the incident does not hold is kept as well, and strikes nothing.
+An incident is a belief session called `incident:` and its id. Its universe is the record ids of the
+graph as of its opening, with the sequence as `causal_graph_version`, so a later merge changes no
+incident that exists. Its tombstones are the session's eliminations. A tombstone of a record that
+the incident's graph does not hold is kept in the audit and eliminates nothing. What is answered is
+durable, and asking again is always safe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

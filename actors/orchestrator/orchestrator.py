@@ -1,7 +1,8 @@
 """The orchestrator: the only thing that turns an intent into an envelope (§2.1, §20).
 
 It runs inside the transaction into which the envelope is submitted, so what it reads is what the
-kernel checks against: taint, causal parents and policy cannot go stale in between.
+kernel checks against: taint, causal parents and policy cannot go stale in between (decision
+actors/0001).
 """
 
 import hashlib

@@ -4,7 +4,9 @@
 2. What it thinks in between goes into its session's context: in memory, bounded, gone after a time.
 3. What it wants done it emits as an intent; the orchestrator makes an operation of it, or not.
 
-It holds no kernel, no transaction and no committer, so there is nothing else that it could do.
+It holds no kernel, no transaction and no committer, so there is nothing else that it could do. This
+is the boundary of an object inside one process, not of the operating system; workers, which are
+processes of their own, hold a ledger that is opened for reading.
 """
 
 from collections import OrderedDict
@@ -31,7 +33,6 @@ class ContextFull(ActorError):  # noqa: N818 - a state of the context
     """The session's context, or what one specialist may emit, is used up; nothing was taken."""
 
     code = "session_context_full"
-    retryable = False
 
 
 class SessionContext:

@@ -1,12 +1,13 @@
 """Synthesis by a model: read, ask, check the answer, and only then ask the session to record it.
 
-It runs outside of the transaction, because a model takes its time. So what was read may have
-changed when the operation is recorded: the operation states the versions that were read, has their
-writers as its causal parents, and takes its taint from the sources as they then are (§7.3).
+It runs outside of the transaction, because a model takes its time (decision actors/0008). So the
+sources may have changed when the operation is recorded: the operation states the versions that were
+read, has the operations that wrote them as causal parents, and takes its taint from the sources as
+they are then (§7.3).
 
-An asking that was answered before is not put to the model again (K6); nor is one whose draft waits
-in the session's context because the session could not take it. One that fails writes nothing. The
-bytes of every answer that led to an operation are recorded with it (§6.4).
+A request that was answered before is not put to the model again (K6); neither is one whose draft
+waits in the session's context because the session could not take it. A synthesis that fails writes
+nothing. The bytes of every answer that led to an operation are recorded with it (§6.4).
 """
 
 from collections.abc import Callable

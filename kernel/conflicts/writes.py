@@ -19,7 +19,7 @@ from kernel.model.envelope import Envelope
 
 @dataclass(slots=True)
 class Write:
-    """Everything that one envelope writes into one record."""
+    """All that one envelope writes into one record."""
 
     table: Table
     comparison: Comparison

@@ -1,6 +1,8 @@
 """The ledger's vocabulary: what the kernel asks of the record, over any store.
 
-Every query has its name here, so that an adapter knows rows and the kernel knows nouns.
+Every query has its name here, so that an adapter knows rows and the kernel knows nouns. A record is
+decoded once in a transaction and handed out as the same object: stores build new records and never
+change one that they were given.
 """
 
 import hashlib

@@ -23,7 +23,7 @@ from kernel.stores.model_outputs import stated_part, statement_of
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What replaying one operation came to, before any receipt of it is written."""
+    """The result of replaying one operation, before a receipt of it is written."""
 
     operation_id: str
     ec_sequence_number: int | None
@@ -39,7 +39,7 @@ class Verdict:
 
     blocked_by_operation_id: str | None = None
     difference: str | None = None
-    """What is corrupt; nothing else is said of such an operation."""
+    """What is corrupt; then no other field is set."""
 
 
 def replay_one(
@@ -75,7 +75,7 @@ def replay_all(
     replayed: dict[str, bool] = {}
     for one in reproduce_range(view, first, last):
         verdict = _after_parents(view, one, replayed, last, strategy, registry)
-        # What was never applied is no ground that its children stand on.
+        # Children do not stand on what was never applied.
         replayed[one.operation_id] = verdict.output_reproduced or not one.applied
         yield verdict
 
@@ -121,7 +121,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where a recorded output stands today."""
+    """Whether a recorded output is available and eligible today."""
 
     available: bool
     corrupt: bool = False

@@ -4,8 +4,23 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from actors.error_codes import ERRORS
 from workers.api.body_limits import ENVELOPE, MAX_BODY_BYTES
 from workers.api.middleware.request_guard import BODY_S_MAX
+
+
+def documented_codes() -> dict[str, Any]:
+    """Return what each code says that a door answers with."""
+    return {
+        code: {
+            "status": meaning.status,
+            "retryable": meaning.is_retryable,
+            "fault": meaning.fault,
+            "may_be_taken": meaning.may_be_taken,
+        }
+        for code, meaning in ERRORS.items()
+        if meaning.status is not None
+    }
 
 
 class Error(BaseModel):
@@ -13,7 +28,7 @@ class Error(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    code: str = Field(min_length=1)
+    code: str = Field(min_length=1, json_schema_extra={"x-codes": documented_codes()})
     """Stable; what a program decides by."""
 
     message: str = Field(min_length=1)

@@ -193,11 +193,11 @@ class ExternalEffects:
         except ExternalEffectError as error:
             return error
         except LedgerUnavailable as error:
-            return ExternalEffectError(error.code, "the ledger is away", transient=True)
+            return ExternalEffectError(LedgerUnavailable.code, f"the ledger is away: {error.code}")
         except Exception as error:  # noqa: BLE001 - one effect's defect is not everybody's end
             # The type alone: a message could carry what an effect holds.
             _log.error("external_effect_defect", error=type(error).__name__)
-            return ExternalEffectError("external_effect_defect", "", transient=True)
+            return ExternalEffectError("external_effect_defect", "")
 
     def _refused(self, pending: _Pending, *, final: bool) -> bool:
         request_id = pending.request.request_id
@@ -230,7 +230,7 @@ class ExternalEffects:
 
 def _expect_held(view: LedgerView, fence: Fence | None) -> None:
     if fence is not None and not holds(view, fence):
-        raise ExternalEffectError(StaleEpoch.code, "somebody else performs", transient=True)
+        raise ExternalEffectError(StaleEpoch.code, "somebody else performs")
 
 
 def _report(

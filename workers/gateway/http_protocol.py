@@ -15,6 +15,7 @@ import orjson
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from actors.error_codes import status_of
 from workers.api.errors import RETRY_AFTER_S, error_body
 
 HEAD_BYTES_MAX = 32 << 10
@@ -38,22 +39,26 @@ _PIECE_BYTES = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    status: int
     code: str
     message: str
 
+    @property
+    def status(self) -> int:
+        """Of the response."""
+        return status_of(self.code)
+
 
 _HEAD = _Refusal(
-    431, "headers_too_large", f"at most {HEADERS_MAX} headers, of {HEAD_BYTES_MAX} bytes in all"
+    "headers_too_large", f"at most {HEADERS_MAX} headers, of {HEAD_BYTES_MAX} bytes in all"
 )
-_TARGET = _Refusal(414, "target_too_long", f"path and query have at most {TARGET_BYTES_MAX} bytes")
-_FORM = _Refusal(400, "target_invalid", "a request line names a path, which begins with /")
+_TARGET = _Refusal("target_too_long", f"path and query have at most {TARGET_BYTES_MAX} bytes")
+_FORM = _Refusal("target_invalid", "a request line names a path, which begins with /")
 _FRAMING = _Refusal(
-    413, "request_too_large", f"at most {FRAMING_BYTES_MAX} bytes for chunk sizes and trailers"
+    "request_too_large", f"at most {FRAMING_BYTES_MAX} bytes for chunk sizes and trailers"
 )
-_PIPELINED = _Refusal(429, "pipeline_full", f"at most {PIPELINED_MAX} requests ahead of answers")
-_UPGRADE = _Refusal(400, "upgrade_refused", "this gateway speaks HTTP/1.1 and nothing else")
-_INVALID = _Refusal(400, "http_invalid", "what was sent is no HTTP request")
+_PIPELINED = _Refusal("pipeline_full", f"at most {PIPELINED_MAX} requests ahead of answers")
+_UPGRADE = _Refusal("upgrade_refused", "this gateway speaks HTTP/1.1 and nothing else")
+_INVALID = _Refusal("http_invalid", "what was sent is no HTTP request")
 
 REFUSALS = (_HEAD, _TARGET, _FORM, _FRAMING, _PIPELINED, _UPGRADE, _INVALID)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from actors.error_codes import ERRORS
 from kernel.priorities import capacity_priority_of
 from queues.items import Claim
 from workers.clients.gateway import GatewayClient, GatewayError
@@ -18,28 +19,16 @@ BUSY_FIRST_S = 0.1
 BUSY_MAX_S = 5.0
 
 ABSENCES = frozenset(
-    {
-        "gateway_unreachable",
-        "gateway_full",
-        "body_too_slow",
-        "mailbox_full",
-        "runtime_full",
-        "actor_failed",
-        "commit_failed",
-        "shard_unowned",
-        "stale_epoch",
-        "reply_lost",
-        "queue_unavailable",
-        "ledger_unavailable",
-        "unauthorized",
-    }
+    code
+    for code, meaning in ERRORS.items()
+    if meaning.fault == "caller" or (meaning.is_retryable and meaning.fault != "request")
 )
 """Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
 
 NO_ROOM = frozenset(
-    {"mailbox_full", "runtime_full", "commit_failed", "shard_unowned", "stale_epoch", "reply_lost"}
+    code for code in ABSENCES if ERRORS[code].fault == "service" and ERRORS[code].status is not None
 )
-"""The same of one item's outcome. That its session's actor failed may be the item's fault."""
+"""The same of one item's outcome, which a gateway says; an item may cause an `actor_failed`."""
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
