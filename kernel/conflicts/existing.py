@@ -71,13 +71,13 @@ def existing_states(
     `since` is the time after which a commit is concurrent.
     """
     record = view.record(write.table, write.record_key)
-    found = []
+    states = []
     if record is not None and not write.has_seen(record):
-        found.append(_unseen(view, write, record, seen, since))
+        states.append(_unseen(view, write, record, seen, since))
     same = write.comparison.same_thing
     name = None if same is None else same.named_by(write.fields)
     if same is None or not isinstance(name, str):
-        return [one for one in found if one is not None]
+        return [state for state in states if state is not None]
     node_kind = write.node_kind if record is None else record.get("node_kind")
     rows = view.tables.select(
         write.table,
@@ -91,8 +91,8 @@ def existing_states(
         other = orjson.loads(row["record"])
         of_kind = other.get("node_kind") == node_kind and other["state"] == "active"
         if of_kind and row[key_name] != write.record_key:
-            found.append(_unseen(view, write, other, seen, since))
-    return [one for one in found if one is not None]
+            states.append(_unseen(view, write, other, seen, since))
+    return [state for state in states if state is not None]
 
 
 def _unseen(

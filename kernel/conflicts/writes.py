@@ -48,29 +48,30 @@ class Write:
 def writes_of(envelope: Envelope) -> list[Write]:
     """Return what an envelope writes, in the order of its effects; an inverse states nothing."""
     return _gathered(
-        (one.effect_kind, one.target_ref, one.payload)
-        for one in envelope.primitive_effects
-        if one.undoes is None
+        (effect.effect_kind, effect.target_ref, effect.payload)
+        for effect in envelope.primitive_effects
+        if effect.undoes is None
     )
 
 
 def writes_stated(effects: Iterable[Document]) -> list[Write]:
     """Return the same of the effects of a stored envelope."""
     return _gathered(
-        (one["effect_kind"], one.get("target_ref"), one.get("payload", {}))
-        for one in effects
-        if one.get("undoes") is None
+        (effect["effect_kind"], effect.get("target_ref"), effect.get("payload", {}))
+        for effect in effects
+        if effect.get("undoes") is None
     )
 
 
 def written_into(document: Document, table: Table, record_key: str) -> Write | None:
     """Return what a stored envelope wrote into one record, None where it stated nothing of it."""
     writes = writes_stated(document["primitive_effects"])
-    return next((one for one in writes if (one.table, one.record_key) == (table, record_key)), None)
+    place = (table, record_key)
+    return next((write for write in writes if (write.table, write.record_key) == place), None)
 
 
 def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
-    found: dict[tuple[str, str], Write] = {}
+    writes: dict[tuple[str, str], Write] = {}
     for index, (kind, target, payload) in enumerate(effects):
         table, comparison = _store_of(kind)
         key = None if comparison is None or target is None else comparison.key(target, payload)
@@ -78,13 +79,13 @@ def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write
         if table is None or comparison is None or key is None or fields is None:
             continue
         new = Write(table, comparison, key, index, payload, {})
-        write = found.setdefault((table.name, key), new)
+        write = writes.setdefault((table.name, key), new)
         write.fields |= fields
         if table is schema.nodes:
             write.node_kind = payload.get("node_kind", write.node_kind)
             write.visibility_class = payload.get("visibility_class", write.visibility_class)
         write.is_whole |= comparison.is_whole(kind)
-    return list(found.values())
+    return list(writes.values())
 
 
 def _store_of(kind: str) -> tuple[Table | None, Comparison | None]:
