@@ -236,7 +236,11 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
         assert [one.superseding_sequence for one in every] == [None, 5, 6, None]
         wanted = {
             AuditFilter(entity="n"): ["made", "changed"],
-            AuditFilter(semantic_intent="create"): [every[0].operation_id, "made", "between"],
+            AuditFilter(semantic_intent="create"): [
+                every[0].operation_id,
+                "made",
+                every[3].operation_id,
+            ],
             AuditFilter(actor="migration"): ["made", "changed"],
             AuditFilter(semantic_intent=LITE_INTENT): [],
             AuditFilter(entity="n", from_sequence=3): ["changed"],

@@ -39,7 +39,15 @@ def ledger(founded):
 REFUSED = {
     "V1": ({"actor": "agent"}, "envelope_actor_unauthorized", "actor"),
     "V5": ({"policy_generation_id": "PG-0"}, "envelope_policy_generation_stale", None),
-    "apply": ({"primitive_effects.0.target_ref": "n"}, "node_already_exists", "target_ref"),
+    "apply": (
+        {
+            "primitive_effects.0.target_ref": "n",
+            "affected_subgraph_descriptor.scope_kind": "node_with_neighbors",
+            "affected_subgraph_descriptor.affected_node_refs": ["n", "m"],
+        },
+        "node_already_exists",
+        "target_ref",
+    ),
 }
 
 
