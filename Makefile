@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,11 +56,14 @@ nightly: $(STAMP) ## What takes longer: the tests with examples of this night, t
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/properties tests/kernel tests/workers/api $(ARGS)
 	@$(BIN)/python -m tests.fuzz.run --minutes 60
 
-spec: $(STAMP) ## Which rule of the specification is proved by which tests
+spec: $(STAMP) ## Which rule of the specification is proved by which tests; checks the rulings
 	@$(BIN)/python -m tests.spec
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+dockets: $(STAMP) ## Write workers/dockets/README.md from its rules
+	@$(BIN)/python -m tests.dockets_doc > workers/dockets/README.md
 
 tamper: $(STAMP) ## Write kernel/verify/README.md by making every change that it tells of; ARGS=--bytes turns over every byte
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m tests.tamper_bytes; else \

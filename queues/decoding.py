@@ -38,7 +38,7 @@ class Field:
 
     read: Read[Any]
     default: Any = _REQUIRED
-    """What an absent field means; without one the record is foreign."""
+    """The value of an absent field; without a default such a record is foreign."""
 
     name: str = ""
     """Its name after decoding, where that differs from the name in Redis."""
@@ -74,7 +74,7 @@ def moment(value: Any) -> int | None:
 
 
 def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
-    """Return a reader of UTF-8 of at most so many bytes."""
+    """Return a reader of UTF-8 texts of at most `bytes_max`."""
 
     def read(value: Any) -> str:
         try:
@@ -89,7 +89,7 @@ def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
 
 
 def content(bytes_max: int = TEXT_BYTES_MAX) -> Read[bytes]:
-    """Return a reader of at most so many bytes."""
+    """Return a reader of byte strings of at most `bytes_max`."""
 
     def read(value: Any) -> bytes:
         if not isinstance(value, bytes) or len(value) > bytes_max:
@@ -126,7 +126,7 @@ def one_of(*values: str) -> Read[str]:
 
 
 def many(each: Read[T], count_max: int) -> Read[tuple[T, ...]]:
-    """Return a reader of lists of at most so many."""
+    """Return a reader of lists of at most `count_max` elements."""
 
     def read(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple) or len(value) > count_max:

@@ -153,7 +153,7 @@ class OutboxRelay:
         with self._ledger.view() as view:
             requests = _open_requests(view, self._queue.name, 0)
             due_now = due(requests, self._ledger.host.now_us())
-            # Everything is here, so whoever waits for others is found by one walk over all.
+            # Every open request is here, so one walk over them finds those that wait for others.
             ready = self._route.ready(view, due_now)
             self._note(view, requests)
         self._held = _left_out(due_now, ready)
@@ -269,7 +269,7 @@ def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
 
 
 def _short(name: str) -> str:
-    """A name longer than the queue takes stands there by its digest; the payload has it whole."""
+    """Return a name, or its digest if the queue would not take it; the payload has it whole."""
     content = name.encode()
     return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
 

@@ -49,7 +49,7 @@ for kind, count in pairs(dropped) do
 end
 return answer
 """
-"""What a script's own file is put into, so that what was dropped stands behind its reply."""
+"""Frame of a script's own file, which returns what was dropped behind the reply."""
 
 
 @cache

@@ -46,7 +46,7 @@ _REAP_ROUNDS_MAX: Final = 64
 _log = structlog.get_logger(__name__)
 
 _TARGETS: Final = 5
-"""As many service targets as the scripts know ranks."""
+"""Service targets in a call: one for each rank that the scripts know."""
 
 
 def _random_token() -> str:

@@ -52,7 +52,7 @@ class Waiting:
     fence: Fence | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     results: list[Any] | None = None
-    """Of the units whose outcome is durable, in order."""
+    """The results of the units whose outcome is durable, in order."""
 
     error: Exception | None = None
 
@@ -94,7 +94,7 @@ class Part:
 
 
 Outcomes = list[list[Any] | StaleEpoch]
-"""What became of each part of a transaction."""
+"""The results of each part of a transaction."""
 
 
 def whole(batch: Sequence[Waiting]) -> list[Part]:

@@ -36,7 +36,7 @@ def records_of(intent: Intent) -> Iterator[RecordKey]:
 
 
 def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
-    """Yield the key under which the same asking may have been answered before."""
+    """Yield the key under which the same request may have been answered before."""
     asked = _ASKED.get(type(intent))
     if asked is not None:
         verb, target_field = asked
@@ -122,7 +122,7 @@ _NAMED: Mapping[str, Table | Around] = MappingProxyType(
         "source_refs": Around.BEHIND,
     }
 )
-"""What an envelope declares, and what is read of it."""
+"""The declarations of an envelope, and which records each of them names."""
 
 _ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
     {

@@ -65,7 +65,7 @@ class CancelRequestUnit:
     reason: str
 
     def run(self, bench: Bench) -> tuple[bool, WorkStatus]:
-        """Tell whether this cancelled it, and how it stands; raises `WorkRefused`."""
+        """Return whether this call cancelled it, and its state; raises `WorkRefused`."""
         cancelled = close(bench.transaction, self.request_id, "cancelled", reason=self.reason)
         status = status_of(bench.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types

@@ -58,7 +58,7 @@ _INTENT: TypeAdapter[Any] = TypeAdapter(
         Field(discriminator="intent_kind"),
     ]
 )
-"""What a session can be asked for from elsewhere."""
+"""Every intent that another gateway may forward."""
 
 _REPORT: TypeAdapter[Any] = TypeAdapter(WorkReport)
 
@@ -219,6 +219,6 @@ _MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Me
         }
     )
 )
-"""By kind of message: to JSON and back."""
+"""The functions to JSON and back, by kind of message."""
 
 _READERS = {kind.__name__: read for kind, (_, read) in _MESSAGES.items()}

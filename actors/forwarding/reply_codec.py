@@ -193,7 +193,7 @@ _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callabl
         }
     )
 )
-"""By kind of answer, the particular before the general: its name, to JSON and back."""
+"""The name and the functions to JSON and back by kind of answer, the particular first."""
 
 _ANSWER_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {

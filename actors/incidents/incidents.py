@@ -49,7 +49,7 @@ CORPUS = "corpus:causal-graph"
 GRAPH = "main"
 
 ELEMENTS_AN_OPERATION = 64
-"""As many as an operation may have causal parents; a new node is three effects of 256."""
+"""Elements of one operation: its causal parents at most; a new node is three effects of 256."""
 
 OPERATION_MAX_BYTES = 512 * 1024
 
@@ -75,7 +75,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """What is struck in an incident."""
+    """The tombstones of an incident."""
 
     nodes: tuple[str, ...]
     edges: tuple[EdgeKey, ...]
@@ -83,7 +83,7 @@ class Tombstones:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """What became of each record id that was to be struck, in the order given."""
+    """The result for each record id that was to be struck, in order."""
 
     applied: tuple[str, ...]
     already: tuple[str, ...]
@@ -250,7 +250,7 @@ class _Element:
     node_refs: tuple[str, ...]
     edge_ref: str | None
     seen: str | None
-    """Who wrote the edge last."""
+    """The operation that wrote the edge last."""
 
 
 def _operations(bench: Bench, plan: Merge) -> Iterator[WriteCausalGraph]:

@@ -111,7 +111,7 @@ class Beside:
     """How far the entries of the shard's mailbox have taken effect."""
 
     adopted: BeliefEvent | None = None
-    """What the session took over from its store; it is recorded with the first batch."""
+    """The tombstones that the session took from its store, recorded with the first batch."""
 
     n_snapshot: int = 0
     """How many events its newest snapshot covers."""
@@ -155,11 +155,11 @@ class SessionActor:
         return self._belief is not None
 
     async def handle(self, messages: list[Message]) -> None:
-        """Run messages in order, commit what they came to, and answer each.
+        """Run messages in order, commit their units, and answer each.
 
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
-            RequestUnprocessable: when what the messages came to was refused: likewise.
+            RequestUnprocessable: when their units were refused: likewise.
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
@@ -179,7 +179,7 @@ class SessionActor:
             batch.events.append(written)
         for message in messages:
             if not message.again and self._is_consumed(message.position):
-                # Its first asker was not told what it came to, and nobody else knows it.
+                # Its first caller had no answer, and nobody else knows the event.
                 message.reply.fail(ReplyLost("the request was taken before; ask again"))
                 continue
             try:
@@ -192,7 +192,7 @@ class SessionActor:
     async def _carry_out(self, message: Message, batch: _Batch) -> None:
         handle = partial(_HANDLERS[type(message)], self, message, batch)
         if takes_long(message, self._belief):
-            # It is taken to its end although its asker may have gone: others wait behind it.
+            # It is finished although its caller may have gone, because others wait behind it.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(handle)
         else:
@@ -284,7 +284,7 @@ class SessionActor:
         return self._belief
 
     def _stamp(self, message: Message) -> dict[str, str]:
-        """An asking from elsewhere names its event, so that a copy of it makes no second one."""
+        """Name the event by the forwarded request, so that a copy makes no second one."""
         event_id = self._host.new_id() if message.ask_id is None else message.ask_id
         return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
 
@@ -385,7 +385,7 @@ def _title_of(belief: BeliefSession) -> str:
 
 
 def _profile_hash(belief: BeliefSession) -> str:
-    """What a session was declared as: the profile under which a simulation is made (§11.2)."""
+    """Return the digest of a session's declaration, the profile of its simulations (§11.2)."""
     profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
     return digest({"session_id": belief.session_id, **profile})
 

@@ -26,7 +26,7 @@ class Ownership:
 
     @property
     def held(self) -> dict[int, Fence]:
-        """What is held, by shard."""
+        """The fences that are held, by shard."""
         return dict(self._held)
 
     def fence_for(self, session_id: str) -> Fence:

@@ -51,12 +51,12 @@ class ModelCall:
 
     parameters: ModelParameters
     system_chars: int = 0
-    """How much of the beginning of the prompt is the system's part."""
+    """The length of the system's part at the beginning of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model answered, and which model it was."""
+    """A model's answer, and the version of the model."""
 
     text: str
     model_version: str

@@ -36,7 +36,7 @@ class ContextFull(ActorError):  # noqa: N818 - a state of the context
 
 
 class SessionContext:
-    """What specialists of one session know for a while; nothing of it is ever durable."""
+    """Values that specialists of one session share for a while; none is ever durable."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -105,7 +105,7 @@ class Specialist:
     view: LedgerView
     session_context: SessionContext
     emitted: list[Intent] = field(default_factory=list)
-    """Intents, in the order in which they were emitted; whoever gave the handle takes them."""
+    """Emitted intents in order; the creator of this handle takes them."""
 
     def emit(self, intent: Intent) -> None:
         """Ask for something.

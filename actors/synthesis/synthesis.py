@@ -92,7 +92,7 @@ class _Work:
 
 
 class Synthesis:
-    """Answers requests for synthesis with the result of the operation that they come to."""
+    """Answers a request for synthesis with the result of its operation."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ def _intent_of(work: _Work, draft: UnderstandingDraft) -> SynthesizedUnderstandi
 
 
 def _span(documents: list[ReadDocument], name: str, quote: str) -> SourceSpan:
-    """Return where a quote stands; the earliest place where it stands more than once."""
+    """Return the span of a quote, the earliest if the source holds it more than once."""
     index = int(name.removeprefix("doc-")) - 1
     if index >= len(documents):
         raise ModelError("model_answer_invalid", "a quote names a source that was not given")

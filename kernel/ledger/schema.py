@@ -135,6 +135,15 @@ kernel_event_log = Table(
     info={"append_only": True},
 )
 
+causal_parents = Table(
+    "causal_parents",
+    metadata,
+    # What a row of the log names among its causes, by which the row is found from its cause.
+    Column("parent_operation_id", String, primary_key=True),
+    Column("ec_sequence_number", Integer, primary_key=True),
+    info={"append_only": True},
+)
+
 blobs = Table(
     "blobs",
     metadata,

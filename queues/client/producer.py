@@ -113,7 +113,7 @@ class Producer:
     ) -> list[Asked]:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
-        `progress` is told how many are on the record. An error's `index` counts over all of the
+        `progress` is called with how many are on the record. An error's `index` counts over all
         requests, and its `asked` holds those that are on the record already.
         """
         asked: list[Asked] = []
@@ -130,7 +130,7 @@ class Producer:
         return asked
 
     async def status(self, request_id: str) -> WorkStatus:
-        """Return a request as it stands; raises `work_request_unknown`."""
+        """Return the state of a request; raises `work_request_unknown`."""
         return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
 
     async def wait(self, request_id: str, timeout_s: float) -> Outcome:
@@ -147,7 +147,8 @@ class Producer:
     ) -> list[Outcome]:
         """Return how requests ended, in their order, when all have or after `timeout_s`.
 
-        What is still open then has the state "open". `progress` is told how many have ended.
+        A request that is still open then has the state "open". `progress` is called with how many
+        have ended.
         """
         deadline_s = anyio.current_time() + timeout_s
         outcomes: list[Outcome] = []
@@ -195,7 +196,7 @@ class Producer:
             ) from None
 
     async def _patiently(self, method: str, path: str, **options: Any) -> Any:
-        """Send until there is an answer that stands; the same bytes each time."""
+        """Send the same bytes until the gateway gives a final answer."""
         request = self._http.build_request(method, path, **options)
         response = await patiently(
             lambda: self._http.send(request),

@@ -1,4 +1,9 @@
-"""`rotulus enqueue`: ask a queue for work, and wait for it if wanted."""
+"""`rotulus enqueue`: ask a queue for work, and wait for it if wanted.
+
+It reads everything before it sends anything, so a line that is no request leaves nothing behind.
+When the gateway refuses a later request, the error says how many are on the record. With `--wait`
+it ends with 1 unless everything was completed.
+"""
 
 import sys
 from collections import Counter
@@ -121,7 +126,7 @@ def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.
 
 
 def _told(error: ProducerError) -> str:
-    """What was refused and why; what of the file is on the record all the same."""
+    """Return what was refused and why, and the part of the file that is on the record."""
     which = "" if error.index is None else f"request {error.index + 1}: "
     recorded = f" ({len(error.asked)} before it are on the record)" if error.asked else ""
     return f"{error.code}: {which}{error}{recorded}"

@@ -1,4 +1,8 @@
-"""What `rotulus session` reads: where a session stands, its trail, and what that replays to."""
+"""`rotulus session show, audit, watch, replay`: the state of a session, its trail, its replay.
+
+Watching polls the audit twice a second: the stream at `/events` is the dashboard's picture of the
+whole process and names no entries.
+"""
 
 from typing import IO, Any
 from uuid import UUID
@@ -29,7 +33,7 @@ NAMES_SHOWN_MAX = 5
 @as_json
 @click.pass_obj
 def show(place: Place, session_id: UUID, survivors: int, *, as_json: bool) -> None:
-    """Where the session stands."""
+    """Show the state of the session."""
     print_answer(
         place.run(session_id, lambda one: one.snapshot(), survivors=survivors), as_json=as_json
     )

@@ -1,7 +1,8 @@
-"""The door of a process that has no other: `GET /metrics`, and nothing else.
+"""`GET /metrics`, and nothing else, for a process that has no other door.
 
-It runs on a thread of its own and serves one asker after another, each for two seconds at most:
-what asks too much or too slowly waits, and takes nothing from the work.
+It runs on a thread of its own and serves one client after another, each for two seconds at most: a
+client that asks too much or too slowly waits, and takes nothing from the work (decision
+workers/0044).
 """
 
 import socket
@@ -34,7 +35,7 @@ class _Server(WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
-        """Go on after an asker that went away or took too long."""
+        """Go on after a client that went away or took too long."""
         _log.info("metrics_asker_failed", error=repr(sys.exception()))
 
 

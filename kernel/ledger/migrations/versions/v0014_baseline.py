@@ -113,6 +113,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("case_resolution_event_id"),
     )
     op.create_table(
+        "causal_parents",
+        sa.Column("parent_operation_id", TEXT, nullable=False),
+        sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("parent_operation_id", "ec_sequence_number"),
+    )
+    op.create_table(
         "chain_head",
         sa.Column("ledger_id", TEXT, nullable=False),
         sa.Column("ec_sequence_number", INTEGER, nullable=False),
@@ -477,6 +483,7 @@ def upgrade() -> None:
     )
     refuse_change("applied_effects")
     refuse_change("belief_events")
+    refuse_change("causal_parents")
     refuse_change("kernel_event_log")
     refuse_change("outbox_outcomes")
     refuse_change("receipts")
