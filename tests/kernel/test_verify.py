@@ -733,7 +733,7 @@ def test_a_cause_that_is_on_no_earlier_row_is_found(monkeypatch, cause):
     for name in ("first", "itself", "later"):
         more = parents if name == "itself" else {}
         document = create(name, "Note", envelope={"operation_id": name, **more})
-        accepted(submit(ledger, document, unseen=True))
+        accepted(submit(ledger, document, submitter="orchestrator", unseen=True))
     with ledger.view() as view:
         [found] = verify(view).findings
     assert (found.table, found.key, found.rule) == ("kernel_event_log", "2", "link_broken")
