@@ -1025,7 +1025,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
                 else adapt(name, stated)
             )
             own = f"operation-{number}"
-            document = changed(document, {"operation_id": own, "idempotency_key": own})
+            document = changed(document, {"operation_id": op_id(own), "idempotency_key": own})
             codes.append(code_of(world.submit(document)))
         with world.ledger.view() as view:
             assert verify(view).findings == ()
