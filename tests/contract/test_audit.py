@@ -396,7 +396,7 @@ def test_an_export_of_nothing_verifies(store):
 
 def test_bytes_that_are_no_document_are_called_a_corrupt_ledger(store):
     ledger, _ = ledger_on(store)
-    submit(ledger, named(create("c-1", CLAIM), "op-claim"))
+    submit(ledger, named(create("c-1", CLAIM), "op-claim"), submitter="orchestrator")
     with ledger.store.transaction() as tables:
         [row] = tables.select(schema.kernel_event_log)
         blob_ref = row["envelope_payload_blob_ref"]
