@@ -62,7 +62,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, ledger_place, open_store
+from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import BACKLOG, listen, port_of
 from workers.environment.settings import Settings
@@ -232,7 +232,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ownership=sharing.ownership,
         mail=sharing.mail,
     )
-    hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     install_metrics(
         app, GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
@@ -363,12 +363,11 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    store = open_store(place)
+    ledger = founded_ledger(place, host)
     try:
-        ledger = Ledger.create(store, host)
         with ledger.transaction() as transaction:
             purge_expired(transaction)
     except BaseException:
-        store.close()
+        ledger.close()
         raise
     return ledger
