@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.hostile import Shot
+from tests.fuzz.shot import Shot
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS, STATUS_BY_CODE
 from workers.gateway.http_protocol import REFUSALS
 
