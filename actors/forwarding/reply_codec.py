@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list):
-        return [encode(one) for one in value]
+        return value if _are_texts(value) else [encode(one) for one in value]
     if isinstance(value, Mapping):
         items = {name: encode(one) for name, one in value.items()}
         return {"$": "dict", "items": items} if "$" in items else items
@@ -51,12 +51,17 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Return what `encode` was given."""
     if isinstance(value, list):
-        return [decode(one) for one in value]
+        return value if _are_texts(value) else [decode(one) for one in value]
     if not isinstance(value, dict):
         return value
     if "$" in value:
         return _ANSWER_READERS[value["$"]](value)
     return {name: decode(one) for name, one in value.items()}
+
+
+def _are_texts(values: list[Any]) -> bool:
+    """Tell whether a list, which may be of a million ids, stands for itself."""
+    return all(type(one) is str for one in values)
 
 
 def _submission(result: SubmissionResult) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Sends requests to the gateways of a fleet and judges every answer; a process of its own.
 
-Its input is one line, a `Plan`; its output is lines of JSON: a problem each, and at last a summary.
+Its input is a line for each `Plan`; its output is lines of JSON: a problem each, and a summary when
+a plan is done.
 Prepared bytes over plain sockets in a few threads, because an ordinary client is slower than what
 it should attack.
 """
@@ -65,6 +66,7 @@ class Tally:
     sent_bytes: int = 0
     problems: int = 0
     seconds: float = 0.0
+    cpu_s: float = 0.0
     slowest: list[tuple[float, str]] = field(default_factory=list)
 
 
@@ -187,7 +189,7 @@ class Sender:
 
     def run(self) -> Tally:
         """Send everything and return what was answered."""
-        began_s = time.monotonic()
+        began_s, used_s = time.monotonic(), time.process_time()
         lanes = [
             threading.Thread(target=Lane(self).run, daemon=True)
             for _ in range(1 if self.plan.begin else self.plan.lanes)
@@ -197,6 +199,7 @@ class Sender:
         for lane in lanes:
             lane.join()
         self.tally.seconds = round(time.monotonic() - began_s, 1)
+        self.tally.cpu_s = time.process_time() - used_s
         return self.tally
 
     def shots(self) -> Iterator[tuple[int, Shot]]:
@@ -267,9 +270,9 @@ def _say(line: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read a plan, send what it says, tell of it."""
-    plan = Plan(**json.loads(sys.stdin.readline()))
-    _say({"tally": vars(Sender(plan).run())})
+    """Read a plan a line, send what it says, tell of it."""
+    for line in sys.stdin:
+        _say({"tally": vars(Sender(Plan(**json.loads(line))).run())})
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
 
 from kernel.ledger.ledger import Ledger
 from tests.fuzz.client import Plan
-from tests.fuzz.fleet import GATEWAYS, FuzzFleet, running_fuzz_fleet
+from tests.fuzz.fleet import GATEWAYS, FuzzFleet
 from tests.fuzz.legal import QUEUES
 from tests.fuzz.legal_work import dead_legal_work, open_legal_work, outcomes_by_queue
 from tests.fuzz.report import (
@@ -60,6 +59,7 @@ class Course:
     def __init__(self, fleet: FuzzFleet, report: Report, say: Say) -> None:
         self.fleet, self.report, self.say = fleet, report, say
         self.most: Counter[str] = Counter()
+        self._sender: subprocess.Popen[str] | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -130,13 +130,8 @@ class Course:
                 self.report.wrong.append(f"{error}: {self.fleet.readiness(name)}")
 
     def send(self, plan: Plan) -> None:
-        """Let a process of its own send, until it has or until a process of the fleet ended."""
-        sender = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.client"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        """Let the process that sends do so, until it has or until one of the fleet ended."""
+        sender = self._sender = self._sender or _sending_process()
         assert sender.stdin is not None
         assert sender.stdout is not None
         over = threading.Event()
@@ -145,13 +140,17 @@ class Course:
         sender.stdin.write(json.dumps(asdict(plan)) + "\n")
         sender.stdin.flush()
         for line in sender.stdout:
-            self._hear(json.loads(line))
-        sender.wait()
-        sender.stdin.close()
-        sender.stdout.close()
+            if self._hear(json.loads(line)):
+                break
         over.set()
         watch.join()
         self.ended()
+
+    def close(self) -> None:
+        """Let the process end that sends."""
+        if self._sender is not None:
+            self._sender.communicate()
+            self._sender = None
 
     def ended(self) -> None:
         """A process that has ended ends the run."""
@@ -168,7 +167,8 @@ class Course:
             for name, size in self.fleet.rss().items():
                 self.most[name] = max(self.most[name], size)
 
-    def _hear(self, line: dict[str, Any]) -> None:
+    def _hear(self, line: dict[str, Any]) -> bool:
+        """Take note of what the sender says; return whether it is done."""
         report = self.report
         if "tally" in line:
             tally = line["tally"]
@@ -178,7 +178,8 @@ class Course:
             report.statuses.update(tally["statuses"])
             report.asked_again.update(tally["asked_again"])
             report.slowest = sorted([*report.slowest, *tally["slowest"]], reverse=True)[:5]
-            return
+            report.sender_cpu_s = round(report.sender_cpu_s + tally["cpu_s"], 1)
+            return True
         problem = line["problem"]
         path = self.fleet.folder / f"problem-{len(report.wrong)}.json"
         path.write_text(json.dumps(problem, indent=1))
@@ -186,6 +187,7 @@ class Course:
             f"{problem['wrong']}: {problem['route']}, {problem['how']}; --replay {path}"
         )
         self.say(report.wrong[-1])
+        return False
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -256,35 +258,11 @@ class Course:
         return []
 
 
-def run(
-    folder: Path,
-    store: str,
-    seed: int,
-    requests: int,
-    redis_values: int,
-    say: Say,
-    *,
-    seconds: float = 0.0,
-) -> Report:
-    """Run everything on one store; the folder keeps what was said and what was answered wrongly."""
-    report, began_s = Report(store, seed), time.monotonic()
-    say(
-        f"{store}: seed {seed}; {requests} hostile requests, {redis_values} hostile values in Redis"
+def _sending_process() -> subprocess.Popen[str]:
+    """Start what sends one plan after another; starting it takes a second."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.fuzz.client"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    with running_fuzz_fleet(folder, store) as fleet:
-        course = Course(fleet, report, say)
-        try:
-            with course.phase("begin"):
-                course.begin()
-            with course.phase("attack"):
-                course.attack(requests, redis_values, seconds)
-            with course.phase("judge"):
-                course.judge()
-        except EndedError:
-            say(fleet.tails())
-        for name, process in fleet.processes.items():
-            tracebacks = process.log.read_text(errors="replace").count("Traceback (most recent")
-            if tracebacks:
-                report.wrong.append(f"{name} logged {tracebacks} tracebacks: {process.log}")
-    report.seconds = round(time.monotonic() - began_s, 1)
-    return report

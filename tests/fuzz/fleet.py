@@ -113,7 +113,7 @@ class FuzzFleet:
         """Return what each process that lives has used of the processors."""
         tick = os.sysconf("SC_CLK_TCK")
         used = {}
-        for name in set(self.processes) - set(self.ended()):
+        for name in sorted(set(self.processes) - set(self.ended())):
             stat = Path(f"/proc/{self.processes[name].pid}/stat").read_text()
             used[name] = sum(map(int, stat.rpartition(")")[2].split()[11:13])) / tick
         return used

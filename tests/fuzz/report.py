@@ -31,6 +31,7 @@ class Report:
     cpu_s: dict[str, float] = field(default_factory=dict)
     """What each process of the fleet took of the processors during the attack."""
 
+    sender_cpu_s: float = 0.0
     sent_mib: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
     asked_again: Counter[str] = field(default_factory=Counter)

@@ -17,11 +17,47 @@ import time
 from pathlib import Path
 
 from tests.fuzz.connection import Connection, NoAnswerError
-from tests.fuzz.course import IDLE_S, Course, Say, run
+from tests.fuzz.course import IDLE_S, Course, EndedError, Say
 from tests.fuzz.fleet import GATEWAYS, STORES, running_fuzz_fleet
 from tests.fuzz.judge import wrong_with
 from tests.fuzz.report import Report, described
 from tests.fuzz.shot import Shot
+
+
+def run(
+    folder: Path,
+    store: str,
+    seed: int,
+    requests: int,
+    redis_values: int,
+    say: Say,
+    *,
+    seconds: float = 0.0,
+) -> Report:
+    """Run everything on one store; the folder keeps what was said and what was answered wrongly."""
+    report, began_s = Report(store, seed), time.monotonic()
+    say(
+        f"{store}: seed {seed}; {requests} hostile requests, {redis_values} hostile values in Redis"
+    )
+    with running_fuzz_fleet(folder, store) as fleet:
+        course = Course(fleet, report, say)
+        try:
+            with course.phase("begin"):
+                course.begin()
+            with course.phase("attack"):
+                course.attack(requests, redis_values, seconds)
+            with course.phase("judge"):
+                course.judge()
+        except EndedError:
+            say(fleet.tails())
+        finally:
+            course.close()
+        for name, process in fleet.processes.items():
+            tracebacks = process.log.read_text(errors="replace").count("Traceback (most recent")
+            if tracebacks:
+                report.wrong.append(f"{name} logged {tracebacks} tracebacks: {process.log}")
+    report.seconds = round(time.monotonic() - began_s, 1)
+    return report
 
 
 def replay(folder: Path, file: Path, store: str, say: Say) -> list[str]:
@@ -33,6 +69,7 @@ def replay(folder: Path, file: Path, store: str, say: Say) -> list[str]:
         report = Report(store, told["seed"])
         course = Course(fleet, report, say)
         course.begin()
+        course.close()
         for name in GATEWAYS:
             connection = Connection(fleet.ports[name])
             connection.send(content)

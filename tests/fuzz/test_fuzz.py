@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.course import run
 from tests.fuzz.fleet import STORES
 from tests.fuzz.report import described
+from tests.fuzz.run import run
 
 SEED = int(os.environ.get("ROTULUS_FUZZ_SEED", "1"))
 REQUESTS = int(os.environ.get("ROTULUS_FUZZ_REQUESTS", "10000"))
