@@ -1,17 +1,23 @@
-"""What an actor answers instead of a result; each says whether asking again can help."""
+"""The errors that an actor answers instead of a result; each says whether to ask again."""
 
 from typing import Any
 
+from actors.error_codes import is_retryable
+
 
 class ActorError(Exception):
-    """Base; `code` is stable, `retryable` tells the caller whether the same may be asked again."""
+    """Base; `code` is stable, and `error_codes` says what it means."""
 
-    code = "actor_error"
-    retryable = True
+    code = "internal"
 
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.details = details or {}
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same may be asked again."""
+        return is_retryable(self.code)
 
 
 class MailboxFull(ActorError):  # noqa: N818 - a state of the mailbox
@@ -21,7 +27,7 @@ class MailboxFull(ActorError):  # noqa: N818 - a state of the mailbox
 
 
 class RuntimeFull(ActorError):  # noqa: N818
-    """As many sessions are active as this process may hold; nothing was taken."""
+    """This process has as many active sessions as it may; nothing was taken."""
 
     code = "runtime_full"
 
@@ -60,14 +66,12 @@ class RequestTooLarge(ActorError):  # noqa: N818
     """The request does not fit into the mailbox of another gateway; nothing was taken."""
 
     code = "request_too_large"
-    retryable = False
 
 
 class EnvelopeTooLarge(ActorError):  # noqa: N818
     """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
 
     code = "envelope_too_large"
-    retryable = False
 
 
 class RequestUnprocessable(ActorError):  # noqa: N818
@@ -77,11 +81,10 @@ class RequestUnprocessable(ActorError):  # noqa: N818
     """
 
     code = "request_unprocessable"
-    retryable = False
 
 
 class RefusalsTooMany(ActorError):  # noqa: N818
-    """The request was refused, as so many before it that this one is only counted (§17.6)."""
+    """The request was refused, and counted without a receipt after many others (§17.6)."""
 
     code = "refusals_too_many"
 
@@ -93,14 +96,12 @@ class RequestSetAside(ActorError):  # noqa: N818
     """
 
     code = "request_set_aside"
-    retryable = False
 
 
 class SessionCorrupt(ActorError):  # noqa: N818
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 
     code = "session_corrupt"
-    retryable = False
 
 
 class EliminationStoreFailed(ActorError):  # noqa: N818
@@ -113,14 +114,12 @@ class EliminationStoreConflict(ActorError):  # noqa: N818
     """The store of a session's tombstones is not as its audit left it; it is not served so."""
 
     code = "elimination_store_conflict"
-    retryable = False
 
 
 class IntentInvalid(ActorError):  # noqa: N818
     """The intent cannot be resolved into an operation; nothing was written."""
 
     code = "intent_invalid"
-    retryable = False
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message, {"field": field})
@@ -130,14 +129,11 @@ class IntentInvalid(ActorError):  # noqa: N818
 class ModelError(ActorError):
     """A model was not asked, did not answer, or answered outside its grammar; nothing was written.
 
-    Codes: `model_unavailable`, `model_timeout`, `model_busy` (may be asked again),
-    `model_refused`, `model_answer_too_large`, `model_answer_invalid`, `model_found_nothing`,
+    Codes: `model_unavailable`, `model_timeout`, `model_busy`, `model_refused`,
+    `model_answer_too_large`, `model_answer_invalid`, `model_found_nothing`,
     `model_prompt_too_large`, `sealed_outbound_unauthorized`, `sealed_tier_2_cache_violation`.
     """
-
-    _RETRYABLE = frozenset({"model_unavailable", "model_timeout", "model_busy"})
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.retryable = code in self._RETRYABLE

@@ -36,8 +36,8 @@ _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 """Fields that differ when the same thing is submitted again; they are not part of its content."""
 
 _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11", "V12"))
-"""What an envelope of the kernel's own has to pass: it is no second draw on capacity, and settles
-a conflict instead of having one."""
+"""The checks that an envelope of the kernel's own passes: it draws no capacity of its own, and it
+settles a conflict instead of having one."""
 
 
 class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
@@ -99,7 +99,7 @@ class Kernel:
         id_is_drawn: bool = False,
         parsed: Parsed | None = None,
     ) -> SubmissionResult | RejectedResult:
-        """Put one envelope on the record, or a receipt of why not.
+        """Record one envelope, or a receipt that says why it was refused.
 
         `parsed` is what `parse` returned for the document, where somebody has asked it before the
         transaction began.
@@ -157,7 +157,7 @@ class Kernel:
         operation_id: str | None,
         message: str,
     ) -> bool:
-        """Tell whether a refusal shall have a receipt of its own, and count it where not."""
+        """Tell whether a refusal gets a receipt of its own; count it where it gets none."""
         now_us = transaction.head_now.committed_at_us
         runs = self._refusals
         return runs is None or runs.has_receipt(reason, now_us, operation_id, message)
@@ -206,7 +206,7 @@ class Kernel:
     def _refuse(
         self, submission: Submission, check: str, refusal: Refusal, runs: RefusalRuns | None
     ) -> RejectedResult:
-        """Record what happens instead, if anything does, and the receipt of the refusal.
+        """Record what is done instead of a refused operation, if anything, and the receipt.
 
         Without a receipt of its own a refusal changes nothing at all.
         """
@@ -224,7 +224,7 @@ class Kernel:
 
 
 def _why(error: Exception) -> tuple[str, Refusal]:
-    """Return the check and the refusal of what undid an operation."""
+    """Return the check and the refusal for the error that undid an operation."""
     if isinstance(error, _OwnRefused):
         return error.check, error.refusal
     if isinstance(error, EffectInapplicable):
@@ -295,6 +295,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
             "committed_at": committed_at,
         },
     )
+    transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
     head.ec_sequence_number, head.row_hash = sequence, row_hash
     applied = tuple(
         {"effect_id": one["effect_id"], "applied_at": one["applied_at"]}
@@ -379,7 +380,7 @@ def _reject(
     refusal: Refusal,
     runs: RefusalRuns | None,
 ) -> RejectedResult:
-    """Leave a durable receipt and nothing else (K5); none where there were too many like it."""
+    """Leave a durable receipt and nothing else (K5); none where the refusal is counted."""
     if not _has_receipt(transaction, document, check, refusal, runs):
         return _rejected(document, check, refusal, None)
     known = document if isinstance(document, dict) else {}

@@ -1,17 +1,26 @@
 """What the READMEs say is so."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from tests import registry_doc
+from tests.rulings import FOLDERS, is_test, rulings
 from workers.cli.main import COMMANDS
 from workers.environment.settings import settings_table
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("actors", "queues", "kernel", "workers", "tests", "deploy")
+README_WORDS_MAX = 1200
+DECISION_HEADINGS = ["Context", "Decision", "Cost", "Rejected"]
+
+# A decision is cited as folder and number, `decision <folder>/<four digits>`, its page is
+# `<folder>/decisions/<four digits>-slug.md`.
+_CITATION = re.compile(rf"(?<![\w/])({'|'.join(FOLDERS)})/(\d{{4}})(?![\w-])")
+_SUPERSEDED = re.compile(r"^Superseded by (\d{4})\.?$", re.MULTILINE)
+_CITING = {".py", ".lua", ".md", ".toml", ".proto", ".js", ".html", ".css", ".yml"}
 
 
 def test_the_readme_lists_every_setting_once_with_its_default_and_meaning():
@@ -74,3 +83,66 @@ def test_the_top_level_is_the_fixed_one():
 def test_the_algebras_tables_are_what_the_registry_says():
     written = (ROOT / "kernel" / "algebra" / "README.md").read_text()
     assert written == registry_doc.text(), "make registry"
+
+
+def _sources() -> list[Path]:
+    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    return [path for path in (*inside, *ROOT.iterdir()) if path.suffix in _CITING]
+
+
+def _pages() -> list[Path]:
+    return [page for folder in FOLDERS for page in (ROOT / folder / "decisions").glob("*.md")]
+
+
+def _id_of(page: Path) -> tuple[str, str]:
+    return page.parent.parent.name, page.name[:4]
+
+
+def _citations(paths: list[Path]) -> set[tuple[str, str]]:
+    texts = (path.read_text(encoding="utf-8") for path in paths)
+    return {(folder, number) for text in texts for folder, number in _CITATION.findall(text)}
+
+
+def test_every_decision_that_is_cited_has_its_page():
+    known = {_id_of(page) for page in _pages()}
+    assert _citations(_sources()) - known == set()
+
+
+def test_every_decision_is_cited_from_code_or_a_readme_or_superseded():
+    pages = _pages()
+    cited = _citations([path for path in _sources() if path.parent.name != "decisions"])
+    current = {_id_of(page) for page in pages if not _SUPERSEDED.search(page.read_text())}
+    assert current - cited == set()
+
+
+def test_a_superseded_decision_names_a_page_of_its_folder():
+    known = {_id_of(page) for page in _pages()}
+    for page in _pages():
+        for number in _SUPERSEDED.findall(page.read_text()):
+            assert (_id_of(page)[0], number) in known, page.name
+
+
+def test_no_number_of_a_decision_stands_twice():
+    counts = Counter(_id_of(page) for page in _pages())
+    assert [number for number, count in counts.items() if count > 1] == []
+
+
+def test_a_page_has_its_number_in_its_title_and_four_headings():
+    for page in _pages():
+        text = page.read_text()
+        assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name), page
+        assert text.startswith(f"# {page.name[:4]}. "), page
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == DECISION_HEADINGS, page
+        assert len(text.split()) <= 500, f"{page} is longer than a page"
+
+
+def test_every_ruling_names_a_test_that_exists():
+    for ruling in rulings():
+        assert ruling.tests, ruling
+        assert [test for test in ruling.tests if not is_test(test)] == [], ruling
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folders_readme_is_read_in_ten_minutes(folder):
+    words = len((ROOT / folder / "README.md").read_text().split())
+    assert words <= README_WORDS_MAX

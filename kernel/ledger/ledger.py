@@ -1,6 +1,8 @@
 """The ledger's vocabulary: what the kernel asks of the record, over any store.
 
-Every query has its name here, so that an adapter knows rows and the kernel knows nouns.
+Every query has its name here, so that an adapter knows rows and the kernel knows nouns. A record is
+decoded once in a transaction and handed out as the same object: stores build new records and never
+change one that they were given.
 """
 
 import hashlib
@@ -105,7 +107,7 @@ class Request:
 
 
 def blob_commitment(salt: bytes, content: bytes) -> str:
-    """Return the salted commitment under which content is kept; it survives erasure (§3, D4)."""
+    """Return the salted commitment under which content is kept; it survives erasure."""
     framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
     return hashlib.sha256(framed).hexdigest()
 
@@ -245,6 +247,12 @@ class LedgerView:
             schema.kernel_event_log, where, order_by=order_by, descending=True, limit=1
         )
         return rows[0] if rows else None
+
+    def sequences_caused_by(self, operation_id: str, *, after: int, limit: int) -> list[int]:
+        """Return the log rows behind a place that name an operation among their causes."""
+        where = {"parent_operation_id": operation_id}
+        rows = self.tables.select(schema.causal_parents, where, after=after, limit=limit)
+        return [row["ec_sequence_number"] for row in rows]
 
     def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
         """Return the log rows of an epoch, newest first."""
@@ -396,6 +404,12 @@ class LedgerTransaction(LedgerView):
         """Return a time later than every commit before it, and advance the head's clock."""
         self.head_now.committed_at_us = max(self.host.now_us(), self.head_now.committed_at_us + 1)
         return self.head_now.committed_at_us
+
+    def write_causes(self, sequence: int, operation_ids: Collection[str]) -> None:
+        """Keep which operations the log row of a sequence names among its causes."""
+        for name in dict.fromkeys(operation_ids):
+            row = {"parent_operation_id": name, "ec_sequence_number": sequence}
+            self.tables.append(schema.causal_parents, row)
 
     def put_blob(self, content: bytes) -> str:
         """Keep content under a salted commitment and return the commitment."""

@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from actors.error_codes import ERRORS
 from tests.fuzz.shot import Shot
-from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS, STATUS_BY_CODE
+from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
 from workers.gateway.http_protocol import REFUSALS
 
 DONE: Final = frozenset({200, 201, 202})
@@ -105,7 +106,7 @@ def _wrong_refusal(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None
     if code in NEVER or (code in WHEN_DISTURBED and not disturbed):
         return f"failed: {answer.status} {code}"
     known = (
-        STATUS_BY_CODE.get(code) == answer.status
+        (code in ERRORS and ERRORS[code].status == answer.status)
         or (code, answer.status) in OF_THE_DOOR
         or (answer.status in _REFUSAL and code in codes_of_refusals())
     )

@@ -1,4 +1,7 @@
-"""Lists of ids in a body, which may be a million: the event loop looks at their length alone."""
+"""Lists of ids in a body, which may be a million: the event loop looks at their length alone.
+
+See decision actors/0068.
+"""
 
 from typing import Annotated, Any
 

@@ -12,20 +12,16 @@ import anyio
 import httpx
 import structlog
 
+from actors.error_codes import ERRORS
 from queues.client.http_retry import Refused, patiently
 
 TIMEOUT_S = 60.0
 GIVE_UP_AFTER_S = 60.0
 
 _NOT_TAKEN = frozenset(
-    {
-        "gateway_full",
-        "body_too_slow",
-        "mailbox_full",
-        "runtime_full",
-        "shard_unowned",
-        "commit_failed",
-    }
+    code
+    for code, meaning in ERRORS.items()
+    if meaning.is_retryable and meaning.fault != "request" and not meaning.may_be_taken
 )
 """Codes that say that nothing happened, and that it may the next time."""
 

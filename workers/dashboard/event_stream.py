@@ -43,7 +43,7 @@ class EventStream(Response):
             with self._hub.listening():
                 await self._serve(receive, send)
         except TooManyListeners as error:
-            full = refusal(503, error.code, "the gateway has as many streams as it takes", **LATER)
+            full = refusal(error.code, "the gateway has as many streams as it takes", **LATER)
             await full(scope, receive, send)
 
     async def _serve(self, receive: Receive, send: Send) -> None:

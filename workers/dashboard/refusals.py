@@ -2,10 +2,11 @@
 
 from starlette.responses import JSONResponse
 
+from actors.error_codes import status_of
 from workers.dashboard.headers import LIVE
 
 
-def refusal(status: int, code: str, message: str, **headers: str) -> JSONResponse:
-    """Return a refusal as every door has it."""
+def refusal(code: str, message: str, **headers: str) -> JSONResponse:
+    """Return a refusal in the form of every door."""
     body = {"error": {"code": code, "message": message}}
-    return JSONResponse(body, status, headers={**LIVE, **headers})
+    return JSONResponse(body, status_of(code), headers={**LIVE, **headers})

@@ -48,7 +48,7 @@ def build_router(hub: SnapshotHub) -> APIRouter:
     async def static(version: str, name: str) -> Response:
         asset = assets.by_name.get(name)
         if asset is None:
-            return refusal(404, "not_found", "no such file")
+            return refusal("not_found", "no such file")
         # A page of another release may still ask here; it must not keep what it gets.
         headers = FOREVER if version == assets.version else RECHECK
         return Response(asset.body, media_type=asset.media_type, headers=headers)

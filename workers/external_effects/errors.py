@@ -1,9 +1,11 @@
-"""Why an effect outside did not happen, and whether trying again can help."""
+"""The errors of effects outside; each says whether trying again can help."""
 
 import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+
+from actors.error_codes import is_retryable
 
 _FULL = "external_storage_full"
 _UNSAFE = "external_path_unsafe"
@@ -26,12 +28,16 @@ _OF_THE_DISK: Mapping[int, str] = MappingProxyType({errno.ENOSPC: _FULL, errno.E
 
 
 class ExternalEffectError(Exception):
-    """An effect that did not happen; `code` is stable, `transient` says whether to try again."""
+    """An effect that did not happen; `code` is stable."""
 
-    def __init__(self, code: str, message: str, *, transient: bool = False) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.transient = transient
+
+    @property
+    def transient(self) -> bool:
+        """Whether trying again can help."""
+        return is_retryable(self.code)
 
 
 @contextmanager
@@ -45,4 +51,4 @@ def translated() -> Iterator[None]:
         if number in _OF_THE_PATH:
             raise ExternalEffectError(_OF_THE_PATH[number], message) from error
         code = _OF_THE_DISK.get(number, "external_storage_failed")
-        raise ExternalEffectError(code, message, transient=True) from error
+        raise ExternalEffectError(code, message) from error

@@ -1,8 +1,11 @@
-"""What every request passes before a route: names, origins, sizes and times (dashboard.md).
+"""What every request passes before a route: names, origins, sizes and times.
 
-A page of another origin must not reach a gateway on loopback through its reader's browser: the
-host must be one of ours, and a request must come from our own pages, or from no page at all. A
-link from elsewhere may be followed, as long as a whole page opens by it.
+A page of another origin must not reach a gateway on loopback through its reader's browser, and any
+page can let a name of its own point at our address. So a request names one well-formed host
+(`host_invalid`) that is a name of the loopback or in `ROTULUS_ALLOWED_HOSTS` (`host_unknown`); a
+gateway on another address does not start without that list. A request must come from our own pages
+or from no page at all (`origin_refused`), reading and streams included. A link from elsewhere may
+be followed if it opens a whole page.
 """
 
 from collections.abc import Mapping
@@ -10,7 +13,6 @@ from dataclasses import dataclass
 
 import anyio
 import structlog
-from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -18,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.host import Host
 from workers.api.body_limits import limits_of
-from workers.api.errors import error_body, respond
+from workers.api.errors import respond
 from workers.environment.host_names import LOOPBACK_NAMES, host_name
 
 BODY_S_MAX = 30.0
@@ -32,7 +34,6 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    status: int
     code: str
     message: str
 
@@ -67,7 +68,7 @@ class Guard:
 
         refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
-            answer = JSONResponse(error_body(refusal.code, refusal.message), refusal.status)
+            answer = respond(refusal.code, refusal.message)
             await answer(scope, receive, tagged)
             return
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -96,10 +97,10 @@ class Guard:
         hosts = headers.getlist("host")
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None:
-            return _Refusal(400, "host_invalid", "a request names one host: a name, and a port")
+            return _Refusal("host_invalid", "a request names one host: a name, and a port")
         if name not in self._hosts:
             message = "this gateway answers to loopback names and those in ROTULUS_ALLOWED_HOSTS"
-            return _Refusal(421, "host_unknown", message)
+            return _Refusal("host_unknown", message)
         return None
 
 
@@ -116,7 +117,7 @@ def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
     )
     if opens_a_page:
         return None
-    return _Refusal(403, "origin_refused", "requests of other origins are refused")
+    return _Refusal("origin_refused", "requests of other origins are refused")
 
 
 def _unreadable_body(path: str, headers: Headers) -> _Refusal | None:
@@ -124,12 +125,12 @@ def _unreadable_body(path: str, headers: Headers) -> _Refusal | None:
     digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
     limit = limits_of(path).body_bytes
     if not digits or int(length) > limit:
-        return _Refusal(413, "request_too_large", f"a body to this path has at most {limit} bytes")
+        return _Refusal("request_too_large", f"a body to this path has at most {limit} bytes")
     if headers.get("content-encoding", "identity").lower() != "identity":
         message = "a body is sent as it is, without Content-Encoding"
-        return _Refusal(415, "content_encoding_unsupported", message)
+        return _Refusal("content_encoding_unsupported", message)
     if _charset(headers) not in _CHARSETS:
-        return _Refusal(415, "charset_unsupported", "a body is JSON in UTF-8")
+        return _Refusal("charset_unsupported", "a body is JSON in UTF-8")
     return None
 
 

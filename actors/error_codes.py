@@ -1,0 +1,224 @@
+"""The table of error codes: what each code says to whoever gets it, at every door.
+
+The API answers with its status, clients and workers decide by it what to do next, and
+`workers/api/README.md` and the OpenAPI document are written from it. A test holds it against what
+the code raises. Reasons for which the kernel rejects an operation are no errors but data of an
+answer, and are not in it; an operation that is all of a request is answered with 422.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+Fault = Literal["request", "caller", "service", "unknown"]
+
+
+class ErrorCode(NamedTuple):
+    """What an error code says."""
+
+    status: int | None
+    """Of the HTTP response; None where no door answers with it: a command prints it, a log has it.
+
+    A code without a status that reaches a door all the same is a defect of ours: 500.
+    """
+
+    fault: Fault
+    """What stands in the way: what is asked for; who asks, or the way from there to here; this
+    service or what it stands on. Unknown where what is asked for may be what made it fail."""
+
+    is_retryable: bool = False
+    """Whether the same may be asked again, by the same caller, and may succeed then."""
+
+    may_be_taken: bool = False
+    """Whether something of the request may have taken effect, or may still; the record says."""
+
+
+DEFECT_STATUS = 500
+
+ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
+    {
+        # Before a route reads anything.
+        "host_invalid": ErrorCode(400, "caller"),
+        "host_unknown": ErrorCode(421, "caller"),
+        "origin_refused": ErrorCode(403, "caller"),
+        "unauthorized": ErrorCode(401, "caller"),
+        "upgrade_refused": ErrorCode(400, "request"),
+        "http_invalid": ErrorCode(400, "request"),
+        "target_invalid": ErrorCode(400, "request"),
+        "target_too_long": ErrorCode(414, "request"),
+        "headers_too_large": ErrorCode(431, "request"),
+        "pipeline_full": ErrorCode(429, "caller", is_retryable=True),
+        "gateway_full": ErrorCode(503, "service", is_retryable=True),
+        "content_encoding_unsupported": ErrorCode(415, "request"),
+        "charset_unsupported": ErrorCode(415, "request"),
+        "method_not_allowed": ErrorCode(405, "request"),
+        "body_too_slow": ErrorCode(408, "caller", is_retryable=True),
+        "body_not_utf8": ErrorCode(422, "request"),
+        "json_key_repeated": ErrorCode(422, "request"),
+        "request_too_large": ErrorCode(413, "request"),
+        "envelope_too_large": ErrorCode(422, "request"),
+        "INVALID_REQUEST": ErrorCode(422, "request"),
+        # What a request names.
+        "not_found": ErrorCode(404, "request"),
+        "envelope_erased": ErrorCode(410, "request"),
+        "audit_unanswerable": ErrorCode(None, "request"),
+        "state_as_of_unknown": ErrorCode(None, "request"),
+        "intent_invalid": ErrorCode(422, "request"),
+        # Belief sessions (seed 001 §3.2).
+        "SESSION_NOT_FOUND": ErrorCode(404, "request"),
+        "SESSION_EXISTS": ErrorCode(409, "request"),
+        "SESSION_TERMINATED": ErrorCode(409, "request"),
+        "INVALID_HYPOTHESIS_ID": ErrorCode(422, "request"),
+        "OBLIGATION_NOT_FOUND": ErrorCode(404, "request"),
+        "EVENT_NOT_FOUND": ErrorCode(404, "request"),
+        "CONFLICT": ErrorCode(409, "request"),
+        "session_corrupt": ErrorCode(500, "service"),
+        "belief_event_corrupt": ErrorCode(None, "service"),
+        "elimination_store_unavailable": ErrorCode(
+            503, "service", is_retryable=True, may_be_taken=True
+        ),
+        "elimination_store_conflict": ErrorCode(502, "service", may_be_taken=True),
+        "causal_provenance_full": ErrorCode(None, "request"),
+        # Actors and their transactions.
+        "mailbox_full": ErrorCode(429, "service", is_retryable=True),
+        "runtime_full": ErrorCode(503, "service", is_retryable=True),
+        "commit_failed": ErrorCode(503, "service", is_retryable=True),
+        "shard_unowned": ErrorCode(503, "service", is_retryable=True),
+        "stale_epoch": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "reply_lost": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "actor_failed": ErrorCode(503, "unknown", is_retryable=True, may_be_taken=True),
+        "refusals_too_many": ErrorCode(429, "request", is_retryable=True),
+        "request_unprocessable": ErrorCode(422, "request"),
+        "request_set_aside": ErrorCode(422, "request", may_be_taken=True),
+        "envelope_capacity_unavailable": ErrorCode(503, "request", is_retryable=True),
+        # Models.
+        "model_unavailable": ErrorCode(503, "service", is_retryable=True),
+        "model_timeout": ErrorCode(503, "service", is_retryable=True),
+        "model_busy": ErrorCode(503, "service", is_retryable=True),
+        "model_refused": ErrorCode(502, "service"),
+        "model_answer_too_large": ErrorCode(502, "service"),
+        "model_answer_invalid": ErrorCode(502, "service"),
+        "model_found_nothing": ErrorCode(422, "request"),
+        "model_prompt_too_large": ErrorCode(422, "request"),
+        "sealed_outbound_unauthorized": ErrorCode(403, "request"),
+        "sealed_tier_2_cache_violation": ErrorCode(502, "service"),
+        "session_context_full": ErrorCode(None, "request"),
+        # Requested work and its queues.
+        "work_queue_unknown": ErrorCode(404, "request"),
+        "work_request_invalid": ErrorCode(422, "request"),
+        "work_request_conflict": ErrorCode(409, "request"),
+        "work_request_unknown": ErrorCode(404, "request"),
+        "work_request_not_dead": ErrorCode(409, "request"),
+        "work_item_full": ErrorCode(409, "request"),
+        "work_requests_too_many": ErrorCode(429, "service", is_retryable=True),
+        "waits_full": ErrorCode(503, "service", is_retryable=True),
+        "too_many_listeners": ErrorCode(503, "service", is_retryable=True),
+        "authority_sweep_running": ErrorCode(409, "service"),
+        "queue_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "queue_unknown_priority": ErrorCode(422, "request"),
+        "queue_argument_invalid": ErrorCode(422, "request"),
+        "queue_item_too_large": ErrorCode(None, "request"),
+        "queue_batch_too_large": ErrorCode(None, "request"),
+        "lease_too_large": ErrorCode(None, "request"),
+        # Undoing and replaying.
+        "operation_not_found": ErrorCode(404, "request"),
+        "epoch_not_found": ErrorCode(404, "request"),
+        "confirmation_required": ErrorCode(403, "request"),
+        "tier_3_requires_architect": ErrorCode(403, "request"),
+        "confirmation_invalid": ErrorCode(403, "request"),
+        "confirmation_expired": ErrorCode(403, "request"),
+        "confirmation_of_something_else": ErrorCode(403, "request"),
+        "confirmation_used": ErrorCode(403, "request"),
+        "confirmation_not_configured": ErrorCode(403, "service"),
+        "rollback_already_applied": ErrorCode(409, "request"),
+        "rollback_superseded_by_later_write": ErrorCode(409, "request"),
+        "rollback_still_referenced": ErrorCode(409, "request"),
+        "rollback_of_belief_session": ErrorCode(409, "request"),
+        "rollback_nothing_to_undo": ErrorCode(409, "request"),
+        "rollback_epoch_open": ErrorCode(409, "request"),
+        "rollback_epoch_too_large": ErrorCode(409, "request"),
+        "rollback_compensation_unknown": ErrorCode(409, "request"),
+        "rollback_refused": ErrorCode(409, "request"),
+        "operation_not_migrated": ErrorCode(409, "request"),
+        "operation_not_archivable": ErrorCode(None, "request"),
+        "tier_1_requires_all_fully_reversible": ErrorCode(409, "request"),
+        "tier_1_scope_too_wide": ErrorCode(409, "request"),
+        "rebuild_checkpoint_unknown": ErrorCode(None, "request"),
+        "rebuild_record_damaged": ErrorCode(None, "service"),
+        "rebuild_too_much_skipped": ErrorCode(None, "service"),
+        "replay_differs": ErrorCode(500, "service"),
+        "replay_range_invalid": ErrorCode(None, "request"),
+        "rules_version_unknown": ErrorCode(None, "service"),
+        "lite_envelope_invalid": ErrorCode(None, "request"),
+        # The ledger.
+        "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "commit_outcome_unknown": ErrorCode(None, "service", may_be_taken=True),
+        "ledger_failed": ErrorCode(None, "service", may_be_taken=True),
+        "ledger_corrupt": ErrorCode(None, "service"),
+        "ledger_file_damaged": ErrorCode(None, "service"),
+        "ledger_read_only": ErrorCode(None, "service"),
+        "ledger_rolled_back": ErrorCode(None, "service"),
+        "ledger_encoding": ErrorCode(None, "service"),
+        "ledger_shards_differ": ErrorCode(None, "service"),
+        "ledger_schema_older": ErrorCode(None, "service"),
+        "ledger_schema_newer": ErrorCode(None, "service"),
+        "ledger_schema_altered": ErrorCode(None, "service"),
+        "ledger_schema_unknown": ErrorCode(None, "service"),
+        "database_url_invalid": ErrorCode(None, "caller"),
+        "text_not_storable": ErrorCode(None, "request"),
+        # Effects outside: what their reports on the record say.
+        "external_source_restricted": ErrorCode(None, "request"),
+        "external_source_withdrawn": ErrorCode(None, "request"),
+        "external_sources_not_on_record": ErrorCode(None, "request"),
+        "external_access_overlay_blocked": ErrorCode(None, "request"),
+        "external_content_not_on_record": ErrorCode(None, "service"),
+        "external_content_too_large": ErrorCode(None, "request"),
+        "external_event_too_large": ErrorCode(None, "request"),
+        "external_effect_defect": ErrorCode(None, "service", is_retryable=True),
+        "external_path_invalid": ErrorCode(None, "request"),
+        "external_path_occupied": ErrorCode(None, "request"),
+        "external_path_unsafe": ErrorCode(None, "service"),
+        "external_storage_failed": ErrorCode(None, "service", is_retryable=True),
+        "external_storage_full": ErrorCode(None, "service", is_retryable=True),
+        "share_link_revoked": ErrorCode(None, "request"),
+        # What a client says itself, and a command before there is a service.
+        "gateway_unreachable": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
+        "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
+        "settings_invalid": ErrorCode(None, "caller"),
+        "data_folder_busy": ErrorCode(None, "caller"),
+        "data_folder_unusable": ErrorCode(None, "caller"),
+        "data_folder_unsafe": ErrorCode(None, "caller"),
+        "data_folder_not_locked": ErrorCode(None, "service"),
+        "address_unusable": ErrorCode(None, "caller"),
+        "redis_unavailable": ErrorCode(None, "caller"),
+        "redis_data_in_use": ErrorCode(None, "caller"),
+        "redis_start_failed": ErrorCode(None, "service"),
+        "child_not_ready": ErrorCode(None, "service"),
+        "child_died_too_often": ErrorCode(None, "service"),
+        "start_interrupted": ErrorCode(None, "caller"),
+        "canonical_json_invalid": ErrorCode(None, "request"),
+        # Kits of hypotheses, and what answers for them.
+        "action_unknown": ErrorCode(None, "request"),
+        "kit_invalid": ErrorCode(None, "request"),
+        "kit_unknown": ErrorCode(None, "request"),
+        "outcome_not_text": ErrorCode(None, "request"),
+        "probe_unknown": ErrorCode(None, "request"),
+        "provider_answer_invalid": ErrorCode(None, "request"),
+        "provider_hypothesis_unknown": ErrorCode(None, "request"),
+        "response_unknown": ErrorCode(None, "request"),
+        "scenario_invalid": ErrorCode(None, "request"),
+        "secret_unknown": ErrorCode(None, "request"),
+        # Whatever else went wrong is a defect.
+        "internal": ErrorCode(DEFECT_STATUS, "service", may_be_taken=True),
+    }
+)
+
+
+def status_of(code: str) -> int:
+    """Return the HTTP status of an answer with a code."""
+    return (ERRORS[code].status if code in ERRORS else None) or DEFECT_STATUS
+
+
+def is_retryable(code: str) -> bool:
+    """Tell whether the same may be asked again after a code; never after an unknown one."""
+    return code in ERRORS and ERRORS[code].is_retryable
