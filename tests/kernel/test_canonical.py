@@ -83,7 +83,7 @@ like_numbers = st.lists(
 
 
 @pytest.mark.spec("RFC 8785")
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(
     st.recursive(
         any_float | like_numbers | st.none(),

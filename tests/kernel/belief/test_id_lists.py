@@ -67,7 +67,9 @@ def test_what_is_no_list_of_ids_is_refused_before_it_is_compared(others):
 
 
 def test_a_session_that_is_released_holds_no_id():
-    session, _ = BeliefSession.declare("s", OntologyBundle("a", "b", "c", "d"), "abcdefgh", **STAMP)
+    session, _ = BeliefSession.declare(
+        "s", OntologyBundle("a", "b", "c", "d"), [*"abcdefgh"], **STAMP
+    )
     session.eliminate("s", "o", ["a", "b"], event_id="e-2", ts=STAMP["ts"])
     session.release()
     assert (len(session.universe), session.survives("c")) == (0, False)
