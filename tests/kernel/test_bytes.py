@@ -22,7 +22,7 @@ def test_a_byte_turned_over_is_found_or_changes_nothing(tmp_path):
 
 
 def test_what_the_readme_tells_of_flipped_bytes_adds_up():
-    """Of the file as it was then: a change of the schema makes other pages, and a run takes long."""
+    """Of the file as it was then: another schema makes other pages, and a run takes long."""
     kept = json.loads(RESULT.read_text())
     flipped, came = flipped_pages(kept), outcomes(kept)
     assert all(flipped[kind] <= count for kind, count in kept["pages"].items())
