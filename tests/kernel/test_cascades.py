@@ -51,6 +51,11 @@ def refused(ledger, document):
     return rejection.check, rejection.reason_code, rejection.field, receipt.get("hanging_refs")
 
 
+def beside(document, *more):
+    """The operation with further effects, which its scope names as well."""
+    return envelope(document["semantic_intent"], [*document["primitive_effects"], *more])
+
+
 def without(document, place):
     effects = [*document["primitive_effects"]]
     del effects[place]
@@ -104,15 +109,13 @@ def test_a_confirmed_or_blocked_membership_hangs_on_its_node_as_well(ledger):
     bare = taking("retract", "n", "out", "in", corpora=())
     assert refused(ledger, bare)[3] == [MEMBERSHIP]
     deleted = effect("membership_write", "n", corpus_id="corpus:test", to_state="soft_deleted")
-    bare["primitive_effects"].append(deleted)
-    assert code_of(submit(ledger, changed(bare, {"idempotency_key": "again"}))) is None
+    assert code_of(submit(ledger, beside(bare, deleted))) is None
 
 
 @VERBS
 def test_an_edge_between_two_that_go_together_is_stated_once(ledger, verb):
-    both = taking(verb, "n", "out", "in")
-    both["primitive_effects"] += taking(verb, "m")["primitive_effects"]
-    both["primitive_effects"][-1]["effect_id"] = "revoke:m"
+    other, revoke = taking(verb, "m")["primitive_effects"]
+    both = beside(taking(verb, "n", "out", "in"), other, revoke | {"effect_id": "revoke:m"})
     assert code_of(submit(ledger, both)) is None
 
 
@@ -123,37 +126,37 @@ def test_nothing_is_hung_on_a_node_by_the_operation_that_takes_it(ledger, verb, 
     source, target = ends
     document = taking(verb, "n", "out", "in")
     one = effect(kind, "new", source_node_id=source, target_node_id=target, edge_type="t")
-    document["primitive_effects"].append(one)
+    document = beside(document, one)
     assert refused(ledger, document)[1:] == (INCOMPLETE, "primitive_effects", ["new"])
 
 
 def test_an_edge_that_is_removed_and_made_again_hangs_on_its_node(ledger):
     document = taking("retract", "n", "out", "in")
     again = effect("edge_create", "out", source_node_id="n", target_node_id="m", edge_type="t")
-    document["primitive_effects"].append(again)
+    document = beside(document, again)
     assert refused(ledger, document)[1:] == (INCOMPLETE, "primitive_effects", ["out"])
 
 
 def test_an_edge_between_others_may_be_made_meanwhile(ledger):
     document = taking("collapse", "n", "out", "in")
     ends = {"source_node_id": "m", "target_node_id": "m", "edge_type": "t"}
-    document["primitive_effects"].append(effect("edge_create", "new", **ends))
+    document = beside(document, effect("edge_create", "new", **ends))
     assert code_of(submit(ledger, document)) is None
 
 
 def test_a_binding_may_be_detached_instead_of_removed(ledger):
     document = taking("retract", "n", "in")
-    document["primitive_effects"].append(effect("detach_source_binding", "out"))
+    document = beside(document, effect("detach_source_binding", "out"))
     assert code_of(submit(ledger, document)) is None
 
 
 def test_what_a_caller_puts_for_an_end_or_a_corpus_ends_no_process(ledger):
     document = taking("retract", "n", "out", "in")
     ends = {"source_node_id": ["n"], "target_node_id": {}, "edge_type": "t"}
-    document["primitive_effects"].append(effect("edge_create", "new", **ends))
+    document = beside(document, effect("edge_create", "new", **ends))
     assert code_of(submit(ledger, document)) == "edge_endpoint_missing"
     document = taking("retract", "n", "out", "in", corpora=())
-    document["primitive_effects"].append(effect("membership_revoke", "n", corpus_id=["c"]))
+    document = beside(document, effect("membership_revoke", "n", corpus_id=["c"]))
     assert code_of(submit(ledger, document)) == INCOMPLETE
 
 
@@ -162,7 +165,7 @@ def test_only_the_verbs_with_a_cascade_have_to_state_one(ledger, kind):
     made = effect("edge_create", "new", source_node_id="m", target_node_id="n")
     made["payload"]["edge_type"] = "supersedes"
     document = envelope("supersede", [effect("node_write", "m", title="t"), made])
-    document["primitive_effects"].append(effect(kind, "n") | {"effect_id": "second"})
+    document = beside(document, effect(kind, "n") | {"effect_id": "second"})
     assert code_of(submit(ledger, document)) is None
 
 

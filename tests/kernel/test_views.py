@@ -7,7 +7,16 @@ from kernel.ledger import schema
 from kernel.rollback.execute import rollback_operation
 from kernel.stores.views import VIEWS_NAMED_MAX, is_stale
 from kernel.verify import verify
-from tests.kernel.build import adapt, code_of, create, effect, envelope, memory_ledger, submit
+from tests.kernel.build import (
+    adapt,
+    code_of,
+    create,
+    effect,
+    envelope,
+    memory_ledger,
+    op_id,
+    submit,
+)
 from tests.kernel.every import own
 
 pytestmark = pytest.mark.spec("§4.3.1", "§4.3.6")
@@ -43,6 +52,7 @@ def events(ledger, result):
     return [bytes(row["receipt_bytes"]) for row in rows]
 
 
+WRITES_ID = op_id("writes")
 WRITES = {
     "node_write": adapt("n", title="t"),
     "node_retract": envelope(
@@ -67,14 +77,14 @@ WRITES = {
 
 @pytest.mark.parametrize("document", WRITES.values(), ids=WRITES)
 def test_a_write_of_a_node_makes_its_views_stale_and_says_so(ledger, document):
-    result = submit(ledger, document | {"operation_id": "writes", "idempotency_key": "writes"})
+    result = submit(ledger, document | {"operation_id": WRITES_ID, "idempotency_key": "writes"})
     assert code_of(result) is None
     assert "v" in stale(ledger)
     assert "x" not in stale(ledger)
     said = events(ledger, result)[-1]
     assert b'"node_ref":"n"' in said
     assert b'"view_ids":["v"]' in said
-    assert b'"operation_id":"writes"' in said  # as every receipt of an operation says it
+    assert WRITES_ID.encode() in said
     assert b'"more_views":false' in said
     with ledger.view() as view:
         assert verify(view).findings == ()
