@@ -20,6 +20,7 @@ from tests.kernel.build import (
 )
 from tests.kernel.every import own
 from tests.kernel.verb_meanings import (
+    CARRIED,
     CONTRADICTING,
     DECOMPOSITION,
     FORBIDDEN,
@@ -122,6 +123,12 @@ def test_what_a_binding_means_changes_with_a_new_generation(ledger, field):
 )
 def test_a_kind_that_means_something_else_is_refused(ledger, verb, kind):
     assert refusal(ledger, verb, [*composed(verb), effect(kind, "n")]) == ("V3", REFUSED)
+
+
+@pytest.mark.spec("§3.3", "§3.6")
+@pytest.mark.parametrize(("verb", "kind"), CARRIED)
+def test_what_takes_or_brings_back_a_node_carries_what_hangs_on_it(ledger, verb, kind):
+    assert refusal(ledger, verb, [*composed(verb), spoken(verb, kind, 9)])[1] != REFUSED
 
 
 @pytest.mark.spec("§3.3", "INV-J-METADATA-LOCK-1")

@@ -204,6 +204,12 @@ UNSPOKEN: tuple[tuple[str, str], ...] = (
 )
 """Kinds that a verb does not carry: they mean something that its name does not say."""
 
+CARRIED: tuple[tuple[str, str], ...] = (
+    *((verb, "membership_write") for verb in sorted(_MOVES_MEMBERS)),
+    *((verb, "node_retract") for verb in sorted(_TAKES)),
+)
+"""Kinds that a verb carries beside its own: what hangs on a node, and what takes a node."""
+
 OWN_RECEIPT: dict[str, tuple[str, ...]] = {
     "binding_fire_record": ("binding_fire_record", "binding_evaluation_manifest"),
     "search_run_record": ("search_run_record",),
