@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from actors.commit.unit_context import Bench
 from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
 from kernel.canonical import sha256_hex
-from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
@@ -61,7 +60,7 @@ class SetAsideUnit:
         if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
             return None
         receipt_id = f"receipt:{SET_ASIDE}:{at.mailbox_id}:{at.offset}"
-        if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+        if not transaction.has_receipt(receipt_id):
             body = {
                 "reason_code": SET_ASIDE,
                 "shard": str(self.shard),
@@ -94,7 +93,7 @@ def refuse(
     _log.error(
         UNPROCESSABLE, asked=kind, request_digest=digest, cause=repr(cause)[:CAUSE_CHARS_MAX]
     )
-    if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+    if not transaction.has_receipt(receipt_id):
         body = {
             "reason_code": UNPROCESSABLE,
             "asked": kind,

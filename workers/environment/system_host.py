@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import time
+from datetime import UTC, datetime
 
 from kernel.host import Host
 
@@ -41,6 +42,11 @@ _randomness = _Randomness()
 def system_host() -> Host:
     """Return the host of this process."""
     return Host(lambda: time.time_ns() // 1000, _randomness.take)
+
+
+def utc_now() -> datetime:
+    """Return the time by the clock of this machine."""
+    return datetime.now(UTC)
 
 
 def settle_memory() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
-from redis.asyncio import Redis
 
 from actors.commit.group_committer import Committer
 from actors.forwarding.mailbox_consumer import Postroom
@@ -16,6 +15,7 @@ from actors.sharding.held_shards import Ownership
 from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from queues.connection import RedisClient
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
@@ -77,7 +77,7 @@ class Sharing:
 def share_sessions(
     ledger: Ledger,
     committer: Committer,
-    redis: Redis,
+    redis: RedisClient,
     settings: Settings,
     gateway: str,
     tombstones: AsyncEliminationStore | None = None,

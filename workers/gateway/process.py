@@ -4,7 +4,6 @@ Stopping has an order: streams end, the server finishes its requests, the shards
 the actors and the committer end, the ledger is closed.
 """
 
-import secrets
 import signal
 import socket
 import threading
@@ -165,7 +164,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         outcomes.notify()
 
     outcomes = OutcomeWatch(ledger)
-    capacity, refusals = _capacity(settings, leases), RefusalRuns()
+    capacity, refusals = _capacity(settings, leases, host), RefusalRuns()
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
@@ -320,11 +319,11 @@ def _secret(value: SecretStr | None) -> str | None:
     return None if value is None else value.get_secret_value()
 
 
-def _capacity(settings: Settings, leases: CapacityLeases) -> LeasedCapacity:
+def _capacity(settings: Settings, leases: CapacityLeases, host: Host) -> LeasedCapacity:
     return LeasedCapacity(
         leases,
         settings.kernel_capacities,
-        f"gateway-{secrets.token_hex(8)}",
+        f"gateway-{host.random_bytes(8).hex()}",
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
     )

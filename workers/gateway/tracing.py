@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from redis.asyncio import Redis
 
 from actors.sessions.runtime import SessionRuntime, Sessions
+from queues.connection import RedisClient
 from queues.work_queue import WorkQueue
 from workers.api.services import Report, Write
 from workers.environment.settings import Settings
@@ -29,7 +29,7 @@ class Untraced:
 
     spans = None
 
-    def queue(self, redis: Redis, name: str) -> WorkQueue:
+    def queue(self, redis: RedisClient, name: str) -> WorkQueue:
         """Return a queue."""
         return WorkQueue(redis, name)
 

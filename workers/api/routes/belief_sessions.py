@@ -25,7 +25,6 @@ from workers.api.errors import ApiError
 from workers.api.json_answers import json_answer
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
-from workers.environment.system_host import system_host
 from workers.views.belief_sessions import (
     Acceptance,
     Approval,
@@ -199,7 +198,7 @@ async def declare(
     body: DeclareBody, services: Given, survivors_max: SurvivorsMax, response: Response
 ) -> Any:
     """Open a belief session over a set of hypotheses."""
-    session_id = str(body.session_id or system_host().new_id())
+    session_id = str(body.session_id or services.ledger.host.new_id())
     message = messages.Declare(
         OntologyBundle(**body.ontology.model_dump()),
         tuple(body.hypotheses),
