@@ -106,3 +106,30 @@ def test_rows_of_the_ledger_are_read_by_named_queries():
         if isinstance(node, ast.Attribute) and node.attr == "tables"
     ]
     assert outside == []
+
+
+def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_layer():
+    units = {
+        (path.relative_to(ROOT).as_posix(), node.name)
+        for package in ("queues", "actors", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and _runs_on_a_bench(node)
+    }
+    assert len(units) > 15
+    misplaced = {
+        (path, name)
+        for path, name in units
+        if not (path.startswith("actors/commit/") and path.endswith("units.py"))
+        or not name.endswith("Unit")
+    }
+    assert misplaced == set()
+
+
+def _runs_on_a_bench(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(method, ast.FunctionDef)
+        and method.name == "run"
+        and any(argument.arg == "bench" for argument in method.args.args)
+        for method in node.body
+    )

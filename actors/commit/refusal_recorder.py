@@ -1,31 +1,19 @@
 """Puts on the record how often refusals were only counted, once in a while and at the end."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import structlog
 
-from actors.commit.unit_context import Bench
+from actors.commit.refusal_units import RefusalRunsUnit
 from actors.commit.units import Unit
 from actors.errors import ActorError
-from kernel.refusal_runs import RefusalRun, RefusalRuns, record_runs
+from kernel.refusal_runs import RefusalRuns
 
 RECORD_EVERY_S = 60.0
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalRunsUnit:
-    """Leave a receipt of each run."""
-
-    runs: Sequence[RefusalRun]
-
-    def run(self, bench: Bench) -> None:
-        """Leave them; what is on the record already is left as it is."""
-        record_runs(bench.transaction, self.runs)
 
 
 class RefusalRecorder:

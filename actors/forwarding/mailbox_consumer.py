@@ -22,7 +22,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import ActorError, ActorFailed, CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
 from actors.forwarding.message_codec import Asking, decode_asking, encode_reply
 from actors.messages import Message

@@ -29,7 +29,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from actors.commit.batch import OF_THE_LEDGER
 from actors.commit.group_committer import Committer
-from actors.commit.refusals import RefusalUnit
+from actors.commit.refusal_units import RefusalUnit
 from actors.commit.units import Unit
 from actors.errors import (
     ActorError,

@@ -4,7 +4,7 @@ It failed, and would fail again, whoever carries it out: that is known because i
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from kernel.canonical import sha256_hex
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
-from kernel.refusal_runs import Reason
+from kernel.refusal_runs import Reason, RefusalRun, record_runs
 
 UNPROCESSABLE = "request_unprocessable"
 SET_ASIDE = "mailbox_entry_set_aside"
@@ -77,6 +77,17 @@ class SetAsideUnit:
             f"{self.ends} processes have ended with the request in hand; it was set aside",
             {"receipt_id": receipt_id, "shard": self.shard, "offset": at.offset},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRunsUnit:
+    """Leave a receipt of each run."""
+
+    runs: Sequence[RefusalRun]
+
+    def run(self, bench: Bench) -> None:
+        """Leave them; what is on the record already is left as it is."""
+        record_runs(bench.transaction, self.runs)
 
 
 def refuse(
