@@ -47,7 +47,7 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "queues/gateways/shard_mailboxes.py": (DISTINCT, frozenset({"secrets.token_hex", "time.time"})),
     "queues/work_queue.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "workers/gateway/metrics.py": ("limits how often it reads", frozenset({"time.monotonic"})),
-    "workers/gateway/process.py": ("hands the clock out", frozenset({"time.monotonic"})),
+    "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
     "workers/gateway/traces.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
     "workers/telemetry/http_metrics.py": (MEASURING, frozenset({"time.perf_counter"})),
     "workers/telemetry/traced_queue.py": (SPAN_TIMES, frozenset({"time.time_ns"})),

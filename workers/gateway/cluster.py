@@ -10,7 +10,7 @@ from actors.commit.group_committer import Committer
 from actors.forwarding.mailbox_consumer import Postroom
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
-from actors.sessions.runtime import SessionRuntime
+from actors.sessions.runtime import Handled, SessionRuntime
 from actors.sharding.held_shards import Ownership
 from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
@@ -37,15 +37,6 @@ class Sharing:
     postroom: Postroom
     seal: Seal
     mail: ShardMail
-
-    def taken(self, notify: Callable[[], None]) -> None:
-        """Let somebody else know as well whenever shards were taken."""
-
-        def tell() -> None:
-            self.postroom.wake()
-            notify()
-
-        self.keeper.taken = tell
 
     async def begin(self) -> None:
         """Take what is this gateway's already, so that one alone serves everything at once.
@@ -74,33 +65,60 @@ class Sharing:
             await self.postroom.empty()
 
 
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Who is told of what happens to the sessions of a gateway."""
+
+    shards_taken: Callable[[], None]
+    mail_refused: Callable[[Refused], None]
+    handled: Handled | None
+    """See `SessionRuntime`."""
+
+
 def share_sessions(
     ledger: Ledger,
     committer: Committer,
     redis: RedisClient,
     settings: Settings,
     gateway: str,
-    tombstones: AsyncEliminationStore | None = None,
-    *,
-    refused: Callable[[Refused], None] = lambda _: None,
+    tombstones: AsyncEliminationStore | None,
+    callbacks: Callbacks,
 ) -> Sharing:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
-    ownership = Ownership(settings.shards)
+
+    def shard_lost(shard: int) -> None:
+        keeper.lose(shard)
+
+    def mailboxes_lost() -> None:
+        sessions.give_up()
+
+    def shards_taken() -> None:
+        postroom.wake()
+        callbacks.shards_taken()
+
+    ownership = Ownership(settings.shards, lost=shard_lost)
     runtime = SessionRuntime(
         ledger,
         committer,
-        ledger.host,
         ownership=ownership,
         mailbox_max=settings.mailbox_max,
         passivate_after_s=settings.passivate_after_s,
         tombstones=tombstones,
+        handled=callbacks.handled,
     )
     inbox = Inbox(redis, gateway)
     seal = Seal()
-    mail = ShardMail(redis, inbox, seal, refused=refused)
+    mail = ShardMail(redis, inbox, seal, refused=callbacks.mail_refused)
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
-        ledger, gateway, ownership, leases, runtime, lease_s=settings.shard_lease_s
+        ledger,
+        gateway,
+        ownership,
+        leases,
+        runtime,
+        lease_s=settings.shard_lease_s,
+        flushed=mailboxes_lost,
+        taken=shards_taken,
     )
     sessions = RoutedSessions(
         runtime,
@@ -119,8 +137,6 @@ def share_sessions(
         answered=sessions.answered,
         leases_changed=keeper.wake,
     )
-    keeper.flushed = sessions.give_up
-    keeper.taken = postroom.wake
     return Sharing(ownership, runtime, sessions, keeper, postroom, seal, mail)
 
 

@@ -18,7 +18,7 @@ from starlette.types import Message as HttpMessage
 
 from actors.commit.units import Unit
 from actors.messages import Audit, Message, Query
-from actors.sessions.runtime import SessionRuntime, Sessions
+from actors.sessions.runtime import Sessions
 from kernel.ledger.ledger import Document
 from queues.connection import RedisClient
 from queues.work_queue import WorkQueue
@@ -89,9 +89,8 @@ class GatewayTraces:
         """Return a queue whose items carry the trace of what caused them."""
         return TracedQueue(redis, name, self.spans)
 
-    def sessions(self, sessions: Sessions, runtime: SessionRuntime) -> Sessions:
+    def sessions(self, sessions: Sessions) -> Sessions:
         """Return the same sessions; what they answer is known to the request that asked."""
-        runtime.handled = self.handled
         return _TracedSessions(sessions)
 
     def write(self, write: Write) -> Write:
