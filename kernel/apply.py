@@ -103,7 +103,7 @@ def apply_operation(
 
 
 def _undone(envelope: Envelope) -> list[str]:
-    """The operations that this one undoes or makes up for."""
+    """Return the operations that this one undoes or compensates."""
     named = [one.undoes.operation_id for one in envelope.primitive_effects if one.undoes]
     if envelope.compensates_operation_id is not None:
         named.append(envelope.compensates_operation_id)
@@ -111,10 +111,10 @@ def _undone(envelope: Envelope) -> list[str]:
 
 
 def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:
-    """The receipt of a mixed or restricted packet (§7.4, K7); none where nothing was tainted.
+    """Return the receipt of a mixed or restricted packet (§7.4, K7), None for another.
 
-    The nodes are counted, each once, whatever the envelope states of them. A class that none of
-    them has is the author's word, as is everything where no source is named.
+    The nodes are counted, each once, whatever the envelope states of them (decision kernel/0195). A
+    class that none of them has is the envelope's, as is everything where no source is named.
     """
     stated = envelope.source_visibility_taint
     resolved = envelope.resolved_output_visibility_class

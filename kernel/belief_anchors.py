@@ -1,8 +1,12 @@
-"""Anchors of belief sessions: operations of the log that name how far sessions' chains go (B6).
+"""Operations of the log that name how far the chains of belief sessions go (B6).
 
 One operation names every session that a transaction has written to: which events were added, what
-they follow and where the chain ends with them. The newest anchor of each session is folded into a
-table, and an anchor that does not go on exactly where the last one ended is not applied.
+they follow and where the chain ends with them. An anchor that does not go on exactly where the
+session's last one ended is not applied. The newest anchor of each session is folded into a table
+(decision kernel/0004).
+
+The anchor of a user's session states the priority `user_active_session`: it is no background work,
+so the emergency throttle does not stop eliminations.
 """
 
 from typing import Any
@@ -21,7 +25,7 @@ from kernel.stores.record import Operation
 
 ANCHOR_RECEIPT = "belief_sessions_anchored"
 SESSION_IDS_BYTES_MAX = 128 * 1024
-"""How long their ids may be together, so that the operation fits into an envelope."""
+"""The most bytes that the ids of one anchor have together, so that it fits into an envelope."""
 
 
 def anchor_of(view: LedgerView, session_id: str) -> Row | None:
@@ -40,7 +44,7 @@ def follows(anchor: Row | None, first_event_index: int, prior_head_event_hash: s
 
 
 def is_in_log(view: LedgerView, anchor: Row) -> bool:
-    """Tell whether the log has the anchor where it is said to be; not where that was erased."""
+    """Tell whether the log has the anchor where its row says; not where it was erased."""
     row = view.tables.get(schema.kernel_event_log, anchor["ec_sequence_number"])
     if row is None or row["semantic_intent"] != BELIEF_ANCHOR:
         return False
@@ -58,7 +62,7 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
 
 
 def record_anchors(operation: Operation, envelope: Envelope) -> None:
-    """Let the anchors that an operation states be the newest of their sessions.
+    """Record the anchors that an operation states as the newest of their sessions.
 
     Raises:
         EffectInapplicable: `belief_anchor_invalid`; `belief_anchor_does_not_follow` where one does

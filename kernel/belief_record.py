@@ -1,7 +1,12 @@
 """Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
 
-The events of a session are a chain of their own. With every transaction one operation of the log
-names the heads of all the chains that it has made longer, so one verification covers both.
+The events of a session are a chain of their own. At the end of each transaction one operation of
+the log names the new head of every chain that the transaction wrote to, so that verifying the log
+also verifies the sessions.
+
+Activating a session holds it against the record: its events, its snapshot (decision kernel/0162),
+its summary row, its newest anchor and the log's operation that states the anchor must all end at
+the same event. Where one does not, the session is corrupt.
 """
 
 from collections.abc import Sequence
@@ -40,10 +45,10 @@ class BeliefBatch:
     n_universe: int
     n_survivors: int
     survivors_shown: Sequence[str]
-    """The first few, for whoever lists sessions."""
+    """The first few survivors, for lists of sessions."""
 
     snapshot: SessionSnapshot | None = None
-    """Of the session after the last event, where it is time for one."""
+    """The session's snapshot after the last event, where one is due."""
 
     @property
     def head_event_hash(self) -> str:
@@ -185,7 +190,7 @@ def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
     head, *later = view.belief_events(session_id, first=n_events - 1) or [b""]
     belief = BeliefSession.resume(first[0], parts, head, later)
     if belief.policy.elimination_store != "ledger":
-        # What is held against a store elsewhere is the whole trail.
+        # A session with a store elsewhere is held against it by its whole trail.
         return BeliefSession.restore(view.belief_events(session_id)), n_events
     return belief, n_events
 
@@ -196,7 +201,7 @@ def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
     named = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
     if any(column != stated for column, stated in named):
         raise LedgerCorrupt(f"a snapshot of {session_id} stands in the place of another")
-    # One of them may be gone, and then the others are worth nothing.
+    # Without one of them the others are worth nothing.
     return parts if belong_together(parts) else []
 
 

@@ -39,7 +39,7 @@ _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 _EXPONENT_AFTER_KEY, _EXPONENT_AFTER_COMMA, _EXPONENT_AFTER_BRACKET = (
     re.compile(prefix + rb"[-\d][\d.]*e").search for prefix in (rb'":', rb",", rb"\[")
 )
-# All of the three are followed by these; hardly a text is, so that two searches mostly do for all.
+# Each of the three is followed by one of these, and hardly a text is: two searches mostly suffice.
 _EXPONENT_END = re.compile(rb"e[-+]?\d{1,3}[,}\]]").search
 # What a whole float beyond 2^53 - 1 looks like in canonical form; digits inside a string may, too.
 _LONG_INTEGER = re.compile(rb"(?:^|[:,\[])-?\d{16}").search
@@ -79,11 +79,11 @@ def canonicalize_readable(value: Any) -> bytes:
     except TypeError:
         fast = b""
     if fast and not _suspect(value, fast):
-        # It has no whole float, and no integer beyond 2^53 - 1.
+        # The bytes hold no whole float, and no integer beyond 2^53 - 1.
         return fast
     content = _exact(value)
     if _LONG_INTEGER(content) is not None:
-        # orjson would read the largest of them as floats, others read them as what they look like.
+        # orjson would read the largest of them as floats, other readers as integers.
         try:
             _exact(json.loads(content))
         except RecursionError:

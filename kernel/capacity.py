@@ -1,7 +1,8 @@
 """Capacity: what operations may cost, by the policy in force and the leases that the fleet holds.
 
-The policy is data of a generation (§18.1); what it leaves out has the default. The lease is a port:
-the kernel asks for its state and never waits for it, and tells it what was used (§18.2).
+The policy is data of a generation (§18.1), and what it leaves out has the default. The lease is a
+port: the kernel reads its state, never waits for it, and tells it what was used (§18.2,
+decision kernel/0073).
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ DEFAULT_DAILY_QUOTA = 10_000_000
 RETRY_AFTER_S = 5
 
 COST_OF_AN_EFFECT_HUNDREDTHS = 5
-"""What the kernel takes an effect to cost, in hundredths of the unit: an estimate by count."""
+"""The estimated cost of an effect, in hundredths of the unit."""
 
 POLICY_FIELD = "kernel_cost_governance"
 """Where the payload of a policy generation holds its governance."""
@@ -57,7 +58,7 @@ class KernelCostGovernance(BaseModel):
     @field_validator("daily_write_quota_per_kind")
     @classmethod
     def _of_known_kinds(cls, quotas: dict[str, int]) -> dict[str, int]:
-        # A quota under a misspelt name would limit nothing.
+        # A quota under a misspelt name would silently limit nothing.
         unknown = sorted(quotas.keys() - OPERATION_KINDS.keys())
         if unknown:
             raise ValueError(f"no operation kind {unknown[0]}")
@@ -83,10 +84,10 @@ class Lease:
     """In the unit of `estimated_capacity_cost`."""
 
     ec_capacity_lease_id: str = ""
-    """Empty where nobody leases capacity; such a lease leaves no receipt."""
+    """Empty where no capacity is leased; such a lease leaves no receipt."""
 
     retry_after_s: int = RETRY_AFTER_S
-    """When it is worth asking again, where there is not enough."""
+    """After how long to ask again, where there is not enough."""
 
     ceiling: float = float("inf")
     """The most that can ever remain; what costs more is never covered."""
@@ -96,7 +97,7 @@ class Lease:
 
 
 class CapacityLeases(Protocol):
-    """Who holds the leases (§18.2); answers at once, from what it knows."""
+    """The port of the leases (§18.2); it answers at once, from what the process knows."""
 
     def lease(self, operation_kind: str, priority: str) -> Lease:
         """Return the state of the lease that an operation would draw on."""
@@ -106,7 +107,7 @@ class CapacityLeases(Protocol):
 
 
 class UnlimitedCapacity:
-    """Grants everything, without limit: what holds until somebody leases capacity."""
+    """Grants everything; the default where no capacity is leased."""
 
     def lease(self, operation_kind: str, priority: str) -> Lease:  # noqa: ARG002 - the port's names
         """Return a lease without an end."""

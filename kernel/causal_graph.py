@@ -1,15 +1,18 @@
-"""The causal graph: nodes and edges that are merged and never taken back, and its reading.
+"""The causal graph: nodes and edges that are merged and never taken back, and how they are read.
 
-How a delta is merged, each element by itself, in the order of the delta:
+A delta is merged element by element, in its own order:
 
-1. Type and label of a node are as they were first written; another proposal is a conflict, which
-   is reported and not kept. The rest of the delta is.
-2. `hypothetical` becomes false once somebody says so, and stays false.
-3. Provenance is a set by (source, trigger); of two alike the first is kept, with its time.
-4. An edge is one by its ends and its type. An end that nobody has described is kept as a node that
-   is not described, and is in no reading of the graph until somebody does.
+1. A node keeps the type and the label that were written first. A delta that proposes others has
+   that conflict reported; the rest of the delta is merged.
+2. `hypothetical` becomes false once a delta says so, and stays false.
+3. Provenance is a set by (source, trigger), and of two alike the first is kept, with its time. An
+   element has 64 provenances at most; a delta that would add one more is refused as a whole.
+4. An edge is identified by its ends and its type. An end that nobody has described is kept as a
+   node that no reading shows until somebody describes it (decision kernel/0160).
 
-Nodes and edges are those of the kernel's graph, under ids of their own. Nothing here writes.
+Nodes and edges are those of the kernel's graph. Their ids begin with `causal-node:` and
+`causal-edge:`, and the runtime alone may write those and the kind `CausalNode`, so that whoever
+reads the graph finds what a merge put there. Nothing in this module writes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -93,7 +96,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class Merge:
-    """What a delta comes to: what is told, and what has to be written."""
+    """The result of merging a delta: the answer to its sender, and what has to be written."""
 
     created: list[EdgeKey | str] = field(default_factory=list)
     merged: list[EdgeKey | str] = field(default_factory=list)
@@ -272,7 +275,7 @@ def _edge_of(record: Document) -> CausalEdge | None:
 
 @contextmanager
 def _readable(record_id: str) -> Iterator[None]:
-    """What does not read as it was written is corrupt."""
+    """Raise `LedgerCorrupt` for a record that does not read back as it was written."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:

@@ -76,6 +76,11 @@ class SnapshotTooOld(KernelError):  # noqa: N818
 
 
 class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
-    """A value that the store cannot hold; nothing of it was written."""
+    """A value that the store cannot hold; nothing of it was written.
+
+    No text, U+0000, an integer beyond 64 bits, more than an index or a statement takes. Here the
+    value is to blame; in `LedgerUnavailable` and `LedgerFailed` it is the store. Whoever commits
+    for many tells by this whether one of them is at fault.
+    """
 
     code = "text_not_storable"

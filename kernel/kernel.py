@@ -36,8 +36,8 @@ _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 """Fields that differ when the same thing is submitted again; they are not part of its content."""
 
 _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11", "V12"))
-"""What an envelope of the kernel's own has to pass: it is no second draw on capacity, and settles
-a conflict instead of having one."""
+"""The checks that an envelope of the kernel's own passes: it draws no capacity of its own, and it
+settles a conflict instead of having one."""
 
 
 class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
@@ -98,7 +98,7 @@ class Kernel:
         draws: bool = True,
         id_is_drawn: bool = False,
     ) -> SubmissionResult | RejectedResult:
-        """Put one envelope on the record, or a receipt of why not.
+        """Record one envelope, or a receipt that says why it was refused.
 
         `id_is_drawn` says that the caller has just drawn the operation's id at random
         (`Host.new_id`), so that it need not be looked for on the record.
@@ -153,7 +153,7 @@ class Kernel:
         operation_id: str | None,
         message: str,
     ) -> bool:
-        """Tell whether a refusal shall have a receipt of its own, and count it where not."""
+        """Tell whether a refusal gets a receipt of its own; count it where it gets none."""
         now_us = transaction.head_now.committed_at_us
         runs = self._refusals
         return runs is None or runs.has_receipt(reason, now_us, operation_id, message)
@@ -202,7 +202,7 @@ class Kernel:
     def _refuse(
         self, submission: Submission, check: str, refusal: Refusal, runs: RefusalRuns | None
     ) -> RejectedResult:
-        """Record what happens instead, if anything does, and the receipt of the refusal.
+        """Record what is done instead of a refused operation, if anything, and the receipt.
 
         Without a receipt of its own a refusal changes nothing at all.
         """
@@ -220,7 +220,7 @@ class Kernel:
 
 
 def _why(error: Exception) -> tuple[str, Refusal]:
-    """Return the check and the refusal of what undid an operation."""
+    """Return the check and the refusal for the error that undid an operation."""
     if isinstance(error, _OwnRefused):
         return error.check, error.refusal
     if isinstance(error, EffectInapplicable):
@@ -375,7 +375,7 @@ def _reject(
     refusal: Refusal,
     runs: RefusalRuns | None,
 ) -> RejectedResult:
-    """Leave a durable receipt and nothing else (K5); none where there were too many like it."""
+    """Leave a durable receipt and nothing else (K5); none where the refusal is counted."""
     if not _has_receipt(transaction, document, check, refusal, runs):
         return _rejected(document, check, refusal, None)
     known = document if isinstance(document, dict) else {}

@@ -1,15 +1,15 @@
 """How long the answers of models are kept (§6.5, §17.7).
 
 An answer may go when nothing refers to it any more, that has been so for seven days, and its model
-is retired. Never before, and never because a receipt expired. What goes is the bytes: the record,
-its commitment and a durable receipt stay.
+is retired. It never goes earlier, and never because a receipt expired. What goes is the bytes: the
+record, its commitment and a durable receipt stay.
 
 References are operations on the record that name the output. One ends when its operation is
-archived past the audit's horizon. Archiving itself does not exist yet; `mark_archived` puts the
-fact on the record, and that is all that it does.
+archived past the audit's horizon. Archiving itself does not exist yet: `mark_archived` puts the
+fact on the record and does nothing else. The sweep reads all of those receipts.
 
-Eligibility is not stored. Which models are in use changes outside of the log, so it is asked of the
-registry whenever it matters, here and in a replay.
+Which models are in use changes outside the log, so eligibility is not stored: the registry is asked
+here and in a replay (decision kernel/0095).
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def is_collectable(facts: OutputFacts, now_us: int) -> bool:
 
 
 def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
-    """Record that an operation is past the audit's horizon, so that it refers to nothing more.
+    """Record that an operation is past the audit's horizon and no longer refers to its outputs.
 
     Raises:
         KernelError: `operation_not_archivable`, when it is not on the log, or is marked already.

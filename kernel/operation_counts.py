@@ -2,8 +2,8 @@
 
 A day is a day of UTC by commit time. A run is a session, or what the envelope names as its
 `run_id`; runs are counted only while a budget for them is in force, so that nothing is written
-for a limit that nobody set. A quota that is exceeded and let pass is told once a day and kind, a
-budget once a run.
+for a limit that nobody set. A quota that is exceeded and let pass has one alert a day and kind, a
+budget one a run.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def operations_of_run(view: LedgerView, run: str) -> int:
 def count_operation(
     transaction: LedgerTransaction, envelope: Envelope, emit: Callable[[Receipt], str]
 ) -> None:
-    """Count an operation that is being applied; tell of the first that is one too many."""
+    """Count an operation that is being applied; emit an alert for the first beyond a limit."""
     governance = governance_of(transaction)
     time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
     about: Document = {"operation_kind": kind, "day": day_of(time_us)}

@@ -1,8 +1,8 @@
-"""What goes outside, and what keeps it here (§4.3.4, §4.3.9, §4.3.11, §12.5).
+"""What may leave the process, and what keeps it inside (§4.3.4, §4.3.9, §4.3.11, §12.5).
 
 An effect that nothing undoes puts outside what its operation was made of: content that it states
-or that a node holds, or a token that opens a view. It is asked about twice: when it is decided,
-and again just before it is performed, for a source can be sealed in between.
+or that a node holds, or a token that opens a view. The question is asked when the effect is
+decided, and again just before it is performed, because a source can be sealed in between.
 
 1. What is sealed or firewalled stays here unless the policy in force lets the actor send it out.
 2. What an overlay keeps the writer from is not sent either; what may not be shared is in no link.
@@ -64,7 +64,7 @@ def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
 
 
 def touched_restricted(view: LedgerView, envelope: Envelope) -> Source | None:
-    """Return what an envelope was made of that is sealed or firewalled, computed or stated."""
+    """Return the sealed or firewalled sources of an envelope, as computed and as stated."""
     for source, visibility in classes_of(view, envelope):
         if visibility in RESTRICTED:
             return source
@@ -99,7 +99,7 @@ def _overlaid(
 
 
 def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
-    """Whoever grants a link sends to whom it lets in."""
+    """Return whom overlays judge: the writer, in a share-link session where a link is granted."""
     writer = writer_of(envelope)
     if any(canonical_kind(one.effect_kind) == "share_link_grant" for one in outward):
         return replace(writer, session_kind=SHARE_LINK_SESSION)
@@ -107,7 +107,7 @@ def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
 
 
 def _sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
-    """Yield what goes outside, each once, and where the envelope says so."""
+    """Yield each thing that goes outside once, with the field that names it."""
     seen: set[str] = set()
     for source in sources_of_envelope(envelope):
         if source.ref not in seen:

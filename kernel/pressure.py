@@ -16,7 +16,7 @@ from typing import Final, Literal
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
 
 ANY_KIND: Final = "any"
-"""The kind whose capacity every operation kind draws on that has none of its own."""
+"""The kind on whose capacity operation kinds draw that have none of their own."""
 
 COST_MAX: Final = 1e9
 """Of one lease, and of a resource whose cost is limited; costs are kept to the millionth."""
@@ -28,7 +28,7 @@ SUSPEND_MS_MAX: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So much of a resource."""
+    """An amount of a resource: slots and cost."""
 
     slots: float = 0
     cost: float = 0.0
@@ -54,7 +54,7 @@ ByPriority = tuple[Amount, ...]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much of a resource there is, and what of it is kept for whom.
+    """How much of a resource there is, and how much is reserved for each priority.
 
     Raises:
         ValueError: when an amount is negative, or more is reserved than there is.
@@ -74,7 +74,7 @@ class Capacity:
 
     @classmethod
     def of_slots(cls, slots: int) -> "Capacity":
-        """Return so many slots, without reserves, whatever their cost."""
+        """Return a capacity of slots without reserves and without a limit of cost."""
         return cls(Amount(slots, inf))
 
     def ceilings(self) -> ByPriority:
@@ -100,7 +100,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class CapacityState:
-    """What is held of a resource and who waits for it, at one moment."""
+    """What is held of a resource, and how many wait for it, at one moment."""
 
     capacity: Capacity
     held: ByPriority = NOTHING_HELD
@@ -122,7 +122,7 @@ class Course:
 
     action: Literal["run", "throttle", "suspend"]
     for_ms: int = 0
-    """throttle: run after so long. suspend: ask again after so long. 0 to run at once."""
+    """How long to pause before running (throttle) or asking again (suspend); 0 to run at once."""
 
 
 RUN: Final = Course("run")

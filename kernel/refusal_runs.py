@@ -1,13 +1,14 @@
 """How many refusals have a receipt each, and how the others are counted (§17.6).
 
-A refusal leaves a durable receipt (K5), so whoever has nothing but refusals to offer would fill the
-record with them. Of each session, check and reason code the first ones have a receipt each, and so
-has one a minute after that; the others are counted, and a receipt says how many there were, the
-first and the last. All together have such a limit as well, because sessions cost little.
+A refusal leaves a durable receipt (K5), so a caller with nothing but refusals to offer would fill
+the record. Of each session, check and reason code the first ones have a receipt each, and after
+that one a minute; the others are counted, and a receipt says how many there were, the first and the
+last. All sessions together have such a limit as well, because a caller gets sessions for little
+(decision kernel/0175).
 
 A run is named by its session and not by its envelopes: one byte makes another digest, and a caller
-writes the actor as it likes. Counts are in memory until a receipt says them: who ends the process
-loses those of a minute at most, and their first receipts tell that there were some.
+writes the actor as it likes. Counts are in memory until a receipt states them: a process that ends
+loses those of a minute at most, and the first receipts say that there were some.
 """
 
 from collections import OrderedDict
@@ -27,17 +28,17 @@ EACH_RECEIPTS = 32
 
 EACH_S = 60
 ALL_RECEIPTS = 2048
-"""Receipts that everybody together has at once; then one for every `ALL_S`."""
+"""Receipts that all sessions together have at once; then one for every `ALL_S`."""
 
 ALL_S = 1
 REASONS_MAX = 1024
-"""Sessions and reasons that are known at once; who is forgotten begins anew."""
+"""Sessions and reasons in memory at once; a forgotten one begins anew."""
 
 RUNS_MAX = 128
-"""Runs that are counted by themselves; beyond, those of one reason are counted together."""
+"""Runs with a count of their own; beyond, the runs of one reason share a count."""
 
 REFUSED = "envelope_validation_failed"
-"""The kind of a refusal's receipt; one with `refusals` stands for so many."""
+"""The kind of a refusal's receipt; its field `refusals` says how many it stands for."""
 
 _US = 1_000_000
 _MESSAGE_CHARS_MAX = 1000
@@ -45,10 +46,10 @@ _MESSAGE_CHARS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Whose refusals, and why."""
+    """The session, check and code of refusals that are counted together."""
 
     session_id: str
-    """Empty where there is none, or where several are counted together."""
+    """Empty where the envelope names none, or where several are counted together."""
 
     check: str
     reason_code: str
@@ -71,7 +72,7 @@ class RefusalRun:
 
 
 class _Bucket:
-    """Tokens, of which one comes back after so many seconds."""
+    """A token bucket; one token returns each period."""
 
     def __init__(self, size: int, token_s: int, now_us: int) -> None:
         self._size, self._token_us = size, token_s * _US
@@ -106,13 +107,13 @@ class RefusalRuns:
             return False
 
     def take(self) -> list[RefusalRun]:
-        """Return what was counted, and begin anew."""
+        """Return the runs that were counted, and start new counts."""
         with self._lock:
             runs, self._runs = self._runs, {}
         return list(runs.values())
 
     def put_back(self, runs: Iterable[RefusalRun]) -> None:
-        """Count on from runs that could not be recorded."""
+        """Add runs that could not be recorded to the counts again."""
         with self._lock:
             later, self._runs = self._runs, {}
             for run in (*runs, *later.values()):
@@ -136,7 +137,7 @@ class RefusalRuns:
 
 
 def record_runs(transaction: LedgerTransaction, runs: Iterable[RefusalRun]) -> None:
-    """Leave a durable receipt of each run; of one that is on the record already none."""
+    """Leave a durable receipt of each run, none of one that is on the record already."""
     for run in runs:
         reason = run.reason
         named = [reason.session_id, reason.check, reason.reason_code, run.first_us, run.count]

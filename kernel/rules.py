@@ -1,10 +1,17 @@
 """The rules by version: everything that is done again with what is on the record goes by it (K30).
 
 Checks run once, when an envelope is submitted, and may change freely. What verification, replay,
-reading as of a sequence and tier 3 compute from a row is chosen by the version that the row seals.
+reading as of a sequence and tier 3 compute from a row is chosen by the version that the row or the
+receipt seals: names, the reading of the envelope, appliers, what a receipt writes. Receipts state a
+version of their own, because one without an operation has no row. Columns beside a record are not
+in it: each program derives them anew. What a store refuses is part of its applier, so a stricter
+refusal is an applier of the next version, or a check.
+
 Once a version was released its entry, and every function that it names, stays as it is: a changed
-rule is a further entry, made of the one before by replacing what changed, and one more ledger under
-`tests/ledgers/`.
+rule is a further entry, made of the one before by replacing what changed. `tests/ledgers/` keeps a
+ledger of each version, with the tables of its program; every later program migrates, verifies,
+replays, rebuilds and exports it. `make ledger` writes that of the newest version while nothing was
+released, and afterwards never again.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +57,7 @@ class Rules:
     """The effect kinds, the stores that they write, and how each is applied."""
 
     envelope: type[Envelope]
-    """What is read of a recorded envelope; what only a check may demand is not demanded here."""
+    """How a recorded envelope is read; demands of checks are no part of it."""
 
     row_of_envelope: Callable[[Document], Document]
     """The fields of a log row that follow from its envelope."""
@@ -111,7 +118,7 @@ def known_rules_of(version: object, place: str) -> Rules:
 
 
 def unknown_version(version: object, place: str) -> str:
-    """Return what is said of a version that is not known."""
+    """Return the message for a version that is not known."""
     known = ", ".join(str(number) for number in sorted(RULES))
     stated = "no version" if version is None else f"version {ascii(version)[:40]}"
     return f"{place} states {stated} of the rules, this program knows {known}: use a newer program"

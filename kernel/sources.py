@@ -24,10 +24,10 @@ from kernel.visibility import LEAST_RESTRICTIVE, RANKS, VISIBILITY_CLASSES, max_
 
 MAX_SOURCES_WALKED = 20_000
 MAX_UNKNOWN_LOOKED_FOR = 256
-"""Both for one envelope; what would take more is as restricted as anything can be."""
+"""Both limits for one envelope; what would exceed them counts as most restricted."""
 
 MAX_NESTED = 8
-"""Stretches of stretches in one reference; one with more is as restricted as anything can be."""
+"""Stretches of stretches in one reference; one with more counts as most restricted."""
 
 _READING: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
     {
@@ -52,7 +52,7 @@ class Source:
     ref: str
     role: Reference = "source"
     is_read: bool = False
-    """Whether it was read, and so may be there for other reasons than to draw from it."""
+    """Whether it is in the read set: it may have been read without being drawn from."""
 
 
 def sources_of(
@@ -78,9 +78,9 @@ def sources_of(
 
 
 def sources_of_envelope(envelope: Envelope) -> Iterator[Source]:
-    """Yield what an envelope was made of; one that puts states back draws on nothing for it."""
+    """Yield what an envelope was made of; putting a state back draws on nothing."""
     effects = envelope.primitive_effects
-    # What undoes consists of that alone, and of the receipts of it.
+    # An envelope that undoes has no other effects but the receipts of the undoing.
     undoes = any(one.undoes for one in effects) and all(
         one.undoes or one.effect_kind == "receipt_only" for one in effects
     )
@@ -92,7 +92,7 @@ def sources_of_envelope(envelope: Envelope) -> Iterator[Source]:
 def classes_of(
     view: LedgerView, envelope: Envelope, *, deep: bool = True
 ) -> Iterator[tuple[Source, str]]:
-    """Yield what an envelope was made of with its class, but for what hands none on."""
+    """Yield an envelope's sources with their classes; a source without a class is left out."""
     classes: SourceClasses | None = None
     for source in sources_of_envelope(envelope):
         if classes is None:
@@ -104,7 +104,7 @@ def classes_of(
 
 
 def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> None:
-    """State in an envelope under construction what its sources make of it (§7.3).
+    """Set the taint of an envelope under construction from its sources (§7.3).
 
     The list has an entry for each source (K7), and one for each further class that was only read
     or that a node is given. What cites nothing and has read nothing restricted states none.
@@ -179,7 +179,7 @@ class SourceClasses:
         self._known: dict[str, str | None] = {}
 
     def of(self, source: Source) -> str | None:
-        """Return the class that a source hands on, None where it hands none on."""
+        """Return the class that a source hands on to what is drawn from it, None where none."""
         found = self.of_ref(source.ref)
         if found is None:
             # What is sent has to be there, and what is shared is seen as it then is. To have looked

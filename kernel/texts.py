@@ -38,7 +38,7 @@ class Texts:
 
     def _length(self, ref: str) -> int | None:
         if "\x00" in ref:
-            # Not every store can be asked for it.
+            # No store holds such a name, and not every store can be asked for it.
             return None
         payload = self._payload(ref)
         if payload is not None:

@@ -11,7 +11,7 @@ RANKS = {name: rank for rank, name in enumerate(VISIBILITY_CLASSES)}
 
 
 def max_visibility_class(classes: Iterable[str]) -> str:
-    """Return the most restrictive class of those given, public_open where there are none.
+    """Return the most restrictive of the classes, public_open where there are none.
 
     Raises:
         ValueError: for a class outside the lattice.

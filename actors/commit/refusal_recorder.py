@@ -1,4 +1,8 @@
-"""Puts on the record how often refusals were only counted, once in a while and at the end."""
+"""Records how many refusals were only counted, once a minute and before the committer ends.
+
+A commit that fails leaves the counts where they were; one whose answer was lost finds its receipts
+by their ids. A request that fails alone (`refusal_units.py`) is counted under the same limits.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -30,7 +34,7 @@ class RefusalRecorder:
             await self.record()
 
     async def record(self) -> None:
-        """Record what was counted; what cannot be is counted on."""
+        """Record the counts; those that cannot be recorded go on counting."""
         runs = self._runs.take()
         if not runs:
             return

@@ -73,12 +73,12 @@ def _one_of(*values: str) -> frozenset[str]:
 
 
 def _moves_to(state: str) -> Arguments:
-    """A node write that disposes of a node, and says why; it changes nothing else of it."""
+    """Return the rules of a node write that only sets the node's state, and may say why."""
     return Arguments({"state": _one_of(state)}, only=_one_of("state", "reason"))
 
 
 def _edges(edge_type: str) -> dict[str, Arguments]:
-    """Edges of one type: said where one is created, and of one that is changed where it is said."""
+    """Return the rules of edges of one type: stated at creation, optional at a change."""
     creating = Arguments({"edge_type": _one_of(edge_type)})
     changing = Arguments(creating.values, defaults=_one_of("edge_type"))
     return {
@@ -90,7 +90,7 @@ def _edges(edge_type: str) -> dict[str, Arguments]:
 
 
 def _memberships(*states: str) -> dict[str, Arguments]:
-    """States to which memberships go; a membership_write goes to candidate by default."""
+    """Return the rules of memberships that go to these states, by default to candidate."""
     values = {"to_state": _one_of(*states)}
     defaults = _one_of("to_state") if "candidate" in states else frozenset()
     found = {"membership_write": Arguments(values, defaults)}

@@ -47,7 +47,7 @@ class EffectKind:
     """Operations that undo it, the default first; one at least where it is fully reversible."""
 
     compensations: tuple[str, ...] = ()
-    """Operations that make up for it, the default first, where nothing undoes it."""
+    """Operations that compensate it, the default first, where it has no inverse."""
 
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Node kinds for which this reversibility holds instead (§4.3.1)."""
@@ -80,7 +80,7 @@ def _under(canonical: str, store: str, inverses: Mapping[str, tuple[str, ...]]) 
 
 
 def _compensated(canonical: str, store: str, one: str, other: str) -> list[EffectKind]:
-    """Two kinds that make up for each other and undo nothing."""
+    """Return two kinds that compensate each other; neither is an inverse."""
     return [
         EffectKind(one, canonical, store, COMPENSATING, compensations=(other,)),
         EffectKind(other, canonical, store, COMPENSATING, compensations=(one,)),
@@ -102,7 +102,7 @@ _NODES = [
         {
             "node_retract": ("node_write",),
             "node_revert_to_prior_authority": ("node_write",),
-            # Each of these goes back by going again, to what was there before.
+            # Each of these is undone by the same kind, which goes back to the state before.
             "rescope": ("rescope",),
             "visibility_change": ("visibility_change",),
             "review_disposition": ("review_disposition",),

@@ -1,7 +1,7 @@
 """How far each operation kind can be simulated, and why (§11.4, K29).
 
-The table is complete, so that a kind is simulatable because somebody said so: what is not in it is
-not simulatable, and a kind that is added without a line here fails the suite.
+The table is complete. A kind without a line is not simulatable, and a test fails for a kind that
+was added without one.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("document_artifact_write", "document_materialize", "materialization_emit"),
         *("share_link_grant", "share_link_revoke"),
     ),
-    # What they write was a model's answer, which the envelope carries: nothing is asked again.
+    # They write a model's answer, which the envelope carries, so no model is asked again.
     RECORDED_OUTPUT: (
         *("topic_assign", "topic_assignment_write", "topic_unassign"),
         *("extraction_state_change",),
@@ -60,7 +60,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     MODEL_PERMITTED: ("corpus_membership_add", "synthesize_consolidated_understanding"),
     # A simulation names another as its source and is not its target (§11.9). A manifest says what
     # an evaluation came to, which runs elsewhere and has no outcome before it has run.
-    # Undoing has a dry run of its own; an epoch's bounds, and what is discarded, come to nothing.
+    # Undoing has a dry run of its own; the bounds of an epoch and a discarded item change no state.
     NOT_SIMULATABLE: (
         *("simulate", "binding_evaluation_manifest_emit"),
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
@@ -76,5 +76,5 @@ SIMULATION_SUPPORT_LEVELS: Mapping[str, str] = MappingProxyType(
 
 
 def simulation_support_level(operation_kind: str) -> str:
-    """Return how far a kind can be simulated; not at all where nobody has said."""
+    """Return how far a kind can be simulated; a kind without a line cannot be."""
     return SIMULATION_SUPPORT_LEVELS.get(operation_kind, NOT_SIMULATABLE)

@@ -13,9 +13,10 @@ What the effects may state beside their kinds is in `algebra/arguments.py`.
 A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
 (K28).
 
-The inverse of every verb is `rollback`, which is also its own: it admits what undoes effects, each
-of which says which one, and nothing else. What a rollback of an epoch and a rebuild came to, and
-where an epoch begins and ends, are observations with verbs of their own (§5, K21, K22).
+The inverse of every verb is `rollback`, which is also its own (decision kernel/0030): it admits
+effects that undo others, each of which names the other, and nothing else. What a rollback of an
+epoch and a rebuild came to, and where an epoch begins and ends, are observations with verbs of
+their own (§5, K21, K22).
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ _RESERVED = frozenset(
         "policy_snapshot_advance",
     }
 )
-"""Canonical kinds that are never in passing (rule 2)."""
+"""Canonical kinds that no verb carries unless it requires them (rule 2)."""
 
 _DISPOSITIONS = frozenset(
     {
@@ -120,7 +121,7 @@ class OperationKind:
 
     @property
     def simulation_support_level(self) -> str:
-        """How far it can be simulated; not at all where nobody has said."""
+        """How far it can be simulated; a kind without a line cannot be."""
         return simulation_support_level(self.name)
 
 
@@ -204,7 +205,7 @@ _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
     ),
     "topic_assign": frozenset({"topic_unassign", "membership_revoke"}),
     "document_relationship_create": frozenset({"edge_remove", "detach_source_binding"}),
-    # What else a recompute writes into the graph is refused when it is applied.
+    # Applying a recompute refuses whatever else it writes into the graph.
     "recalculate_authority": frozenset(
         name
         for name, kind in EFFECT_KINDS.items()

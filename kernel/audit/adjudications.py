@@ -30,7 +30,7 @@ class Adjudication:
     """One item of the review queue."""
 
     receipt: Document
-    """The receipt whole: the conflicts, what exists, and the envelope that was held back; or what
+    """The whole receipt: the conflicts, what exists, and the envelope that was held back; or what
     a lite envelope lacks, and where on the log it is."""
 
     resolved_by_operation_id: str | None
@@ -52,7 +52,7 @@ class AdjudicationPage:
 
     items: tuple[Adjudication, ...]
     next_after: int | None
-    """Ask again after this: a receipt's sequence for open items, an operation's for resolved."""
+    """Where the next page begins: a receipt's sequence for open items, else an operation's."""
 
 
 def adjudications(

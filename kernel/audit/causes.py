@@ -11,7 +11,7 @@ from kernel.model.node_kinds import UNDERSTANDING
 
 ANCESTORS_MAX = 10_000
 REWRITES_MAX = 1000
-"""Newest writes of a node among which its recompute is looked for."""
+"""How many of a node's newest writes are searched for its recompute."""
 
 
 @dataclass(frozen=True, slots=True)

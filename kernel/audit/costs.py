@@ -1,10 +1,10 @@
 """What operations cost and to whom it is attributed: entries in pages, and their sums (§18.3).
 
-The entries are read off the log: the row has the intent and the actor, the envelope the estimate,
-a receipt the lease. All of these are durable and sealed, so an entry can be proved and never
-changes. What was measured afterwards is known where models answered: the tokens that their recorded
-outputs name, attributed to the operation that recorded the output. Estimates are in the unit of
-`estimated_capacity_cost`, measurements in tokens; they are not to be compared.
+Entries are read off the log and stored nowhere (decision kernel/0074): the row has the intent and
+the actor, the envelope the estimate, a receipt the lease. All of these are durable and sealed, so
+an entry can be proved and never changes. What was measured is known where models answered: the
+tokens of their recorded outputs, attributed to the operation that recorded the output. Estimates
+are in the unit of `estimated_capacity_cost`, measurements in tokens; the two cannot be compared.
 
 An operation whose policy generation attributes no cost has no entry.
 """
@@ -25,7 +25,7 @@ from kernel.ledger.tables import Row
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
 
 _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens"})
-"""Usage that other counts of the same answer include, or that includes them."""
+"""Counts of an answer that overlap with its other counts, so that they are not added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
 
 
 def _governance(view: LedgerView, envelope: Document | None) -> KernelCostGovernance:
-    """The generation that an envelope names was in force when it was accepted (V5)."""
+    """Return the governance of the generation that an envelope names, which V5 found in force."""
     generation = None if envelope is None else envelope.get("policy_generation_id")
     row = view.tables.get(schema.policy_snapshots, str(generation))
     return governance_in(view.policy_row()["record"] if row is None else row["record"])

@@ -4,8 +4,13 @@ A page costs a bounded number of rows. It may hold fewer entries than asked for,
 still name where to go on: only `next_after = None` means that there is nothing more.
 
 The narrowest index that the filter admits leads: the record that was written, else the session and
-the intent. A time needs no index, because commit times rise with the sequence: its bounds are
-found by halving. Everything else is read off the rows that are left.
+the intent. An entity's operations are those that wrote its record (decision kernel/0015). A time
+needs no index, because commit times rise with the sequence: its bounds are found by halving.
+Everything else is read off the rows that are left.
+
+Pages of an entity follow the effects: what took a lite row's place stands on the page of where it
+was applied, and inside that page in its place. Where a bound is given and lite rows come before it,
+the search goes on to the end of the log.
 """
 
 import heapq
@@ -63,7 +68,7 @@ def envelope_of(view: LedgerView, row: Row) -> Document | None:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which operations are meant; what is None does not matter."""
+    """Which operations to find; a field that is None excludes none."""
 
     entity: str | None = None
     """Key of a record that the operation wrote, in any store; found through an index."""
@@ -74,7 +79,7 @@ class AuditFilter:
 
     semantic_intent: str | None = None
     effect_kind: str | None = None
-    """As the envelope gave it, or the canonical kind that it stands for."""
+    """An effect kind as the envelope names it, or its canonical kind."""
 
     reversibility: str | None = None
     """Of one effect at least. An envelope that was erased cannot say it: where an effect's kind
@@ -90,7 +95,7 @@ class AuditFilter:
 
     from_sequence: int | None = None
     to_sequence: int | None = None
-    """The last one that is meant, itself included."""
+    """The last sequence, inclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the answer, in sequence.
+    """A part of the answer, in sequence.
 
     Of who wrote a record, pages follow each other as the effects do: what took a lite row's place
     is on the page of where it was applied.
@@ -161,7 +166,7 @@ def find_operations(
     limit: int = 100,
     scanned_rows_max: int = SCANNED_ROWS_MAX,
 ) -> Page:
-    """Return the operations that a filter means, in sequence, after one.
+    """Return the operations that a filter admits, in sequence, after a sequence.
 
     Raises:
         LedgerCorrupt: when a row of the log is not there.
@@ -182,7 +187,7 @@ def find_operations(
             if len(found) == limit:
                 break
     else:
-        # Either the candidates ended, or the bound did; one more look tells which.
+        # Either the candidates or the bound ended; one more look tells which.
         if next(_candidates(view, wanted, last_seen), None) is None:
             return _page(found, None)
     return _page(found, last_seen if last_seen < ends_at else None)

@@ -54,7 +54,7 @@ class EffectPreview:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPreview:
-    """What the tiers would come to, and what each effect would take."""
+    """What each tier would do, and what undoing each effect would take."""
 
     operation: AuditEntry
     effects: tuple[EffectPreview, ...]

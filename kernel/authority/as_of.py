@@ -1,4 +1,7 @@
-"""The graph of inputs as it stood at the sequence that a recompute names (K12)."""
+"""The graph of inputs as it stood at the sequence that a recompute names (K12).
+
+A recompute is held against that graph (decision kernel/0207).
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
@@ -31,7 +34,7 @@ class GraphAsOf:
         return self.nodes((node_id,)).get(node_id)
 
     def nodes(self, node_ids: Collection[str]) -> Mapping[str, Document]:
-        """Return the records of those nodes that were there."""
+        """Return the records of the nodes that existed at the sequence."""
         found = self._view.nodes(node_ids)
         for node_id in node_ids if self._changed else ():
             before = self._before(schema.nodes, node_id)
@@ -58,7 +61,7 @@ class GraphAsOf:
                     yield edge
 
     def _before(self, table: Table, key: str) -> str | None:
-        """Return the hash of what a record was then; None where it is the same now."""
+        """Return the hash of a record's state then; None where it has not changed since."""
         return self._changes.first_since(self._sequence, (table.name, key))
 
 

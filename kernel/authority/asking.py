@@ -1,6 +1,6 @@
 """What an operation asks for, and the plan of whom that reaches (§8.3, §8.4, K12).
 
-The same in the transaction of a trigger and on a snapshot afterwards.
+The transaction of a trigger and the gateway's snapshot of a deferred cascade plan by this module.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class Asking:
 
     @property
     def dependents(self) -> Callable[[LedgerView, str], list[str]]:
-        """How to find whom an understanding feeds: what is asked for reaches all."""
+        """How to find whom an understanding feeds; a request by name reaches nightly ones too."""
         asked = any(trigger.kind in ENQUEUED_KINDS for trigger in self.triggers)
         return dependents_of if asked else eager_dependents_of
 

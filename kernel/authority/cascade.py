@@ -90,7 +90,7 @@ def _parents_first(
     for below in children.values():
         for child in below:
             waiting_for[child] += 1
-    # What is placed is read on from its own end: parents stand before their children.
+    # The list grows while it is read: parents stand before their children.
     order = sorted(node for node, parents in waiting_for.items() if parents == 0)
     for node in order:
         for child in children[node]:
@@ -147,7 +147,7 @@ def _finished(below: Mapping[str, list[str]]) -> list[str]:
 
 
 def _unplaced(start: str, above: Mapping[str, list[str]], placed: set[str]) -> list[str]:
-    """Return what is reached and was not placed before; it is placed then."""
+    """Mark what is reached as placed, and return what was not placed before."""
     found: list[str] = []
     waiting = [start]
     while waiting:

@@ -1,8 +1,8 @@
-"""Recomputes that are asked for by operations of a verb of their own (§8.2, §8.4, §8.6).
+"""Recomputes that operations of a verb of their own ask for (§8.2, §8.4, §8.6).
 
-They carry what no change sets off: a user's request (which cascades by itself), the decay tick,
-the backfill; and the pages of a cascade that was too wide for the transaction of its trigger.
-Whoever runs the ledger plans pages on a snapshot and records them one after the other.
+These operations carry what no change sets off: a user's request (which cascades by itself), the
+decay tick, the backfill; and the pages of a cascade that was too wide for the transaction of its
+trigger. Whoever runs the ledger plans the pages on a snapshot and records them in turn.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,7 +83,7 @@ def plan_deferred(view: LedgerView, request: Request) -> list[Enqueued]:
 def plan_sweep(
     view: LedgerView, targets: Iterable[str], trigger_kind: str, trigger_source_id: str
 ) -> list[Enqueued]:
-    """Return the pages that ask for some understandings and all below, parents first (§8.6)."""
+    """Return the pages that ask for understandings and all below them, parents first (§8.6)."""
     low = RANKS["background_low_priority"]
     asking = Asking((Trigger(trigger_kind, tuple(targets)),), low, low)
     plan, kinds = asking.plan(view, lambda node: dependents_of(view, node), None)
@@ -102,7 +102,7 @@ def _requests_of(plan: CascadePlan, kinds: Mapping[str, str]) -> list[EnqueuedRe
 
 
 def _pages(source: str, requests: list[EnqueuedRequest], plan: CascadePlan) -> list[Enqueued]:
-    """Cut a plan into what one operation may carry, in its order."""
+    """Cut a plan into pages of what one operation may carry."""
     longest = max(len(requests), len(plan.cyclic), len(plan.beyond_cap))
     pages = (
         slice(start, start + PAGE_REQUESTS_MAX) for start in range(0, longest, PAGE_REQUESTS_MAX)

@@ -29,34 +29,34 @@ def dependents_of(view: LedgerView, node_id: str) -> list[str]:
 
 
 def few_dependents_of(view: LedgerView, node_id: str, limit: int) -> list[str] | None:
-    """Return the understandings that a node feeds directly; None where that is a long list."""
+    """Return the understandings that a node feeds directly; None beyond `limit` edges."""
     where = {"source_node_id": node_id}
     edges = view.tables.select(schema.edges, where, limit=limit + 1)
     return None if len(edges) > limit else _fed_by(view, edges)
 
 
 def eager_dependents_of(view: LedgerView, node_id: str) -> list[str]:
-    """Return the understandings that a node feeds directly and that follow it at once, sorted."""
+    """Return the understandings that a node feeds and that do not wait for the tick, sorted."""
     return [one for one in dependents_of(view, node_id) if not is_nightly(view.node(one))]
 
 
 def is_nightly(node: Document | None) -> bool:
-    """Tell whether there is a node, and it waits for the nightly tick (§8.5)."""
+    """Tell whether a node exists and waits for the nightly tick (§8.5)."""
     return node is not None and waits_for_the_tick(node["payload"])
 
 
 def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
     fed = {row["target_node_id"] for row in edges if row["input_from"] is not None}
-    # The kind stands beside the record, which need not be read for it.
+    # The kind has a column of its own, so the record is not read.
     rows = ((one, view.tables.get(schema.nodes, one)) for one in fed)
     return sorted(one for one, row in rows if row is not None and row["node_kind"] == UNDERSTANDING)
 
 
 class InputGraph(Protocol):
-    """Nodes and the edges that feed them, as they stand at one moment."""
+    """The nodes and the edges that feed them, at one moment."""
 
     def nodes(self, node_ids: Collection[str]) -> Mapping[str, Document]:
-        """Return the records of those nodes that are there."""
+        """Return the records of the nodes that exist."""
 
     def input_edges(self, node_id: str) -> Iterable[Document]:
         """Return the active edges through which a node's authority is fed, by edge id."""
@@ -66,7 +66,7 @@ def input_edges_of(view: InputGraph, node_id: str) -> Iterator[InputEdge]:
     """Yield the edges from inputs that have an authority, by edge id, reading pages of them.
 
     Raises:
-        AuthorityInvalid: when what an input has is none.
+        AuthorityInvalid: when an input's value is no authority.
     """
     for page in pages_of(view.input_edges(node_id), PAGE_INPUTS):
         sources = view.nodes({edge["source_node_id"] for edge in page})
@@ -111,5 +111,5 @@ def authority_of(
 
 
 def is_understanding(node: Document | None) -> bool:
-    """Tell whether there is a node, and it is an understanding."""
+    """Tell whether a node exists and is an understanding."""
     return node is not None and node["node_kind"] == UNDERSTANDING

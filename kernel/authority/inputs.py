@@ -1,9 +1,9 @@
-"""The inputs of an authority as they are stated beside it: any number of them (§8.5, K33).
+"""How the inputs of an authority are stated beside it, whatever their number (§8.5, K33).
 
-All of them are stated by their number and a digest: the SHA-256 of the canonical form of the array
+All inputs are stated by their number and a digest: the SHA-256 of the canonical form of the array
 of `[edge_id, parent_node_id, parent_version, edge_essentiality, captured_at_authority]`, sorted by
-edge id. By name is stated an excerpt: the first of them, and of what comes later the first of each
-visibility class that is not among those, so that taint sees every class.
+edge id. The excerpt names the first 64, and of the others the first of each visibility class that
+those do not have, so that taint sees every class (decision kernel/0208).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ EXCERPT_INPUTS = 64
 """How many of the first inputs are stated by name."""
 
 EXCERPT_MAX = 128
-"""More than those, and one of each visibility class."""
+"""The most that an excerpt holds: those, and one input of each further visibility class."""
 
 _HASHED_AT_ONCE = 512
 
@@ -39,7 +39,7 @@ class InputEdge:
 
 @dataclass(slots=True)
 class StatedInputs:
-    """What is said of the inputs of an authority."""
+    """The number, the digest and the excerpt of an authority's inputs."""
 
     count: int = 0
     digest: str = ""
@@ -62,7 +62,7 @@ class StatedInputs:
 
 
 def stated_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[AuthorityInput]:
-    """Yield what edges bring, in the order of their ids; at the end it is stated what they were.
+    """Yield what the edges bring, by edge id, and complete `stated` at the end.
 
     Memory is bounded whatever their number.
     """

@@ -1,8 +1,9 @@
-"""What many operations are going to ask for, read in one go; nothing rests on it being complete.
+"""What the operations of a batch are going to ask for, read in one go (decision kernel/0150).
 
 A batch asks for the same few things of every node that it writes: its row, what it feeds, what
-feeds it, and the open requests. Asked for one by one that is a good part of an envelope's cost.
-Only of what is written are the surroundings read: an input may feed a hundred thousand others.
+feeds it, and the open requests. Asked for one by one they are a good part of an envelope's cost.
+The surroundings are read of written nodes only: one input may feed a hundred thousand others.
+Nothing relies on the reading being complete; what it lacks is read when it is needed.
 """
 
 from collections.abc import Iterable
@@ -20,14 +21,14 @@ from kernel.model.node_kinds import UNDERSTANDING
 from kernel.spans import sources_in
 
 EDGES_MAX = 4096
-"""Edges that are read ahead by one statement; where there are more, they are read when needed."""
+"""Edges that one statement reads ahead; where there are more, they are read when needed."""
 
 INPUT_EDGES_MAX = 16_384
-"""The same of the edges that feed what is recomputed."""
+"""The same limit for the edges that feed what is recomputed."""
 
 
 class Around(Enum):
-    """What is read with a node's row."""
+    """What is read ahead together with a node's row."""
 
     BELOW = "below"
     """Of a node that changes: whom it feeds, and what waits for those to be recomputed."""
@@ -88,7 +89,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
 
 def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
     seen: set[str] = set()
-    # What no store can be asked for is in none, and is asked for by nobody.
+    # A name that no store can hold is in none, so it is not looked for.
     waiting = {one for one in sources if tables.can_ask(one)}
     for _ in range(STEPS_BACK_MAX):
         seen |= waiting

@@ -43,8 +43,9 @@ def check_recompute(
 ) -> list[Request]:
     """Return the requests that a recompute answers.
 
-    Refused is one that is not due, or that states other inputs or another authority than the record
-    has at the sequence that it names. Linear in the inputs and in what was recorded since.
+    A recompute is refused when it is not due, or when it states other inputs or another authority
+    than the record has at the sequence that it names. Linear in the inputs and in what was
+    recorded since.
 
     Raises:
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
@@ -150,7 +151,7 @@ def _target(envelope: Envelope) -> tuple[str, int]:
 
 
 def _check_nothing_else_is_written(envelope: Envelope, payload: dict[str, Any]) -> None:
-    """A recompute sets nothing off, so it may not change what would."""
+    """Refuse a recompute that also writes what would set off others; it sets nothing off."""
     graph_writes = [
         one.effect_kind
         for one in envelope.primitive_effects

@@ -1,8 +1,9 @@
-"""Requests to recompute as they are written down, in the transaction that asks (§8.2, §8.4, K12).
+"""Recording requests to recompute, in the transaction that asks for them (§8.2, §8.4, K12).
 
-A trigger asks for everything below it in its own transaction, parents first, as long as that is
-at most `CASCADE_REQUESTS_MAX` understandings. What reaches more leaves one request in the queue of
-cascades instead, to be written down in pages (`enqueue.py`); until then nothing is due.
+A trigger asks for everything below it in its own transaction, parents first, as long as that is at
+most `CASCADE_REQUESTS_MAX` understandings. A wider cascade leaves one request in the queue of
+cascades, which is written down in pages afterwards (`enqueue.py`); until then nothing is due
+(decision kernel/0143).
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ CASCADE_REQUESTS_MAX = 1024
 
 
 def record_requests(operation: Operation, envelope: Envelope, triggers: list[Trigger]) -> None:
-    """Write a request for every understanding that the triggers reach, or one for all of them."""
+    """Write a request for each understanding that the triggers reach, or one for a wide cascade."""
     if not triggers:
         return
     now_us = operation.transaction.head_now.committed_at_us
@@ -45,7 +46,7 @@ def record_requests(operation: Operation, envelope: Envelope, triggers: list[Tri
 
 
 def record(operation: Operation, asking: Asking, source: str) -> None:
-    """Write a request for everything that is reached, or one for the whole of it."""
+    """Write a request for each understanding that is reached, or one for a wide cascade."""
     transaction = operation.transaction
 
     def below(node: str) -> list[str]:
@@ -76,7 +77,7 @@ def record_request(
     rank: int,
     planned: Iterable[str] = (),
 ) -> None:
-    """Write one request, tell of it, and let what waits above be as urgent."""
+    """Write one request and its receipt, and make what waits above it as urgent."""
     priority = PRIORITIES[rank]
     fields = {
         "target_cu_id": node_id,
@@ -98,7 +99,7 @@ def record_request(
 def report(
     operation: Operation, source: str, cyclic: tuple[str, ...], beyond_cap: tuple[str, ...]
 ) -> None:
-    """Name what a plan had to leave out, on receipts."""
+    """Emit the receipts that name what a plan had to leave out."""
     for kind, nodes in (
         ("cu_authority_cycle_detected", cyclic),
         ("cascade_depth_exceeded", beyond_cap),
@@ -144,7 +145,7 @@ def _append(
 def _raise_parents(
     transaction: LedgerTransaction, node_id: str, rank: int, planned: Iterable[str]
 ) -> None:
-    """Let what waits above be as urgent; where it is already, what is above that is as well."""
+    """Make what waits above as urgent; the walk stops where it already is."""
     waiting = [node_id] if rank < LEAST_URGENT else []
     while waiting:
         for parent in transaction.input_sources(waiting.pop(), UNDERSTANDING):

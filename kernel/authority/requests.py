@@ -1,14 +1,14 @@
 """Requests to recompute: which are open, which are due, how they are closed (§8.2, K12, K19).
 
-A request is written in the transaction of the operation that caused it, and gets its one outcome
-in the transaction of the recompute that serves it. A recompute speaks for the snapshot that it
-read: it closes the requests caused at or before that sequence and no later one, so work that
-arrives while it runs is never lost and never forces it to start again.
+A request is written in the transaction of the operation that caused it, and gets its one outcome in
+the transaction of the recompute that serves it. A recompute speaks for the snapshot that it read:
+it closes the requests caused at or before that sequence and no later one, so work that arrives
+while it runs is never lost and never forces it to start again (decision kernel/0005).
 
-It is glitch-free because it is refused while an understanding that feeds it had, at that sequence,
-a request of its own without an answer. Those that feed it directly are all that has to be asked:
-whatever waits further above has asked for them as well. While a cascade is still being written
-down (`enqueue.py`), that is not so yet, and nothing is due.
+A recompute is refused while an understanding that feeds it directly had an open request at that
+sequence, so no value mixes old and new inputs. Those further above need not be asked: they have
+asked for the ones in between as well (decision kernel/0142). While a cascade is still being written
+down (`enqueue.py`) that does not hold yet, and nothing is due.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ CASCADE_QUEUE = "authority-cascade"
 """Cascades too wide for the transaction of their trigger; what is open is written down in pages."""
 
 CASCADES = "cascades"
-"""The item of all of them: they are written down one after the other."""
+"""The item of every deferred cascade: they are written down one after the other."""
 
 PRIORITIES = tuple(PRIORITIES_OF[AUTHORITY_QUEUE])
 """Most urgent first (§8.3)."""
@@ -50,7 +50,7 @@ class Readiness(Enum):
 
     READY = "ready"
     CLOSED = "closed"
-    """No request caused by then is open: the work was done, or never asked for."""
+    """No request that was caused by then is open: the work was done or never asked for."""
 
     INPUT_PENDING = "input_pending"
     """An understanding above was still waiting for its own recompute at that sequence."""
@@ -66,7 +66,7 @@ class Due:
 
     @property
     def served(self) -> list[Request]:
-        """The requests that it answers: those caused by the sequence that it read."""
+        """The requests that the recompute answers: those caused by the sequence that it read."""
         return [one for one in self.requests if one.cause_sequence <= self.as_of_sequence]
 
 
@@ -111,9 +111,9 @@ def _readiness(
 
 
 def stale_since(view: LedgerView, node_id: str) -> str | None:
-    """Return since when a recompute of an understanding is asked for, None where none is (§21.4).
+    """Return since when an understanding's recompute is asked for, None where none is (§21.4).
 
-    Until it is recorded the stored authority is the one from before.
+    The stored authority is the previous one until the recompute is recorded.
     """
     waiting = view.open_requests_of(AUTHORITY_QUEUE, node_id)
     return str(waiting[0].document["enqueued_at"]) if waiting else None
@@ -139,16 +139,16 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
 
 
 def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
-    """Return the requests that these understandings held back and that nothing holds back now."""
+    """Return the requests that only these understandings held back."""
     below = {child for node in closed for child in dependents_of(view, node)}
     waiting = (view.open_requests_of(AUTHORITY_QUEUE, node) for node in sorted(below))
     return ready_items(view, [request for requests in waiting for request in requests])
 
 
 def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
-    """Return what holds these requests back, all the way up, where that may be more urgent by them.
+    """Return what holds these requests back, at any depth, and may become more urgent by them.
 
-    Who asks lets what waits above be as urgent as the asking (`recording.py`).
+    A request makes what waits above it as urgent as itself (`recording.py`).
     """
     known = {one.item_key for one in requests}
     waiting = [one.item_key for one in requests if RANKS[one.priority] < LEAST_URGENT]
@@ -189,7 +189,7 @@ def _held_back(
 
 
 def _reached(node: str, above: dict[str, list[str]]) -> set[str]:
-    """Return those above a node that the node itself is above of."""
+    """Return the nodes above a node that the node is also above: those on a cycle with it."""
 
     def walk(start: str) -> set[str]:
         seen: set[str] = set()
@@ -214,7 +214,7 @@ def close_requests(
     closed_sequence: int,
     closed_at_us: int,
 ) -> list[str]:
-    """Give the open requests of an item that were caused by then their outcome."""
+    """Give their outcome to the open requests of an item that were caused by a sequence."""
     closed = []
     for request in transaction.open_requests_of(AUTHORITY_QUEUE, node_id):
         if request.cause_sequence > as_of_sequence:
@@ -238,7 +238,7 @@ def close_request(transaction: LedgerTransaction, request_id: str, **outcome: ob
 
 
 def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]) -> None:
-    """Close the requests for understandings that are no longer there: nobody can serve them."""
+    """Close the requests for understandings that no longer exist: nobody can serve them."""
     transaction = operation.transaction
     for one in applied:
         if one.store == schema.nodes.name and one.post_image_hash is None:
@@ -254,12 +254,12 @@ def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]
 
 
 def forget_cascades(transaction: LedgerTransaction) -> None:
-    """Look for deferred cascades again the next time: there is one more, or one less."""
+    """Forget whether a cascade is deferred, because one was added or closed."""
     transaction.known_of_requests.pop("cascades", None)
 
 
 def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
-    """Whether a cascade was being written down at a sequence; also where it began later."""
+    """Tell whether a cascade was being written down at a sequence, or has begun since."""
     known = view.known_of_requests if isinstance(view, LedgerTransaction) else {}
     if "cascades" not in known:
         waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)

@@ -1,8 +1,9 @@
-"""How inputs make an authority (ruling K13).
+"""How inputs make an authority (K13).
 
-The posterior mean of a Beta distribution with the prior Beta(1, 1). An input of authority ``a`` and
-weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta. Sums are exact (``math.fsum``), so
-the same inputs give the same bits in any order. Inputs are read once and none is kept.
+The authority is the posterior mean of a Beta distribution with the prior Beta(1, 1). An input of
+authority ``a`` and weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta; the weights
+are core 4, supporting 2, tangential 1. Sums are exact (``math.fsum``), so the same inputs give the
+same bits in any order. Inputs are read once and none is kept.
 """
 
 import math
@@ -58,7 +59,7 @@ class AuthorityStrategy(Protocol):
 def computed_authority(
     strategy: AuthorityStrategy, inputs: Iterable[AuthorityInput], override: object
 ) -> float:
-    """Return what a strategy makes of inputs, held to its promise.
+    """Return a strategy's result, after checking that it is an authority.
 
     Raises:
         AuthorityInvalid: `authority_out_of_range`, or `authority_sum_overflow`.

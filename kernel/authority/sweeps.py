@@ -1,6 +1,7 @@
 """Which understandings a sweep has to ask for: the nightly tick, and the backfill (§8.2, §8.6).
 
-Reading only, a page of understandings at a time, so that no snapshot is held for long.
+Sweeps only read, a page of understandings at a time, so that no snapshot is held for long. The tick
+looks at `last_decay_at` of the claims that are inputs (decision kernel/0145).
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ def tick_source(now_us: int) -> str:
 class NightlyTick:
     """What is due tonight (T3, §8.5).
 
-    An understanding whose newest parent decay event has aged past a threshold since it was
-    computed, and one that waits for the tick and is not what its inputs give.
+    That is an understanding whose newest decay event among its inputs has aged past a threshold
+    since it was computed, and one that waits for the tick and is not what its inputs give.
     """
 
     now_us: int
@@ -42,7 +43,7 @@ class NightlyTick:
     strategy: AuthorityStrategy
 
     def is_due(self, view: LedgerView, node: Document) -> bool:
-        """Tell whether the tick has to ask for an understanding; not where somebody has."""
+        """Tell whether the tick has to ask for an understanding; an open request suffices."""
         if is_nightly(node):
             stored = node["payload"].get("cu_authority")
             due = stored != authority_of(view, self.strategy, node)[0]
@@ -76,7 +77,7 @@ def lacks_authority(view: LedgerView, node: Document) -> bool:
 def page_of(
     view: LedgerView, is_due: Callable[[LedgerView, Document], bool], after: str | None
 ) -> tuple[list[str], str | None]:
-    """Return what is due of the next page of understandings, and where the one after it begins."""
+    """Return what is due in the next page of understandings, and where the page after it begins."""
     nodes = view.nodes_of_kind(UNDERSTANDING, after=after, limit=PAGE_NODES)
     due = [node["node_id"] for node in nodes if is_due(view, node)]
     return due, nodes[-1]["node_id"] if len(nodes) == PAGE_NODES else None
@@ -93,7 +94,7 @@ class BackfillProgress:
 
     @property
     def ready(self) -> bool:
-        """Whether the gate is passed; nothing to do passes it."""
+        """Whether the gate is passed; a ledger without understandings passes it."""
         return self.materialized > READY_SHARE * self.understandings or not self.understandings
 
     def plus(self, view: LedgerView, nodes: list[Document]) -> "BackfillProgress":

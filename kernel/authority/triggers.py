@@ -1,4 +1,7 @@
-"""What an operation sets off: the triggers T1 to T7 (§8.2), and how urgent they are (§8.3)."""
+"""What an operation sets off: the triggers T1 to T7 (§8.2), and how urgent they are (§8.3).
+
+What a user changes in a session with a recent belief event is urgent (decision kernel/0148).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ MIGRATION = "migration_backfill"  # T7
 USER_REQUEST = "user_request"
 
 ENQUEUED_KINDS = frozenset({DECAY_TICK, MIGRATION, USER_REQUEST})
-"""What is asked for and not set off; it reaches understandings that wait for the tick, too."""
+"""Kinds that are asked for and not set off; they also reach what waits for the tick."""
 
 ACTIVE_SESSION_US = 30 * 60 * 1_000_000
 """How long after its newest belief event a session counts as active (§8.8)."""
@@ -32,7 +35,7 @@ ACTIVE_SESSION_US = 30 * 60 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Why understandings must be recomputed, and where it begins: at some, or below a claim."""
+    """Why understandings must be recomputed, and where that begins: at some, or below a claim."""
 
     kind: str
     targets: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class EliminateMessage:
     verb: Literal["ELIMINATE"] = "ELIMINATE"
 
     def body(self) -> dict[str, Any]:
-        """Return the fields as a door takes them."""
+        """Return the body of the request that sends it."""
         return {
             "source_id": self.source_id,
             "observation_id": self.observation_id,
@@ -75,4 +75,4 @@ class BeliefAdapter(Protocol):
 
 
 Answer = Callable[[Action], str]
-"""Who knows the outcome of an action: an oracle, or a person."""
+"""Answers what the outcome of an action is: an oracle, or a person."""

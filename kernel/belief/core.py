@@ -56,9 +56,9 @@ class CMBSCore:
     """The belief state of one session: a set that shrinks, and the gates around it."""
 
     def __init__(self, hypothesis_ids: Iterable[str], stability_window: int = 0) -> None:
-        # Keys only. A dictionary of texts is nothing that the collector of garbage walks through.
+        # A dictionary for its keys: the garbage collector does not track a dictionary of texts.
         self._survivors: dict[str, None] = {one: None for one in hypothesis_ids}  # noqa: C420
-        # Not by `fromkeys`, which lets nobody in between, and of a million takes a while.
+        # Not by `fromkeys`: of a million ids it takes a while, and no other thread runs meanwhile.
         self._consumed_probes: set[str] = set()
         self._obligations: dict[str, int] = {}
         self._obligation_elimination_counts: dict[str, int] = {}

@@ -38,7 +38,7 @@ class EliminationProvenance:
 
 @dataclass(frozen=True, slots=True)
 class EliminationResult:
-    """What a store made of an elimination; the two sets are what was named."""
+    """What an elimination did; the two sets together are the ids that it named."""
 
     applied: frozenset[str]
     """Eliminated by this call."""
@@ -76,7 +76,7 @@ class EliminationStore(Protocol):
     ) -> EliminationResult:
         """Write tombstones; they are kept when this returns.
 
-        A call that failed may have written some. Made again it writes the rest.
+        A call that failed may have written some; the same call again writes the rest.
         """
 
     def get_survivors(self, session_id: str) -> frozenset[str]:
@@ -101,6 +101,6 @@ def universe_differs(session_id: str) -> BeliefError:
 
 
 class EliminationStoreUnavailable(Exception):  # noqa: N818 - the state of the store
-    """The store did not answer. It may have written what was asked; asking again is safe."""
+    """The store did not answer. It may have written the tombstones; the same call again is safe."""
 
     code = "elimination_store_unavailable"

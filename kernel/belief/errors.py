@@ -45,7 +45,7 @@ InputCode = Literal[
 
 
 class BeliefInputError(ValueError):
-    """What a provider, an adapter, an oracle or a kit was given is not what it takes."""
+    """A provider, an adapter, an oracle or a kit was called with what it does not take."""
 
     def __init__(self, code: InputCode, message: str) -> None:
         super().__init__(message)

@@ -150,8 +150,8 @@ def read_link(content: bytes) -> tuple[str, str, str]:
     Raises:
         CorruptBeliefEvent: when they are not where canonical bytes have them.
     """
-    # The two at the front follow only lists of texts, whose quotes are escaped; so is every quote
-    # between the third and the end.
+    # Before the first two stand only lists of texts, whose quotes are escaped; so is every quote
+    # between the third and the end. The markers occur nowhere else.
     found = _FRONT(content), _PRIOR(content, content.rfind(b'"prev_event_hash":"'))
     if found[0] is None or found[1] is None:
         raise CorruptBeliefEvent("its bytes are not canonical")

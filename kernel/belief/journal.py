@@ -30,7 +30,7 @@ class Journal:
 
     @property
     def n_left_out(self) -> int:
-        """How many of the first events are not here."""
+        """How many of the first events the journal does not hold."""
         return self._left_out
 
     @property
@@ -99,7 +99,7 @@ class Journal:
         return [self.event(position) for position in range(self._after(event_id), len(self))]
 
     def page(self, event_id: str | None, limit: int, max_bytes: int) -> list[BeliefEvent]:
-        """Read the first few of them; one at least, where there is one.
+        """Read the first few events after the given one, at least one where there is one.
 
         Raises:
             BeliefError: EVENT_NOT_FOUND when no event has that id.
@@ -112,7 +112,7 @@ class Journal:
         return [self.event(position) for position in range(first, end)]
 
     def stand_after(self, n_events: int, head: BeliefEvent) -> None:
-        """Go on after an event without holding it, nor those before it."""
+        """Continue after an event without holding it or the events before it."""
         self._left_out = n_events
         self._stored, self._positions = [], {}
         self._head_id, self._head_hash = head.event_id, head.event_hash

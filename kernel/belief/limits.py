@@ -97,7 +97,7 @@ def check_opaque(field: str, value: dict[str, Any] | None) -> dict[str, Any]:
         raise invalid(field, f"has no canonical JSON: {error}") from error
     if len(canonical) > MAX_OPAQUE_BYTES:
         raise invalid(field, f"must have at most {MAX_OPAQUE_BYTES} bytes")
-    # Brackets inside strings count too, so few of them prove that the nesting is shallow.
+    # Brackets inside strings are counted too: a low count proves that the nesting is shallow.
     if canonical.count(b"{") + canonical.count(b"[") > MAX_OPAQUE_DEPTH and _too_deep(value):
         raise invalid(field, f"must nest at most {MAX_OPAQUE_DEPTH} deep")
     copy: dict[str, Any] = decode_json(canonical)
@@ -116,7 +116,7 @@ def decode_json(data: bytes) -> Any:
 
 
 def _number(digits: str) -> int | float:
-    # A whole float below 1e21 is written without a point; past 2^53 only a float was ever meant.
+    # A whole float below 1e21 is written without a point; beyond 2^53 it can only be a float.
     value = int(digits)
     return value if abs(value) <= MAX_SAFE_INTEGER else float(digits)
 

@@ -46,14 +46,14 @@ class HypothesisProvider(HypothesisSpace, Protocol):
 def eliminated_by(
     provider: HypothesisProvider, universe: frozenset[str], probe_id: str, response: str
 ) -> list[str]:
-    """Return what a response eliminates, sorted, once the whole answer was found sound.
+    """Return what a response eliminates, sorted, after the whole answer was checked.
 
     Raises:
         BeliefInputError: `probe_unknown`, `response_unknown`, or whatever the provider refuses;
             `provider_answer_invalid` for an answer that is no mapping of ids to true or false;
             `provider_hypothesis_unknown` for an id outside the universe.
     """
-    # Whoever wrote the provider may not have read its interface.
+    # A provider is foreign code and may break its interface.
     answer: object = provider.apply_probe(probe_id, response)
     if not isinstance(answer, Mapping) or not all(
         isinstance(name, str) and isinstance(struck, bool) for name, struck in answer.items()
@@ -85,7 +85,7 @@ class BeliefState:
         return set(self._survivors)
 
     def apply_probe(self, probe_id: str, response: str) -> set[str]:
-        """Eliminate what the response excludes and return what of it had survived.
+        """Eliminate what the response excludes, and return the ids that had survived until then.
 
         Raises:
             BeliefInputError: as `eliminated_by` does; nothing has changed.

@@ -25,7 +25,7 @@ def replay(
     session: SessionT | None = None,
     seen: Callable[[SessionT], None] | None = None,
 ) -> SessionT:
-    """Rebuild a session from its stored events, or take one further that stands before them.
+    """Rebuild a session from its stored events, or apply them to one that stands before them.
 
     `seen` is given the session after each event.
 

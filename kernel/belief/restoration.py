@@ -1,14 +1,13 @@
 """Taking a session up again whose tombstones live in a store (seed 000 §6).
 
 The audit says what was decided, the store what is eliminated. An elimination is written to the
-store before its audit entry is, so a crash in between leaves a store that is ahead of the audit by
-what was never answered. A tombstone cannot be taken back: it is adopted, by an audit entry of its
-own. Whoever was not answered may ask again and is told that nothing was left to apply.
+store before its audit entry, so a crash in between leaves a store that is ahead of the audit by
+tombstones that nobody was told of. A tombstone cannot be taken back, so an audit entry of its own
+adopts it; the author sends the elimination again and is told that nothing was left to apply
+(decision kernel/0158).
 
-Everything else that differs is no crash of ours but a store that is not the one that was written
-to, or has lost what it had: the session is refused.
-
-Replaying never writes to the store.
+Every other difference means that the store is another one, or has lost something, and the session
+is refused. Replaying never writes to the store.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 
 ADOPTED_SOURCE = "elimination-store"
-"""Source of the entry by which a session adopts what its store alone has."""
+"""Source of the entry by which a session adopts tombstones that only its store has."""
 
 IDS_SHOWN_MAX = 100
 

@@ -1,8 +1,9 @@
 """The state of a session as of an event, written down so that activation need not replay it all.
 
-A snapshot is never the truth: it is what replaying came to, it may be gone, and whoever takes a
-session up from one holds it against the event that it names. Snapshots of a session are parts of
-one: each holds the whole state, but of the observations only those since the snapshot before.
+A snapshot is never trusted alone: whoever takes a session up from one holds it against the event
+that it names, and replays the trail where a snapshot is missing (decision kernel/0162). Snapshots
+of a session are parts of one: each holds the whole state, but of the observations only those since
+the snapshot before.
 """
 
 import base64
@@ -63,13 +64,13 @@ class SessionSnapshot:
             raise _corrupt(f"has no bitmap: {error}") from error
 
     def says_what(self, other: "SessionSnapshot") -> bool:
-        """Tell whether it says the same; the same bits can be deflated in other ways."""
+        """Tell whether two snapshots hold the same; equal bits can be deflated in several ways."""
         mine, others = asdict(self), asdict(other)
         return (self.bits, mine | {"bitmap": ""}) == (other.bits, others | {"bitmap": ""})
 
 
 def belong_together(parts: Sequence[SessionSnapshot]) -> bool:
-    """Tell whether snapshots are all there are of a session: one of them may be gone."""
+    """Tell whether the snapshots of a session are complete: one of them may be gone."""
     return all(
         part.since == before
         for part, before in zip(parts, [0, *(one.n_events for one in parts)], strict=False)

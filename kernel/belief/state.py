@@ -124,19 +124,19 @@ class SessionState:
 
     @property
     def n_events_left_out(self) -> int:
-        """How many events of the beginning are not here, since a snapshot stands for them."""
+        """How many of the first events a snapshot stands for, so that they are not held."""
         return self._journal.n_left_out
 
     def is_left_out(self, source_id: str, observation_id: str) -> bool:
-        """Tell whether the event of an observation is among those that are not here."""
+        """Tell whether an observation's event is among those that are not held."""
         position = self._observations.get((source_id, observation_id))
         return position is not None and position < self._journal.n_left_out
 
     def fill_in(self, events: Sequence[bytes]) -> None:
-        """Take the events in that were left out.
+        """Hold the events that a snapshot stood for.
 
         Raises:
-            CorruptBeliefEvent: when they do not lead up to the first that is here.
+            CorruptBeliefEvent: when they do not lead up to the first that is held.
         """
         self._journal.fill_in(events)
 
@@ -158,7 +158,7 @@ class SessionState:
         )
 
     def stand_at(self, parts: Sequence[SessionSnapshot], head: bytes) -> None:
-        """Hold what the snapshots say, of which the last one names the event."""
+        """Take the state from the snapshots; the last of them names the event."""
         newest, event = parts[-1], BeliefEvent.from_bytes(head)
         named = (newest.head_event_id, newest.head_event_hash)
         if (event.session_id, event.event_id, event.event_hash) != (self._session_id, *named):
@@ -171,7 +171,7 @@ class SessionState:
             for position, source_id, observation_id in part.observations:
                 self._observations[source_id, observation_id] = position
         self._obligation_id = next(iter(newest.gates["obligations"]), None)
-        # The observations above keep a probe from counting twice; its history nobody asks for.
+        # The observations above keep a probe from counting twice; the core's history is not read.
         nothing: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
         survivors = {"survivors": self._survivors.ids()}
         self._core = CMBSCore.deserialize(newest.gates | survivors | nothing)

@@ -7,9 +7,9 @@ byte i // 8; the bits behind the last id are zero.
     universe hash  = SHA-256(RFC 8785 bytes of the array of sorted ids)
     survivors hash = SHA-256(the 32 bytes of the universe hash + the bitmap)
 
-A bit is cleared and never set again, but to take back what did not take place. Striking k ids costs
-k look-ups. Taking the hash afterwards costs a pass over the bitmap from the first byte that changed
-on: what SHA-256 came to at every 16 KiB before it is kept.
+A cleared bit is set again only to take back a strike whose event could not be made. Striking k ids
+costs k look-ups. The hash afterwards costs a pass over the bitmap from the first byte that changed:
+the state of SHA-256 is kept at every 16 KiB before it (decision kernel/0164).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from kernel.belief.limits import MAX_HYPOTHESES, check_ids
 
 HASH_BLOCK_BYTES = 16 * 1024
 _STEP_BYTES = 2 * 1024
-"""Of a bitmap, whose ids are listed in one call."""
+"""Bytes of a bitmap whose ids are listed in one call."""
 
 # For each value of a byte, its eight bits as eight bytes of 0 or 1.
 _BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
@@ -62,7 +62,7 @@ class Universe:
 
     @property
     def hash_seed(self) -> "hashlib._Hash":
-        """What every survivors hash begins with; to be copied."""
+        """The state of SHA-256 after the universe hash; copy it before use."""
         return self._seed
 
     @property
@@ -92,7 +92,7 @@ class Survivors:
             self._bitmap[-1] = (1 << size % 8) - 1
         self._count = size
         self._states = [universe.hash_seed]
-        """The hash of the bitmap up to each block, for as many blocks as it is known."""
+        """The state of SHA-256 before each block of the bitmap, as far as it is valid."""
 
     @classmethod
     def of_bitmap(cls, universe: Universe, bitmap: bytes) -> Self:
@@ -141,7 +141,7 @@ class Survivors:
         return self._listed(bits)
 
     def take_back(self, struck: Iterable[str]) -> None:
-        """Let ids survive again that `strike` has returned and that were not struck after all."""
+        """Let ids survive again that `strike` returned, because their event could not be made."""
         back = list(struck)
         for name in back:
             position = self._universe.position(name)

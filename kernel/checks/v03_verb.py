@@ -49,7 +49,7 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
 
 
 def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
-    """Tell whether a verdict may stay in memory: short, and of names of the registries alone."""
+    """Tell whether a verdict may stay in memory: few effects, and names of the registries only."""
     return (
         len(shapes) <= _EFFECTS_KEPT
         and envelope.semantic_intent in SEMANTIC_VERBS
@@ -111,7 +111,11 @@ def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | 
 
 
 _judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
-"""The verdict follows from names alone, and few combinations of them are ever spoken."""
+"""The verdict follows from names alone, and few combinations of them are ever spoken.
+
+Only verdicts over names of the registries and over few effects are kept: nothing that a caller
+wrote stays in memory beyond a bound.
+"""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:
@@ -130,7 +134,7 @@ def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | Non
             f"{field}.effect_kind",
             f"{verb.name} forbids {kind}",
         )
-    # What a simulation says is said by simulations alone, and they say nothing else.
+    # Simulations alone emit these receipts, and they emit no others.
     if subkind and (subkind in SIMULATION_RECEIPTS) != (verb.name == SIMULATE):
         return Refusal(
             _COMPOSITION, f"{field}.receipt_subkind", f"{verb.name} does not emit {subkind}"

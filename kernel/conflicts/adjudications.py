@@ -60,7 +60,7 @@ def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, seq
     """Record that an operation resolved the items that it names.
 
     Raises:
-        EffectInapplicable: when one of them was resolved before, or what discards names none.
+        EffectInapplicable: when an item was resolved before, or a discarding operation names none.
     """
     if envelope.semantic_intent == REVIEW_DISCARD and not envelope.adjudicates_receipt_ids:
         raise EffectInapplicable(

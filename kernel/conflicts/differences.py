@@ -34,7 +34,7 @@ PROVENANCE_FIELDS = frozenset(
         "span",
     }
 )
-"""Fields that say where a thing comes from, and nothing of what it is."""
+"""Fields that say where a thing comes from and not what it is."""
 
 VALIDITY_FIELDS = ("valid_from", "valid_to")
 

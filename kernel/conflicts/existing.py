@@ -37,7 +37,7 @@ class ExistingState:
     """What they wrote; of a field that several wrote, the newest value."""
 
     written_by: dict[str, str] = field(default_factory=dict)
-    """Which of them wrote a field."""
+    """By field, the newest unseen writer of it."""
 
     whole: bool = False
     """Whether the record was created unseen, so that its fields are the whole entity."""
@@ -65,7 +65,7 @@ class ExistingState:
 def existing_states(
     view: LedgerView, write: Write, seen: AbstractSet[str], since: str
 ) -> list[ExistingState]:
-    """Return the states that a write meets unseen: of its record, and of the same entity.
+    """Return the states that a write had not seen: of its record, and of the same entity.
 
     `since` is the time after which a commit is concurrent.
     """

@@ -34,7 +34,7 @@ def merge_envelope(
 ) -> Document:
     """Return the envelope that keeps both values, each with the operation that wrote it.
 
-    Fields without a conflict are taken over. What else the submitted envelope asked for is not.
+    Fields without a conflict are taken over; the envelope's edges and memberships are not.
     """
     effects = []
     for found in _by_record(conflicts):
@@ -59,7 +59,7 @@ def merge_envelope(
 
 
 def is_mergeable(conflicts: list[Conflict]) -> bool:
-    """Tell whether one operation can merge them, and no field holds too many values."""
+    """Tell whether one operation can merge the conflicts, with no field of too many values."""
     full = any(
         len(one.existing.payload.get("merge_provenance", {}).get(one.field, ()))
         >= MERGED_VALUES_MAX
@@ -100,7 +100,7 @@ def contradiction_envelope(
 
 
 def _by_record(conflicts: list[Conflict]) -> list[list[Conflict]]:
-    """Conflicts of one pair of records are neighbours."""
+    """Group the conflicts by pair of records; those of one pair stand next to each other."""
     pairs = groupby(conflicts, lambda one: (one.write.record_key, one.existing.record_key))
     return [list(found) for _, found in pairs]
 
@@ -170,7 +170,7 @@ def _envelope(
     conflicts: list[Conflict],
     effects: list[Document],
 ) -> Document:
-    """What every follow-up has in common; who asks adds its name and its verb."""
+    """Return the envelope of a follow-up; the caller gives its name and its verb."""
     nodes = [
         node_id
         for one in effects

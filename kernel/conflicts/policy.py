@@ -1,8 +1,8 @@
-"""What is done about a conflict: five classes, six strategies, and who may say otherwise (§15.5).
+"""The policy of a conflict: five classes, six strategies, and what a generation may state (§15.5).
 
 A policy generation may state a policy for a class, for one kind of node or for all, with another
 strategy for single fields. The policy of the kind goes before the policy of all kinds, and what
-neither says follows the default of the class.
+neither states follows the default of the class.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class SemanticConflictPolicy(BaseModel):
 
     conflict_class: ConflictClass
     node_kind: _Name | None = None
-    """None holds for every kind, and for edges, which have none."""
+    """None applies to every kind, and to edges, which have none."""
 
     default_strategy: Strategy
     per_field_overrides: Annotated[dict[_Name, Strategy], Field(max_length=MAX_OVERRIDES)] = Field(

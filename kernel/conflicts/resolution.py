@@ -1,8 +1,8 @@
-"""Which conflicts an envelope has, what its policy does about each, and what that comes to.
+"""Which conflicts an envelope has, what its policy does about each, and the outcome of all.
 
-Where several conflicts ask for different things, the most cautious is done: what a person has to
-decide before what is refused, what is refused before what is merged, what is merged before what
-is accepted with a contradiction, and that before what is simply accepted.
+Where conflicts have different outcomes, the most cautious one is taken for the whole envelope:
+review by a person before refusal, refusal before a merge, a merge before a contradiction edge, and
+that before acceptance.
 """
 
 from collections.abc import Set as AbstractSet
@@ -24,7 +24,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import Envelope
 
 CONFLICTS_MAX = 256
-"""Conflicts that a receipt names; all of them are resolved."""
+"""Conflicts that a receipt names; more than those are resolved all the same."""
 
 Outcome = Literal["review", "first_writer", "lower_authority", "merge", "contradiction", "accept"]
 
@@ -39,7 +39,7 @@ CAUTION: tuple[Outcome, ...] = (
 """The most cautious outcome first."""
 
 AUTHORITY_FIELDS = ("cu_authority", "override_authority", "authority")
-"""Where a node has its authority, or an envelope states one; the first that is there counts."""
+"""Fields that hold a node's or an envelope's authority; the first that is present counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ _OUTCOMES: dict[Strategy, Outcome] = {
 
 
 _IN_THE_GRAPH: tuple[Outcome, ...] = ("merge", "contradiction")
-"""What only nodes and edges can have: another record has one value of each field."""
+"""Outcomes that only nodes and edges can have: other records have one value of each field."""
 
 
 def _authority(fields: Document) -> float:
-    """An authority that nobody stated is none."""
+    """Return the stated authority, 0 where none is stated."""
     for name in AUTHORITY_FIELDS:
         value = fields.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):

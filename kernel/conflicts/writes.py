@@ -30,7 +30,7 @@ _NOT_COMPARED = frozenset({"node_kind", "visibility_class", "merge_provenance"})
 
 @dataclass(slots=True)
 class Write:
-    """Everything that one envelope writes into one record."""
+    """All that one envelope writes into one record."""
 
     table: Table
     record_key: str
@@ -110,4 +110,4 @@ def _edge_fields(payload: Document) -> Document:
 _FIELDS: Mapping[str, Callable[[Document], Document]] = MappingProxyType(
     {"nodes": _node_fields, "edges": _edge_fields}
 )
-"""How the fields of a write are read; of any other store they are what the effect states."""
+"""By store, how the fields of a write are read; elsewhere they are what the effect states."""

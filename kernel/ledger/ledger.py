@@ -1,6 +1,8 @@
 """The ledger's vocabulary: what the kernel asks of the record, over any store.
 
-Every query has its name here, so that an adapter knows rows and the kernel knows nouns.
+Every query has its name here, so that an adapter knows rows and the kernel knows nouns. A record is
+decoded once in a transaction and handed out as the same object: stores build new records and never
+change one that they were given.
 """
 
 import hashlib
@@ -107,7 +109,7 @@ class Request:
 
 
 def blob_commitment(salt: bytes, content: bytes) -> str:
-    """Return the salted commitment under which content is kept; it survives erasure (§3, D4)."""
+    """Return the salted commitment under which content is kept; it survives erasure."""
     framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
     return hashlib.sha256(framed).hexdigest()
 

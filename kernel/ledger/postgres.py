@@ -1,16 +1,16 @@
 """The ledger's tables in one PostgreSQL database, in the first schema of the search path.
 
 - The row of the chain head is locked before anything else (while there is none yet, an advisory
-  lock). Behind it writers take turns, so READ COMMITTED is enough: what a statement sees is what
-  was committed before the lock was had. SERIALIZABLE takes its snapshot before it waits for the
-  lock, and would fail every writer that waited.
+  lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
+  committed before the lock was granted (decision kernel/0054).
 - An error inside a transaction makes PostgreSQL refuse the rest of it, so duplicates must not be
   errors: an insert asks for nothing to be done on a conflict and counts, and what may take the
   unique value of another row runs under a savepoint of its own.
 - Text is compared byte by byte (``COLLATE "C"``), as in SQLite. It cannot hold U+0000: writing
   it is refused as `TextNotStorable`, and no row answers to it.
-- After a COMMIT without an answer nothing is read before the head's lock was had again: until
-  then the server may still be committing.
+- After a COMMIT without an answer nothing is read before the head's lock is granted again: until
+  then the server may still be committing, and a reader would be told the wrong outcome (K25).
+- A COMMIT that the server answers with ROLLBACK is an error.
 - The URL is a secret; messages name the host and the database only.
 """
 
@@ -51,7 +51,7 @@ IDLE_READERS_MAX = 8
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
-"""Tells the version of the tables as well: somebody may have migrated them meanwhile."""
+"""Also returns the version of the tables, which may have been migrated meanwhile."""
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
 
@@ -142,7 +142,7 @@ class PostgresTables(SqlTables):
             return postgres_catalog.schema_faults(self._connection)
 
     def content_faults(self) -> ContentReport:
-        """Compare indexes with tables, where the server has what that takes."""
+        """Compare indexes with tables, where the server has the extension amcheck."""
         with self._translated():
             return postgres_catalog.content_faults(self._connection)
 
@@ -260,7 +260,7 @@ class PostgresStore:
             found = writer.execute(_LOCK_HEAD).fetchone()
             if found is None:
                 writer.execute(_LOCK_UNFOUNDED)
-                # Whoever held that lock may have founded the ledger.
+                # The process that held the lock before may have founded the ledger.
                 writer.execute(_LOCK_HEAD)
                 check_schema(writer, self.place)
             else:
@@ -296,7 +296,7 @@ class PostgresStore:
             reader.close()
 
     def _begun(self, idle: Connection | None, begin: str) -> Connection | None:
-        """Begin on a connection that was idle, None when it is gone: nothing was lost with it."""
+        """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None
         try:
@@ -314,7 +314,7 @@ class PostgresStore:
             writer.close()
             raise CommitOutcomeUnknown(f"{self.place}: {error}") from error
         if answer != "COMMIT":
-            # So the server answers COMMIT after an error that somebody inside has swallowed.
+            # The server answers so when an error inside the transaction was swallowed.
             raise LedgerUnavailable("the transaction had failed", code="ledger_rolled_back")
 
     def _roll_back(self, writer: Connection) -> None:

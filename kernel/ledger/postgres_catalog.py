@@ -1,9 +1,10 @@
 """What PostgreSQL says of the ledger's tables, and whether its indexes hold what the tables hold.
 
-Only what belongs to the ledger's own tables is looked at: a schema may hold other people's. What
-changes how they are read or written is told by the catalogs: rules, policies, inheritance, triggers
-that are off, indexes that are not valid, constraints that were never validated, defaults.
-Expressions are compared without the casts and brackets that PostgreSQL puts around them.
+Only what belongs to the ledger's own tables is looked at: a schema may hold other people's. The
+catalogs tell what changes how they are read or written: rules, policies, inheritance, triggers that
+are off, indexes that are not valid, constraints that were never validated, defaults. Expressions
+are compared without the casts and brackets that PostgreSQL puts around them. Indexes are compared
+with their tables where the extension amcheck is installed (decision kernel/0182).
 """
 
 import re

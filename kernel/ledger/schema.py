@@ -8,7 +8,8 @@ columns beside it are derived from it so that they can be looked up.
 Sequences are assigned by the kernel inside the transaction, never by the database.
 
 Names (verbs, kinds, stores, outcomes) are data: the registry guards them when a row is written and
-verification when it is read. A database checks what no registry can see: shape, keys, append-only.
+verification when it is read. A database checks what no registry can see: shape, keys, append-only
+(decision kernel/0188). A table has the indexes that a query needs (decision kernel/0101).
 """
 
 from collections.abc import Callable
@@ -105,7 +106,8 @@ kernel_event_log = Table(
         sqlite_where=Column("commit_epoch_id", String).isnot(None),
         postgresql_where=Column("commit_epoch_id", String).isnot(None),
     ),
-    # Whether an epoch is open is asked by each operation in it, whatever else lies in it.
+    # Each operation in an epoch asks whether it is open. By the intent alone that costs more with
+    # every epoch that was closed, by the epoch alone with every operation in it.
     Index(
         "kernel_event_log_by_epoch_intent",
         "commit_epoch_id",
@@ -180,7 +182,7 @@ idempotency_records = Table(
     Column("result_bytes", LargeBinary, nullable=False),
     Column("submitted_at_us", Integer, nullable=False),
     Column("expires_at_us", Integer, nullable=False),
-    # 0 while the record answers for its key, afterwards its own sequence.
+    # 0 while the record answers for its key, afterwards its own sequence (decision kernel/0110).
     Column("archived", Integer, nullable=False),
     # One answer at a time: a second live record of a key cannot exist.
     UniqueConstraint("idempotency_key", "archived"),

@@ -1,8 +1,12 @@
-"""A SQLite file and its write-ahead log as bytes: what SQLite itself would not say, or say late.
+"""A SQLite file and its write-ahead log as bytes: damage that SQLite reports late or not at all.
 
-SQLite takes a file of zeros for an empty one, and passes over a write-ahead log from its first
-frame on that does not fit, however many COMMITs lie behind it. So both are looked at here.
-Numbers are big-endian; the layouts are those of https://sqlite.org/fileformat2.html.
+SQLite takes a file of zeros for an empty one, and passes over a write-ahead log from the first
+frame that does not fit, however many COMMITs lie behind it. This module looks at both, and gives
+each kind of damage a rule of its own. Verification reports them as findings; for everybody else
+they are `ledger_file_damaged`, which is not tried again. After a loss of power in the middle of a
+COMMIT that nobody was answered, verification may count that COMMIT; it is gone with the next
+checkpoint. A store that goes away meanwhile is `ledger_unavailable`, which says nothing about the
+record. Numbers are big-endian; the layouts are those of https://sqlite.org/fileformat2.html.
 """
 
 import sys
@@ -18,7 +22,7 @@ _HEADER_BYTES = 100
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _WAL_MAGIC = 0x377F0682
-"""With its last bit, which says the order of bytes in checksums, off."""
+"""The magic number without its last bit, which gives the byte order of checksums."""
 
 _LOOKS_MAX = 3
 
@@ -67,7 +71,7 @@ class _Frame(NamedTuple):
 
 
 def _wal_faults(wal: Path, page_bytes: int) -> list[StorageFault]:
-    """Look until two looks agree: somebody may be writing to it."""
+    """Read the log until two readings agree, because a writer may be active."""
     before: list[StorageFault] = []
     for look in range(_LOOKS_MAX):
         faults = _look(wal, page_bytes)
@@ -108,7 +112,7 @@ def _look(wal: Path, page_bytes: int) -> list[StorageFault]:
 def _frames(
     file: BinaryIO, page_bytes: int, salts: bytes, sums: tuple[int, int], order: str
 ) -> Iterator[_Frame]:
-    """Yield the frames; behind one that does not fit, no other does."""
+    """Yield the frames up to the first that does not fit."""
     step, fits = _FRAME_HEADER_BYTES + page_bytes, True
     while len(frame := file.read(step)) == step:
         header, page = frame[:_FRAME_HEADER_BYTES], frame[_FRAME_HEADER_BYTES:]

@@ -1,6 +1,6 @@
 """The ledger's tables as SQLite has them: created once, with their version and their triggers.
 
-The version is the file's `user_version`: the number of the newest revision that made its tables.
+The version is the file's `user_version` (decision kernel/0114).
 """
 
 import sqlite3
@@ -73,7 +73,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
     """Bring the tables of a file to the newest version, all of the way or not at all.
 
-    Who migrates at the same time waits for this, and finds nothing left to do. A writer of an
+    A second migration meanwhile waits for this one and finds nothing left to do. A writer of an
     earlier program that still has the file open is refused at its next transaction.
 
     Raises:
@@ -113,10 +113,10 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def begin_immediate(writer: sqlite3.Connection) -> None:
-    """Begin, with the lock of the one who writes.
+    """Begin a transaction with the writer's lock.
 
     Raises:
-        LedgerUnavailable: when it was not had in time.
+        LedgerUnavailable: when the lock was not granted in time.
     """
     try:
         writer.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,13 @@
 """What a table of the ledger is: the entry that stands with it in the schema (§17.3).
 
-A typed store is one entry. Whoever folds it, looks at it as it was, builds it again, undoes in it,
-compares what was written into it or lists it, asks this entry.
+A typed store is one entry: who owns it, by which columns a replay may search it as it was, whether
+its records are written once, name things, speak of nodes, or are compared with what was written
+unseen. Whatever folds, verifies, replays, rebuilds, undoes, lists, previews or compares a store
+reads its entry; `tests/kernel/toy_store.py` has a store of its own to prove it. Columns beside a
+record say how they follow from it (`of_record`). A store that cannot be searched says so, and a
+search of it is refused instead of scanning. Two values of a record that is neither node nor edge
+cannot stand side by side, so where the policy asks for a merge or a contradicting edge, a person
+decides.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,11 @@
-"""Whether this program reads the tables that it found."""
+"""Whether this program reads the tables that it opened.
+
+Tables of another version raise `LedgerSchemaDiffers`, which is no `LedgerUnavailable`: trying again
+does not help, and the process ends. The version is asked for at opening and by each writing
+transaction (PostgreSQL returns it with the lock of the head), so an earlier program that still runs
+while the tables go forward is refused before it writes. Readers ask at opening only: what they
+compute enters the record through a writer.
+"""
 
 from kernel.errors import LedgerSchemaDiffers
 from kernel.ledger import schema

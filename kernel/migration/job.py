@@ -1,10 +1,10 @@
-"""The migration job: every lite row is superseded, or held until somebody has settled it (§2.8).
+"""The migration job: every lite row is superseded, or held until a reviewer has settled it (§2.8).
 
 Rows are taken in sequence. What maps mechanically is submitted like every other envelope. What does
 not, or is refused, gets a receipt `needs_migration_review` and is held, and the job goes on. An
-operation waits while one before it is held that it names as a cause, or with which it shares a
-record: it was written after that one, and is applied after that is settled. Capacity that is not
-there stops the job, and holds nothing.
+operation waits while an earlier one is held that it names as a cause, or with which it shares a
+record: it was written after that one, and is applied after that one is settled. So a record that
+many operations name can let many wait. Capacity that is not there stops the job, and holds nothing.
 
 Everything that the job knows is on the record, so it goes on wherever it was killed.
 """
@@ -46,14 +46,14 @@ class Migration:
     """Superseded by this run."""
 
     superseded: int = 0
-    """Superseded by now, by whichever run."""
+    """Superseded so far, by any run."""
 
     settled: int = 0
     """Held once, and settled by a reviewer's operation."""
 
     held: int = 0
     waiting: int = 0
-    """For a held one before them."""
+    """Waiting for an earlier operation that is held."""
 
     left: int = 0
     """Not tried, because the job was stopped."""
@@ -92,7 +92,7 @@ def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) ->
 def discard(
     kernel: Kernel, transaction: LedgerTransaction, receipt_id: str, reason: str
 ) -> SubmissionResult | RejectedResult:
-    """Settle an item of a review queue without doing anything about it; durable as a submission."""
+    """Discard an item of a review queue; durable as a submission."""
     effect = receipt_effect(
         "review_item_discarded", {"reason": reason, "item_receipt_id": receipt_id}
     )
@@ -112,10 +112,10 @@ class _Run:
     kernel: Kernel
     found: Migration = field(default_factory=Migration)
     _kept_back: set[str] = field(default_factory=set)
-    """Operations before this one that are neither superseded nor settled, and their records."""
+    """Earlier operations that are neither superseded nor settled, and their records."""
 
     def step(self, transaction: LedgerTransaction, row: Row) -> None:
-        """Do what is to be done about one lite row."""
+        """Supersede one lite row, hold it, or let it wait."""
         operation_id, found = row["operation_id"], self.found
         newest = transaction.log_row_of(operation_id)
         if newest is not None and newest["supersedes_sequence"]:
@@ -143,7 +143,7 @@ class _Run:
         return not self._kept_back.isdisjoint([*named, *_records(lite)])
 
     def _supersede(self, transaction: LedgerTransaction, row: Row, lite: Document) -> bool:
-        """Submit what the row maps to; hold the row, or stop, where that is not possible."""
+        """Submit what the row maps to; where that fails, hold the row or stop the job."""
         mapped = map_lite(transaction, lite, row["ec_sequence_number"])
         if isinstance(mapped, Unmapped):
             transaction.next_commit_time_us()
@@ -178,7 +178,7 @@ class _Run:
 
 
 def _lite_of(view: LedgerView, row: Row) -> Document:
-    """Return a lite envelope; of one that was erased, what its row says."""
+    """Return a lite envelope, or what its row says where the envelope was erased."""
     content = view.blob(row["envelope_payload_blob_ref"])
     document: Document = orjson.loads(row["row_bytes"] if content is None else content)
     return document if content is not None else document | {"semantic_intent": None}
@@ -189,7 +189,7 @@ def _operation(operation_id: str) -> str:
 
 
 def _records(lite: Document) -> Iterator[str]:
-    """Yield what an operation touches, as far as it says so."""
+    """Yield the records that an operation says it touches."""
     for name in ("target_refs", "read_set_refs", "write_set_refs"):
         yield from lite.get(name) or ()
     for effect in lite.get("primitive_effects") or ():

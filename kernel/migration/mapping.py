@@ -25,7 +25,7 @@ REQUIRED = (
     "source_refs",
     "target_refs",
 )
-"""Fields that version 1.6 requires and that nothing here can state for an author."""
+"""Fields that version 1.6 requires and that only an author can state."""
 
 _KEPT = (
     "operation_id",
@@ -44,7 +44,7 @@ _BEST_EFFORT = ("causal_parent_operation_ids", "read_set_refs", "write_set_refs"
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """Why a lite envelope cannot be mapped without somebody who decides."""
+    """Why a lite envelope cannot be mapped without a reviewer."""
 
     reason_code: str
     field: str

@@ -20,7 +20,7 @@ MAX_ADJUDICATED = 64
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS, fail_fast=True)]
-"""One entry that is wrong is told; of thousands each would cost as much as a good one."""
+"""Reading stops at the first wrong entry: each of thousands would cost as much as a good one."""
 
 SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
@@ -82,7 +82,7 @@ class AffectedSubgraphDescriptor(_Document):
 
 
 class CapacityOverride(_Document):
-    """Somebody's word that an operation shall go on although capacity is short (§18.2)."""
+    """A user's confirmation that an operation goes on although capacity is short (§18.2)."""
 
     confirmed_by: Text
     reason: Text
@@ -136,13 +136,13 @@ class Envelope(_Document):
     supersedes: Superseded | None = None
     actor_session_kind: Text | None = None
     run_id: Text | None = None
-    """Whose write budget the operation draws on, where it is not its session's (§18.1)."""
+    """The run whose write budget the operation draws on; else its session's (§18.1)."""
 
     adjudicates_receipt_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_ADJUDICATED)] = ()
     """Items of the review queue that the operation resolves (§19.2)."""
 
     capacity_override: CapacityOverride | None = None
-    """Confirms that the operation goes on without capacity; only a user can (§18.2)."""
+    """Confirms that the operation goes on without capacity; only a user may (§18.2)."""
 
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None

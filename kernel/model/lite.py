@@ -13,7 +13,7 @@ from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_EFFECTS, Actor, Refs, 
 LITE_VERSION = "1.5"
 
 LITE_INTENT = "operation_receipt_lite"
-"""What a row of the log that holds a lite envelope says in place of a verb: it does nothing."""
+"""The intent of a log row that holds a lite envelope; such a row does nothing."""
 
 
 class PBEOperationReceiptLite(BaseModel):

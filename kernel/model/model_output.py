@@ -15,7 +15,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class RecordedModelOutput(BaseModel):
-    """One call of a model: which model, asked what, in which way, and where its answer is."""
+    """One call of a model: the model, its prompt and parameters, and where its answer is."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 

@@ -6,8 +6,7 @@ SOURCE_ARTIFACT = "SourceArtifact"
 ACCESS_OVERLAY = "AccessOverlay"
 
 FRAMING_KINDS = frozenset({"RecentActivityRollup"})
-"""What says what went on, and is no source of anything: it informs nothing and taints nothing
-(EC3 of §7.7)."""
+"""Kinds that report what went on and are evidence of nothing: they taint nothing (EC3 of §7.7)."""
 
 CAUSAL_NODE = "CausalNode"
 CAUSAL_NODE_PREFIX = "causal-node:"
@@ -15,4 +14,4 @@ CAUSAL_EDGE_PREFIX = "causal-edge:"
 
 RUNTIME_KINDS = (CAUSAL_NODE,)
 RUNTIME_PREFIXES = (CAUSAL_NODE_PREFIX, CAUSAL_EDGE_PREFIX)
-"""What the runtime alone writes, so that whoever reads it finds what the runtime put there."""
+"""Kinds that the runtime alone writes, so that a reader finds only what it put there."""

@@ -26,7 +26,7 @@ EPHEMERAL_DAYS = 1
 
 
 class ReceiptBodyInvalid(KernelError):  # noqa: N818 - named for the state, not the event
-    """A receipt that says what its kind does not; nothing of it was written."""
+    """A receipt whose body does not fit the model of its kind; nothing of it was written."""
 
     code = "receipt_body_invalid"
 
@@ -180,7 +180,7 @@ class Receipt:
     receipt_kind: str
     body: dict[str, Any]
     upgraded: bool = False
-    """Kept durably although its kind need not be; nothing is ever kept for less (§17.7)."""
+    """Kept durably although its kind is ephemeral; no receipt is kept for less (§17.7)."""
 
 
 @dataclass(frozen=True, slots=True)

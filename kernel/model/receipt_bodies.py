@@ -1,4 +1,4 @@
-"""What the kernel's own receipts say, one model for each kind (§5.6 to §18).
+"""What the kernel's own receipts say, one model for each kind (§5.6 to §18, decision kernel/0191).
 
 A model names every field of its receipt beside those that all receipts have (`HEADER_FIELDS`).
 Fields that the specification names have its names.
@@ -41,7 +41,7 @@ class ReceiptBody(BaseModel):
 
 
 class QuotaAlert(ReceiptBody):
-    """An operation that was one too many of its day's kind, or of its run (§18.4)."""
+    """An operation beyond the quota of its kind and day, or the budget of its run (§18.4)."""
 
     operation_kind: str | None = None
     day: str | None = None
@@ -87,10 +87,10 @@ class EnvelopeRefused(ReceiptBody):
     adjudication_receipt_id: Ref | None = None
     merge_operation_id: Ref | None = None
     envelope: Document | None = None
-    """As it was submitted, where it would be lost otherwise."""
+    """The envelope as submitted, where the record would otherwise not have it."""
 
     refusals: Annotated[int, Field(ge=1)] | None = None
-    """How many were counted instead of having a receipt each (§17.6), and between when."""
+    """How many refusals this one receipt stands for (§17.6), and between which times."""
 
     first_refused_at: str | None = None
     last_refused_at: str | None = None
@@ -129,7 +129,7 @@ class RequestUnprocessable(ReceiptBody):
 
 
 class MailboxEntrySetAside(ReceiptBody):
-    """A message with which processes ended, by its place and the digest of what it held."""
+    """A message that ended processes, by its place and the digest of its content."""
 
     reason_code: Ref
     shard: Ref
@@ -188,7 +188,7 @@ class CapacityShort(CapacityLease):
 
 
 class CapacityOverridden(CapacityShort):
-    """An operation that went on without capacity because somebody said so (§18.2)."""
+    """An operation that went on without capacity because a user confirmed it (§18.2)."""
 
     confirmed_by: Ref
     reason: Ref
@@ -198,7 +198,7 @@ class CapacityOverridden(CapacityShort):
 
 
 class ReplayFor(ReceiptBody):
-    """For whom a replay was done (§6.3)."""
+    """Who asked for a replay (§6.3)."""
 
     caller_kind: Ref
     retention_upgrade_required: bool
@@ -207,7 +207,7 @@ class ReplayFor(ReceiptBody):
 
 
 class ReplayAnswer(ReceiptBody):
-    """What replaying an operation came to (§6.6)."""
+    """The result of replaying an operation (§6.6)."""
 
     original_operation_id: str
     replay_strategy: Literal["record_only", "blocked_on_fingerprint_mismatch"]

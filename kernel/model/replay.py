@@ -1,4 +1,4 @@
-"""What a replay is asked and what it answers (§6.2, §6.3, §6.6)."""
+"""The parameters and the answers of a replay (§6.2, §6.3, §6.6)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +26,7 @@ _LEGALLY_SIGNIFICANT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AuditContext:
-    """For whom a replay is done; it decides how long its receipt is kept."""
+    """Who asks for a replay; it decides how long its receipt is kept."""
 
     caller_kind: CallerKind = "other"
     retention_upgrade_required: bool = False

@@ -1,4 +1,4 @@
-"""What a submission comes to: applied, rejected, or told what it came to before."""
+"""The result of a submission: applied, rejected, or the answer that was given before."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ class Rejection:
     field: str
     message: str
     retry_after_s: int | None = None
-    """When the same may be sent again with a chance; None where waiting changes nothing."""
+    """After how long a repetition may succeed; None where waiting changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SubmissionResult:
 class RejectedResult:
     """The answer to a refused submission; the receipt is durable, nothing else was written.
 
-    There is none where a caller has so many refusals that they are counted instead (§17.6).
+    There is no receipt where so many refusals came that they are counted instead (§17.6).
     """
 
     operation_id: str | None

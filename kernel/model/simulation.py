@@ -1,4 +1,4 @@
-"""What a simulation is asked under and what it answers (§11.2, §11.3)."""
+"""The parameters and the answers of a simulation (§11.2, §11.3)."""
 
 from typing import Annotated, Any, Literal
 
@@ -62,13 +62,13 @@ VisibilityClass = Literal["public_open", "work_product_internal", "firewalled", 
 
 
 class SimulationModel(BaseModel):
-    """Base of what a simulation is told and tells."""
+    """Base of a simulation's parameters and answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class SimulationExternalEffectPolicy(SimulationModel):
-    """What a simulation may set off outside, and what happens when it would set off more."""
+    """Which effects outside a simulation may have, and what happens beyond them."""
 
     policy_id: Name
     forbidden_external_effects: Annotated[tuple[ForbiddenExternalEffect, ...], Field(max_length=16)]
@@ -95,13 +95,13 @@ ALL_FORBIDDEN = SimulationExternalEffectPolicy(
 
 
 class SimulationPrediction(SimulationModel):
-    """What a model said beforehand; whoever asked it answers for how it was asked."""
+    """What a model said beforehand; the caller answers for how it was asked."""
 
     external_effects: Annotated[
         tuple[AllowedExternalEffect | ForbiddenExternalEffect, ...],
         Field(min_length=1, max_length=10),
     ]
-    """Everything that asking came to; more than the policy allows and it is not used."""
+    """All effects outside that the call had; beyond the policy's the prediction is not used."""
 
     output: Annotated[dict[str, Any], Field(max_length=PREDICTION_FIELDS_MAX)]
     recorded_model_outputs: Annotated[
@@ -160,10 +160,10 @@ class PreviewPayload(SimulationModel):
 
     would_request_recompute_of: tuple[str, ...] = ()
     predicted: dict[str, Any] | None = None
-    """What a model said; material to show, believed by nobody."""
+    """What a model said; it is shown and nothing relies on it."""
 
     records_left_out: bool = False
-    """Whether the records were too large to show, or shown too long ago to be still there."""
+    """Whether the records were too large to show, or have expired since."""
 
 
 class SimulationPreviewState(SimulationModel):
@@ -183,7 +183,7 @@ class SimulationPreviewState(SimulationModel):
 
 
 class SimulationPreview(SimulationModel):
-    """What would happen (§11.2); nothing of it has."""
+    """What would happen (§11.2); none of it has happened."""
 
     preview_id: str
     simulated_operation_id: str

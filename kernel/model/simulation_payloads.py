@@ -75,7 +75,7 @@ class MembershipChangePreview(PreviewPayload):
 
 
 class RulingDispositionPreview(PreviewPayload):
-    """What would be on record of what a court did."""
+    """The record that would be kept of a ruling."""
 
     target_ref: str | None = None
     state_after: str | None = None
@@ -94,7 +94,7 @@ class ExtractionOutcomePreview(PreviewPayload):
 
 
 class SearchPlanPreview(PreviewPayload):
-    """What would be searched for; nothing is."""
+    """What would be searched for; the preview searches nothing."""
 
     plan: dict[str, Any] | None = None
 

@@ -131,14 +131,14 @@ class ProfileAssigned(ReceiptBody):
 
 
 class MetadataFieldOverride(ReceiptBody):
-    """A locked field that was written all the same (§3.3)."""
+    """A locked field that an override wrote (§3.3)."""
 
     field_names: Names | None = None
     reason: str | None = None
 
 
 class AccessOverlayOverride(ReceiptBody):
-    """Overlays past which somebody went, and why (§12)."""
+    """Overlays that an operation overrode, and why (§12)."""
 
     overlay_ids: Names
     reason: _LongName
@@ -156,7 +156,7 @@ class Tier1Rollback(ReceiptBody):
 
 
 class CompensationApplied(ReceiptBody):
-    """What was made up for, and by which operation; by none where nothing was left to do."""
+    """A compensation and its operation; none where nothing was left to compensate."""
 
     original_operation_id: Name
     compensating_operation_id: str
@@ -222,7 +222,7 @@ class EpochBoundary(ReceiptBody):
 
 
 class ReviewItemDiscarded(ReceiptBody):
-    """An item of a review queue about which nothing is done."""
+    """An item of a review queue that was discarded."""
 
     item_receipt_id: _LongName
     reason: str
@@ -265,7 +265,7 @@ class Enqueued(ReceiptBody):
 
     cyclic: _PageNames = Field(default_factory=list)
     beyond_cap: _PageNames = Field(default_factory=list)
-    """What the plan had to leave out, in part: each page tells of its own."""
+    """What the plan had to leave out, as far as it concerns this page."""
 
     cascade_request_id: Name | None = None
     """The deferred cascade to which the page belongs."""
@@ -282,7 +282,7 @@ class Written(ReceiptBody):
 
 
 class ExternalEffectReport(ReceiptBody):
-    """The request that is answered, repeated so that it is the right one (K19)."""
+    """The request that is answered, repeated in full so that no other is closed (K19)."""
 
     request_id: _LongName
     original_operation_id: Name
@@ -338,7 +338,7 @@ class SimulationPreviewEmitted(ReceiptBody):
 
 
 class SimulationPolicyChecked(ReceiptBody):
-    """What holding a simulated operation against a policy came to."""
+    """The result of holding a simulated operation against a policy."""
 
     policy_id: Name
     forbidden_external_effects: list[Name]

@@ -1,4 +1,4 @@
-"""Whether overlays keep somebody from a thing: from writing it, or from sending it out (§12.2)."""
+"""Whether overlays forbid a writer to write a thing, or to send it out (§12.2)."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -14,9 +14,9 @@ OVERRIDE = "access_overlay_override"
 
 
 def writer_of(envelope: Envelope) -> Writer:
-    """Return whom a grant has to name: the session, and where there is none the actor."""
+    """Return whom a grant has to name: the session, or the actor where there is no session."""
     session = envelope.session_id
-    # A session that is called as an actor is would be taken for all of them.
+    # A session whose id is the name of an actor would pass for every session of that actor.
     identity = envelope.actor if session is None else session
     if session in get_args(Actor):
         return Writer(None, envelope.actor_session_kind)
@@ -24,7 +24,7 @@ def writer_of(envelope: Envelope) -> Writer:
 
 
 def overridden_by(envelope: Envelope) -> frozenset[str]:
-    """Return the overlays that an envelope overrides: an override names them, and its reason."""
+    """Return the overlays that an envelope overrides by an effect that names them and a reason."""
     named: set[str] = set()
     for effect in envelope.primitive_effects:
         ids, reason = effect.payload.get("overlay_ids"), effect.payload.get("reason")
@@ -42,7 +42,7 @@ def forbidding(
     overridden: AbstractSet[str],
     payload: Mapping[str, Any] | None = None,
 ) -> Resolution | None:
-    """Return what the overlays over a thing come to where they keep the writer from it.
+    """Return the restriction of the overlays over a thing, None where they let the writer.
 
     With `payload`, the thing is what the payload says and not what is recorded of it.
 

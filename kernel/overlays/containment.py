@@ -23,7 +23,7 @@ from kernel.spans import Span, span_named_by, spans_in
 
 MAX_REFS_WALKED = 4096
 MAX_OVERLAYS_EXAMINED = 100_000
-"""Both for one envelope; what would take more is refused rather than searched."""
+"""Limits for one envelope; what would exceed them is refused and not searched."""
 
 _CONTAINING_STATES = ("candidate", "confirmed", "policy_blocked")
 _RECORDED_IN = tuple(table for table in schema.STATE_TABLES if table.info["state"].holds_things)
@@ -35,7 +35,7 @@ class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a thing lies in: things by their references, and stretches of sources."""
+    """What a thing lies in: other things by their references, and stretches of sources."""
 
     refs: frozenset[str]
     spans: frozenset[Span]
@@ -52,7 +52,7 @@ class Containment:
         self._examined = 0
 
     def ways(self, ref: str, payload: Mapping[str, Any] | None = None) -> Iterator[Place]:
-        """Yield the ways in which a thing lies in others, each with one stretch at most.
+        """Yield the ways in which a thing lies in others, each through one stretch at most.
 
         With `payload`, the thing is what the payload says and not what is recorded of it.
 

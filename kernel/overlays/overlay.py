@@ -1,4 +1,4 @@
-"""An access overlay: what it lies over, what it leaves of the right to write (§12.2, §12.6).
+"""An access overlay: what it lies over, and which writes it permits (§12.2, §12.6).
 
 An overlay is a node of the kind AccessOverlay whose payload is the overlay, or a field
 `access_overlay` of any other node (§12.4). It has its node's id.
@@ -59,7 +59,7 @@ FIELDS = frozenset(
 MAX_GRANTS = 1000
 
 _LIFTED = frozenset({"retracted", "soft_deleted", "disabled"})
-"""States of a node whose overlay is in force no longer."""
+"""States of a node in which its overlay no longer holds."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -85,7 +85,7 @@ class Target(_Document):
 
     @property
     def span(self) -> Span | None:
-        """The stretch that is meant, None where the target is a whole thing."""
+        """The stretch under the overlay, None where the target is a whole thing."""
         if self.offset is None or self.length is None:
             return None
         return Span(self.target_ref, self.offset, self.offset + self.length)
@@ -138,10 +138,10 @@ class AccessOverlay:
     target: Target
     restriction: Restriction
     grants: frozenset[str] = frozenset()
-    """Who may write all the same where explicit_access_required."""
+    """Who may write under `explicit_access_required`."""
 
     redacted_ref: str | None = None
-    """What may be written where redacted_only."""
+    """What may be written under `redacted_only`."""
 
     @property
     def granularity(self) -> Granularity:

@@ -1,4 +1,4 @@
-"""What the overlays over one thing come to (INV-B2-OVERLAY-RESOLUTION-1, K9).
+"""The restriction that the overlays over one thing give (INV-B2-OVERLAY-RESOLUTION-1, K9).
 
 1. Only the overlays of the most specific granularity that is there count.
 2. Among them each must permit: a limit is never lifted by its neighbour.
@@ -28,7 +28,7 @@ class Writer:
     """Who writes, as far as an overlay asks."""
 
     identity: str | None
-    """Whom a grant has to name, None where nobody is named."""
+    """Whom a grant has to name, None where no grant applies."""
 
     session_kind: str | None = None
 
@@ -40,7 +40,7 @@ class Resolution:
     granularity: Granularity
     restriction: Restriction
     overlays: tuple[AccessOverlay, ...]
-    """Those of this granularity that limit anything, by id; all of them where none does."""
+    """The overlays of this granularity that limit anything, by id; all where none does."""
 
     def permits(self, write_ref: str, writer: Writer, granted: frozenset[str]) -> bool:
         """Tell whether a write is permitted; `granted` are those whom the written node lets in."""
@@ -66,7 +66,7 @@ class Resolution:
 
 
 def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:
-    """Return what the overlays that apply to one thing come to, None where there are none."""
+    """Return the restriction of the overlays that apply to one thing, None where none does."""
     by_id = {one.overlay_id: one for one in overlays}
     if not by_id:
         return None

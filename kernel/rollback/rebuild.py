@@ -1,9 +1,9 @@
-"""Tier 3: the state is built again from the log, and proved equal to it (§5.4).
+"""Tier 3: the state is built again from the log, and proved equal to it (§5.4, kernel/0037).
 
 The history is verified first: a log that does not hold is no ground to build on. Then every row is
 folded into an empty ledger in memory, and each stored record that differs is archived and replaced.
-Building again performs nothing outside and asks nobody to: requests are history, and stay as they
-are. Effects outside that lie after the checkpoint are named on the receipt as not performed again.
+The rebuild performs nothing outside and asks nobody to: requests are history and stay as they are.
+The receipt names the effects outside that lie after the checkpoint as not performed again.
 """
 
 from collections.abc import Callable, Iterator
@@ -167,7 +167,7 @@ def rebuild(
 ) -> Rebuild:
     """Replace every record that is not what the log gives, and prove the state equal to it.
 
-    An architect's word is always needed. Durable when the caller's transaction is.
+    An architect's token is always needed. Durable when the caller's transaction is.
 
     Raises:
         RollbackRefused: see `plan_rebuild` and `Confirmations.check`; `confirmation_used`.
@@ -222,7 +222,7 @@ def _expect_sound(findings: list[Finding]) -> None:
 
 
 def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
-    """What happened outside after the checkpoint, and is not made to happen again."""
+    """Return the effects outside after the checkpoint, which are not performed again."""
     count = 0
     after = checkpoint
     while rows := view.log_rows(after=after, limit=_PAGE_ROWS):

@@ -36,7 +36,7 @@ class Sources:
 
 
 def affected_node_refs(changes: Iterable[RecordChange]) -> tuple[str, ...]:
-    """Return the nodes that would change, in the order in which they would."""
+    """Return the nodes that would change, in the order of their changes."""
     found: dict[str, None] = {}
     for change in changes:
         record = change.after or change.before
@@ -54,7 +54,7 @@ def sources_of(
     affected: tuple[str, ...],
     prediction: SimulationPrediction | None,
 ) -> Sources:
-    """Return everything that the preview says something of, and how restricted it is."""
+    """Return what the preview shows something of, and how restricted that is."""
     stated = {}
     if run.envelope is not None:
         stated = {source.ref: visibility for source, visibility in classes_of(view, run.envelope)}

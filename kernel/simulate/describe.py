@@ -24,7 +24,7 @@ _CORPUS_MOVES = frozenset({"membership_write", "membership_state_transition"})
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What there is to say something of."""
+    """What a preview's function reads: the operation and its dry run."""
 
     effects: tuple[KernelEffect, ...]
     source_refs: tuple[str, ...]
@@ -143,7 +143,7 @@ def _membership_change(shown: Shown) -> Fields:
 
 
 def _number(value: object) -> float | None:
-    """What a model calls a number may be anything; what is none stays in `predicted` alone."""
+    """Return a model's number, None where it is none; the text stays in `predicted`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)

@@ -1,8 +1,8 @@
-"""The operation submitted in earnest, looked at, and undone (§11.5 step 2).
+"""The operation submitted in earnest, looked at, and undone (§11.5 step 2, decision kernel/0040).
 
 It goes through the same `Kernel.submit` as any other, checks included, under a savepoint that is
-always left by an exception. So a preview shows what would happen and not a model of it; and since
-the savepoint takes back records, log row, receipts, requests and the head, nothing of it stays.
+always left by an exception. So a preview shows what would happen and not a model of it. The
+savepoint takes back records, log row, receipts, requests and the head, so nothing of it stays.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _leave() -> None:
 def dry_run(
     kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
 ) -> DryRun:
-    """Submit a document, see what it comes to, and take everything back."""
+    """Submit a document, read what it came to, and undo everything."""
     parsed = parse(document)
     if isinstance(parsed, Refusal):
         rejection = WouldBeRejection(
@@ -133,7 +133,7 @@ def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterab
 
 
 def _without_times(record: Document, committed_at: str) -> Document:
-    """Leave out when it was written: it was not, and would be at another time."""
+    """Leave out the times of writing: nothing was written, and later it has another time."""
     return {name: value for name, value in record.items() if value != committed_at}
 
 

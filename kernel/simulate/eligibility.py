@@ -35,7 +35,7 @@ def ineligible(document: object) -> Receipt | None:
 
 
 def repeatable(value: Any) -> str:
-    """Return a text that a receipt can repeat, nothing where it cannot."""
+    """Return a text that a receipt can hold, an empty one for what it cannot."""
     if type(value) is not str or len(value) > STATED_MAX:
         return ""
     try:

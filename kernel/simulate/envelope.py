@@ -1,7 +1,8 @@
 """The envelope of a simulation: receipts and nothing else (V4-A-SIM-COMPOSE, §11.5 step 7).
 
-What an operation states is durable. So the content of an ephemeral preview is not in it: it holds
-a salted commitment to the content, which is kept beside it for as long as ephemeral receipts are.
+What an operation states is durable. The content of an ephemeral preview is therefore not in it: the
+envelope holds a salted commitment, and the content is kept beside it for as long as ephemeral
+receipts are (decision kernel/0046).
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from kernel.visibility import LEAST_RESTRICTIVE
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a preview: what the envelope states of it, and what is kept beside it."""
+    """The content of a preview: what the envelope states, and what is kept beside it."""
 
     stated: Document
     beside: Receipt | None
@@ -40,7 +41,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCheck:
-    """What holding an operation against a policy came to."""
+    """The result of holding an operation against a policy."""
 
     policy: SimulationExternalEffectPolicy
     violations: tuple[ExternalEffectViolation, ...]
@@ -55,7 +56,7 @@ class PolicyCheck:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asked, and under which names the asking is known again."""
+    """Who asked for a simulation, and the key and digest that identify the request."""
 
     actor: str
     session_id: str | None

@@ -46,7 +46,7 @@ OF_PAYLOAD_FLAG: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
         "third_party_notification": "third_party_notification",
     }
 )
-"""What a payload says of itself; anything but an absent, null or false flag counts."""
+"""Flags by which a payload names an effect; any value but absent, null or false counts."""
 
 
 def external_effects_of(effect: KernelEffect) -> tuple[ForbiddenExternalEffect, ...]:

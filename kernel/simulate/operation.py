@@ -87,14 +87,14 @@ class Simulation:
     """Who asks for a simulation, and how it is kept."""
 
     submitter: Submitter = "caller"
-    """As whom the operation would be submitted; a caller may less."""
+    """As whom the operation would be submitted; a caller may do less than the orchestrator."""
 
     retention: Retention = "ephemeral"
     """How long the preview's content is kept (§17.6)."""
 
     session_id: str | None = None
     simulation_key: str | None = None
-    """The asker's own name for this asking; under the same key the first answer is given again."""
+    """The caller's key for this request; the same key again gets the first answer."""
 
 
 def simulate_operation(
@@ -174,7 +174,7 @@ def _names(
     try:
         return key, digest([about or kept, *request])
     except CanonicalizationError:
-        # It has no canonical form, so it is not an envelope either; the preview will say so.
+        # Without a canonical form it is no envelope either; the preview says so.
         return key, digest(request)
 
 
@@ -183,7 +183,7 @@ def _effects(run: DryRun) -> Iterable[KernelEffect]:
 
 
 def _actor(run: DryRun, submitter: Submitter) -> str:
-    """A simulation is asked for by whom the operation would be; a caller is a user."""
+    """Return the actor of the simulation: that of the operation; a caller is a user."""
     return "user" if submitter == "caller" or run.envelope is None else run.envelope.actor
 
 

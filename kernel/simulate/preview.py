@@ -26,7 +26,7 @@ from kernel.simulate.dry_run import DryRun
 
 PAYLOAD_BYTES_MAX = 256 * 1024
 PAYLOAD_DEPTH_MAX = 20
-"""So that the envelope that holds it stays within an envelope's own limits."""
+"""A preview within these bounds fits into an envelope, which holds it."""
 
 _BY_OPERATION_KIND: Mapping[str, PreviewKind] = MappingProxyType(
     {
@@ -70,7 +70,7 @@ _BY_CANONICAL_KIND: Mapping[str, PreviewKind] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is known of an operation that cannot even be read: it was eligible."""
+    """What an unreadable but eligible operation declares about itself."""
 
     operation_kind: str
     effect_kinds: tuple[str, ...]

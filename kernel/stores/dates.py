@@ -2,7 +2,7 @@
 
 The day must be one that the instant can have somewhere on earth, from twelve hours behind UTC to
 fourteen ahead. The rules of the zones themselves change from year to year and from machine to
-machine, so the record does not depend on them.
+machine, so the record does not depend on them (decision kernel/0025).
 """
 
 import re
@@ -42,10 +42,10 @@ Day = Annotated[str, AfterValidator(_day)]
 
 
 def check_same_day(instant: str, day: str) -> None:
-    """Refuse a day that the instant has nowhere.
+    """Refuse a day that the instant has at no offset.
 
     Raises:
-        ValueError: when it has it nowhere.
+        ValueError: when no offset gives that day.
     """
     moment = datetime.fromisoformat(instant).astimezone(UTC)
     try:

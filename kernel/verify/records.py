@@ -1,7 +1,8 @@
 """The rows beside the chains: answers, requests, payloads, pre-images, policies and the head.
 
-None of them is hashed into a chain; each is held against the chained row that it belongs to, and
-a row that belongs to none is found by counting.
+None of them is hashed into a chain; each is held against the chained row that it belongs to, and a
+row that belongs to none is found by counting. What cannot be seen even so is listed with its reason
+in README.md beside this file (decision kernel/0185).
 """
 
 from sqlalchemy import Table

@@ -1,4 +1,4 @@
-"""What each queue of asked-for work takes, as a table (§13.4, §14.2, §16.5).
+"""The contents of asked-for work by queue, as a table (§13.4, §14.2, §16.5).
 
 A content keeps what its producer stated, fields that no model names included (K14).
 """
@@ -38,7 +38,7 @@ class BindingEvaluation(Payload):
 
 
 class ExtractionTransition(ExtractionAttempt):
-    """A step of an extraction to record; without a parent the run's last step is it."""
+    """A step of an extraction to record; where it names no parent, that is the run's last step."""
 
     extraction_run_id: Key
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1

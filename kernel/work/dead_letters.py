@@ -1,7 +1,10 @@
 """What was given up: listed by why, and asked for anew.
 
-The outcome of a request is final, so what is requeued is a request of its own that names the dead
-one; its key follows from the dead one's id, so requeuing twice is requeuing once.
+An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
+Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
+that was first asked for and no delay. The list is read from the record, so a lost Redis loses none;
+a call looks at 10,000 dead letters at most and says where to go on. Authorities that were given up
+are listed and not requeued: their next trigger asks again.
 """
 
 from collections import Counter
@@ -44,7 +47,7 @@ class DeadLetters:
     """A page of a queue's dead letters."""
 
     by_signature: Mapping[str, int]
-    """Of all that was looked at, which begins where the page does and may go on beyond it."""
+    """How many of each signature were looked at; that begins with the page and may go beyond it."""
 
     dead_letters: tuple[DeadLetter, ...]
     """In the order of their ids."""
@@ -53,13 +56,13 @@ class DeadLetters:
     """Where the next page begins; None after the last. A page may be empty and not the last."""
 
     complete: bool
-    """Whether everything from there on was looked at, and not only `SCANNED_MAX`."""
+    """Whether everything from there on was looked at; False where it was `SCANNED_MAX` only."""
 
 
 def dead_letters(
     view: LedgerView, queue: str, *, error_signature: str | None, after: str, limit: int
 ) -> DeadLetters:
-    """List what was given up of a queue, of one signature or of all."""
+    """List a queue's dead letters, of one signature or of all."""
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
     scanned, more, last = 0, False, after
@@ -78,7 +81,7 @@ def dead_letters(
 
 
 def requeue(transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]) -> list[Asked]:
-    """Ask anew for what was given up: all of it, or nothing.
+    """Ask anew for dead letters: for all that are named, or for none.
 
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.

@@ -28,9 +28,9 @@ class FanOut:
 
 
 def due_at_us(request: Request) -> int:
-    """Return when a request's delay ends and somebody may begin with it; 0 where it has none.
+    """Return when a request's delay ends, 0 where it has none.
 
-    What has none is due whatever a clock says: one that was set back must not hold it up.
+    A request without a delay is due whatever the clock says, even one that was set back.
     """
     if b'"delay_s"' not in request.request_bytes:  # nearly all of them, and reading is slower
         return 0
@@ -70,7 +70,7 @@ def _attempt(request: Request) -> tuple[int, int]:
 def fan_out_of(
     view: LedgerView, source_event_id: str, now_us: int, fan_out_max: int = FAN_OUT_MAX
 ) -> FanOut:
-    """Admit an event's open requests by priority, then age, as far as its cycle has room."""
+    """Admit an event's open requests by priority, then age, while its cycle has room."""
     waiting: list[Request] = []
     evaluated_us = []
     for row in view.request_rows_of(BINDING_QUEUE, source_event_id):
@@ -86,7 +86,7 @@ def fan_out_of(
 def plan_fan_out(
     waiting: Sequence[Request], evaluated_us: Iterable[int], now_us: int, fan_out_max: int
 ) -> FanOut:
-    """Return the plan of a cycle from what waits and when others were evaluated."""
+    """Return the plan of a cycle from the open requests and the times of the last evaluations."""
     recent = sorted(at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US)
     room = max(0, fan_out_max - len(recent))
     ordered = sorted(waiting, key=lambda one: (_RANKS[one.priority], one.request_sequence))

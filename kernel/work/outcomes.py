@@ -18,7 +18,7 @@ REASON_CHARS_MAX = 200
 
 
 def open_request(view: LedgerView, request_id: str) -> Request | None:
-    """Return a request of asked-for work that has no outcome; None where it has one.
+    """Return an open request of asked-for work, None where it has its outcome.
 
     Raises:
         WorkRefused: `work_request_unknown`, when nobody asked under this id.

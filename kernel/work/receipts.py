@@ -1,7 +1,8 @@
 """The three receipts of asked-for work, and what each writes: the outbox is a fold of them.
 
-No operation causes such a request, so a durable receipt does: it holds all that the request's row
-says, lies in the chain between two operations, and verification makes the same rows of it again.
+No operation causes such a request, so a durable receipt does (decision kernel/0125): it holds all
+that the request's row says, lies in the chain between two operations, and verification makes the
+same rows of it again.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
 
 
 def _priority(queue: str, name: str) -> str:
-    """Return a priority that the queue has: under another name the request could not be sent."""
+    """Return the priority, which must be one of the queue's."""
     if name not in PRIORITIES_OF[queue]:
         raise ValueError(f"{queue} has no priority {name!r}")
     return name

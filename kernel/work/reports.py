@@ -26,7 +26,7 @@ class _Model(BaseModel):
 
 
 class BindingOutcomeRecord(_Model):
-    """What evaluating one binding against one event came to (§13.5); pending ones come again."""
+    """How one binding was evaluated against one event (§13.5); a pending one is tried again."""
 
     outcome_id: RequestId
     source_event_id: Name
@@ -72,7 +72,7 @@ class CapacityRejected(_Model):
 
 
 class GivenUp(_Model):
-    """A request is not tried again."""
+    """The worker gives a request up; it is not tried again."""
 
     report_kind: Literal["given_up"] = "given_up"
     request_id: RequestId

@@ -1,7 +1,13 @@
 """Asking for work: once for each key of a producer, durable with its receipt (K19).
 
-A request is known by its queue and the producer's key, for ever: the same asking again is the same
-request, whatever became of it, and another asking under the key is refused.
+A request is known by its queue and its producer's key, whose digest is in the request's id, so the
+primary key keeps it for ever. The same asking is the same request whatever became of it, and
+another asking under the key is refused. Work that was given up is asked for again under a new key,
+or requeued. Producers share one space of keys. A delay counts from the record's time
+(decision kernel/0154).
+
+A full queue is found by counting what is open: first in all queues together, which is cheap, and in
+the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
@@ -49,13 +55,13 @@ class WorkRequest:
 
     content: Document
     priority: str | None = None
-    """One of its queue's (`kernel.priorities`); only where the content does not decide it."""
+    """A priority of its queue (`kernel.priorities`), where the content does not decide it."""
 
     delay_s: int = 0
-    """For so long after it was recorded nobody begins with it."""
+    """How long after it was recorded the request becomes due."""
 
     requeues: str | None = None
-    """The dead letter that this asks for anew; no producer says so."""
+    """The dead letter that this asks for anew; the kernel sets it, producers do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class WorkStatus:
     request_key: str
     item_key: str
     priority: str
-    """The one that counts now."""
+    """The priority at which it waits now."""
 
     content: Document
     state: State
@@ -88,7 +94,7 @@ class WorkStatus:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a request ended, if it has; of any queue."""
+    """How a request of any queue ended, if it has."""
 
     request_id: str
     state: State
@@ -194,7 +200,7 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> Outcome | None:
 
 
 def closing_receipt(view: LedgerView, request_id: str) -> Document:
-    """Return what was recorded of a request's end, where that was a receipt and no operation."""
+    """Return the receipt that closed a request, where no operation did."""
     for name in ("closed", "dead_letter"):
         where = {"receipt_id": f"receipt:{request_id}:{name}"}
         rows = view.tables.select(schema.receipts, where, limit=1)
@@ -236,12 +242,12 @@ def _check(request: WorkRequest) -> _Checked:
         body["delay_s"] = request.delay_s
     if request.requeues is not None:
         body["requeues"] = request.requeues
-    # As it will be read again, so that what is compared with the record is what stands there.
+    # In the form in which it is read back, because it is compared with what is recorded.
     return _Checked(request_id, orjson.loads(canonicalize(body)))
 
 
 def _is_text(name: str) -> bool:
-    """Whether every store can hold it: no half of a character, and not U+0000."""
+    """Tell whether every store can hold a text: no lone surrogate, and no U+0000."""
     try:
         return b"\x00" not in name.encode()
     except UnicodeEncodeError:
@@ -296,7 +302,7 @@ def _check_same(known: Document | None, body: Document) -> None:
 
 def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
     queues = Counter(body["queue"] for body in bodies)
-    # As long as all queues together have room, each has: that count is the cheap one.
+    # While all queues together have room each of them has, and that count is the cheap one.
     if view.tables.count(schema.outbox, {"open": 1}) + len(bodies) > OPEN_MAX:
         for queue, more in queues.items():
             if view.tables.count(schema.outbox, {"open": 1, "queue": queue}) + more > OPEN_MAX:

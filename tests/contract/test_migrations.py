@@ -16,7 +16,8 @@ from tests.revisions import differences
 
 FORGOTTEN = (
     "kernel/ledger/schema.py is not what its migrations make. While nothing was released: "
-    "`make baseline`; afterwards: `make revision NAME=...`. See kernel/README.md, Migrations."
+    "`make baseline`; afterwards: `make revision NAME=...`. "
+    "See kernel/ledger/migrations/__init__.py."
 )
 
 

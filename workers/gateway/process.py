@@ -1,7 +1,8 @@
 """The gateway process: opens the ledger, serves what `wiring` puts together, and stops in order.
 
-Stopping has an order: streams end, the server finishes its requests, the shards are handed over,
-the actors and the committer end, the ledger is closed.
+A gateway takes its shards before its first request, so that one alone answers as soon as it
+listens. A stop has an order: streams end, the server finishes its requests, the shards are handed
+over, the actors and the committer end, the ledger is closed.
 """
 
 import socket
@@ -31,7 +32,7 @@ _log = structlog.get_logger(__name__)
 async def serve_gateway(
     settings: Settings, redis_url: str, listening: socket.socket | None = None
 ) -> None:
-    """Run a gateway until it is told to stop, at a socket that its parent has or at one of its own.
+    """Run a gateway until it has to stop, on a socket that its parent has bound or on its own.
 
     Raises:
         AddressUnusableError: somebody else listens at the address.
@@ -62,7 +63,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
 
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:
-    """Open a ledger, found it where it is new, and throw away what has expired."""
+    """Open a ledger, found it if it is new, and delete what has expired."""
     store = open_store(place)
     try:
         ledger = Ledger.create(store, host)

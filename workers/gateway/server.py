@@ -21,10 +21,11 @@ KEEP_ALIVE_S = 15
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams and waits end when it is told to stop, not when somebody goes away.
+    """A server that ends its streams and waits when it has to stop, without waiting for clients.
 
-    Shards are released after the last request. The signal is not raised again afterwards, as
-    uvicorn would, because that would end the process with the ledger open.
+    `leave` releases the shards after the last request. uvicorn alone would raise the stop signal
+    again at the end of its own shutdown and so end the process with the ledger open; this server
+    takes the signal and does not raise it again.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals that stop for as long as a block runs."""
+        """Handle the stop signals while the block runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -58,7 +59,7 @@ class GatewayServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what is being served, then leave."""
+        """Finish the requests in flight, then call `leave`."""
         await super().shutdown(sockets)
         await self._leave()
 

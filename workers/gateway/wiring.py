@@ -1,7 +1,8 @@
 """What a gateway consists of, put together once: for its process, and for tests.
 
 Nothing that is built here runs before `Gateway.run`. What is told of something later in this file
-is told by a function that names it, so that everything has its callbacks when it is made.
+is told by a function that names it, so that everything has its callbacks when it is made
+(workers/0088).
 """
 
 import time

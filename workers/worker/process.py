@@ -1,4 +1,4 @@
-"""The worker process: a ledger that it may only read, queues, and a gateway to hand in to."""
+"""The worker process: a ledger that it may only read, queues, and a gateway for its reports."""
 
 import signal
 import socket
@@ -74,7 +74,7 @@ async def serve_worker(
 def _metrics_door(
     settings: Settings, process: WorkerProcess, listening: socket.socket | None
 ) -> Iterator[None]:
-    """Let the worker be measured for the time of a block, where that was asked for."""
+    """Serve the worker's metrics while the block runs, if a port was asked for."""
     if listening is None and settings.worker_metrics_port is None:
         yield
         return

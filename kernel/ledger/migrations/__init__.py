@@ -1,8 +1,28 @@
 """The ledger's schema through time: numbered revisions, forward only, as SQL for each database.
 
 Alembic orders the revisions and turns their operations into statements, without a connection. So
-what a dry run shows is, byte for byte, what the adapters run, all of it in one transaction. Loading
-Alembic takes a while, so nothing imports this but what migrates.
+what a dry run shows is, byte for byte, what the adapters run, all of it in one transaction
+(decision kernel/0115). Loading Alembic takes a while, so nothing imports this but what migrates. A
+new ledger is made from `schema.py` and not by the revisions; a test holds both equal, fact by fact
+as the databases tell them.
+
+Whoever changes `schema.py` (a table, a column, an index) adds the step that leads there; until then
+`tests/contract/test_migrations.py` fails and says so:
+
+- while nothing was released: `make baseline` writes the one revision anew, under the next number,
+  and the kept ledger with it;
+- once a release has the baseline: `make revision NAME="what changed"` writes a further one. The
+  baseline never changes again, and the target `baseline` goes.
+
+Both set `SCHEMA_VERSION`. Where two branches did so, take either side's revision and number at the
+merge, then `make baseline` (or renumber the later revision).
+
+Alembic derives tables, columns and indexes. The author of a revision adds what Alembic does not
+see, and the tests compare it: checks, unique values and nullability of tables that exist, triggers
+of a table that SQLite has to build anew (`create_table`, `INSERT ... SELECT`, `drop_table`,
+`rename_table`, indexes, `refuse_change`; `tests/later_revision.py` is an example). A column that
+follows from the log and not from SQL is left to `rotulus rollback rebuild`. Rows of history never
+change; the triggers hold for revisions too.
 """
 
 from collections.abc import Sequence
