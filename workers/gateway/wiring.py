@@ -8,7 +8,6 @@ is told by a function that names it, so that everything has its callbacks when i
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -51,6 +50,7 @@ from workers.api.services import (
 from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
+from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, Sharing, share_sessions
@@ -149,7 +149,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
     external = ExternalEffects(
         ledger,
         committer,
-        Path(settings.data_dir),
+        DataFolder(settings.data_dir).path,
         host.random_bytes,
         time.monotonic,
         sharing.ownership,
