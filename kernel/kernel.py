@@ -291,6 +291,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
             "committed_at": committed_at,
         },
     )
+    transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
     head.ec_sequence_number, head.row_hash = sequence, row_hash
     applied = tuple(
         {"effect_id": one["effect_id"], "applied_at": one["applied_at"]}

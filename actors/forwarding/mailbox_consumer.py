@@ -331,7 +331,7 @@ class Postroom:
         try:
             self._finished.send_nowait(finished)
         except anyio.WouldBlock:
-            # Its asker gives up and asks again; the next owner finds that it was taken.
+            # Its caller gives up and asks again; the next owner finds that the entry was taken.
             _log.warning("reply_dropped", shard=finished.shard)
             self._close(1)
 

@@ -274,6 +274,12 @@ class LedgerView:
         )
         return rows[0] if rows else None
 
+    def sequences_caused_by(self, operation_id: str, *, after: int, limit: int) -> list[int]:
+        """Return the log rows behind a place that name an operation among their causes."""
+        where = {"parent_operation_id": operation_id}
+        rows = self.tables.select(schema.causal_parents, where, after=after, limit=limit)
+        return [row["ec_sequence_number"] for row in rows]
+
     def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
         """Return the log rows of an epoch, newest first."""
         where = {"commit_epoch_id": epoch_id}
@@ -472,6 +478,12 @@ class LedgerTransaction(LedgerView):
         """Return a time later than every commit before it, and advance the head's clock."""
         self.head_now.committed_at_us = max(self.host.now_us(), self.head_now.committed_at_us + 1)
         return self.head_now.committed_at_us
+
+    def write_causes(self, sequence: int, operation_ids: Collection[str]) -> None:
+        """Keep which operations the log row of a sequence names among its causes."""
+        for name in dict.fromkeys(operation_ids):
+            row = {"parent_operation_id": name, "ec_sequence_number": sequence}
+            self.tables.append(schema.causal_parents, row)
 
     def put_blob(self, content: bytes) -> str:
         """Keep content under a salted commitment and return the commitment."""

@@ -41,6 +41,7 @@ _ENTRIES = (
         KERNEL,
         "table",
         "kernel_event_log",
+        "causal_parents",
         "applied_effects",
         "idempotency_records",
         "outbox",

@@ -38,7 +38,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -116,6 +116,15 @@ kernel_event_log = Table(
         sqlite_where=Column("commit_epoch_id", String).isnot(None),
         postgresql_where=Column("commit_epoch_id", String).isnot(None),
     ),
+    info={"append_only": True},
+)
+
+causal_parents = Table(
+    "causal_parents",
+    metadata,
+    # What a row of the log names among its causes, by which the row is found from its cause.
+    Column("parent_operation_id", String, primary_key=True),
+    Column("ec_sequence_number", Integer, primary_key=True),
     info={"append_only": True},
 )
 

@@ -242,5 +242,6 @@ def _take(transaction: LedgerTransaction, line: LiteLine) -> bool:
             "committed_at": committed_at,
         },
     )
+    transaction.write_causes(sequence, lite.causal_parent_operation_ids or ())
     head.ec_sequence_number, head.row_hash = sequence, row_hash
     return True

@@ -27,6 +27,8 @@ EPOCH_OPERATIONS_MAX = 2_000
 NAMED_MAX = 20
 """Operations or effects that a refusal names."""
 
+PAGE_ROWS = 100
+
 TIER_1_SCOPES = frozenset({"single_node", "node_with_neighbors"})
 
 _BOUNDARIES = frozenset({EPOCH_OPEN, EPOCH_CLOSE, EPOCH_ROLLBACK, REBUILD})
@@ -250,19 +252,21 @@ def _takes_a_node(effect: PlannedEffect) -> bool:
 def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
-    Reads the log from the operation's place on.
+    Reads the rows that name the operation, and nothing else of the log (decision kernel/0230).
     """
     informed: list[str] = []
-    name, after = step.operation_id.encode(), step.position
-    while len(informed) < NAMED_MAX and (rows := view.log_rows(after=after)):
-        for row in rows:
-            later = row["operation_id"]
-            if name not in row["row_bytes"] or later in scope or is_lite(row):
+    name, after = step.operation_id, step.position
+    while len(informed) < NAMED_MAX:
+        sequences = view.sequences_caused_by(name, after=after, limit=PAGE_ROWS)
+        for sequence in sequences:
+            row = view.tables.get(schema.kernel_event_log, sequence)
+            if row is None or is_lite(row) or row["operation_id"] in scope:
                 continue
-            parents = orjson.loads(row["row_bytes"])["causal_parent_operation_ids"]
-            if step.operation_id in parents and is_in_effect(mark_of(view, later)):
-                informed.append(later)
-        after = rows[-1]["ec_sequence_number"]
+            if is_in_effect(mark_of(view, row["operation_id"])):
+                informed.append(row["operation_id"])
+        if len(sequences) < PAGE_ROWS:
+            break
+        after = sequences[-1]
     if informed:
         raise RollbackRefused(
             "rollback_still_referenced",

@@ -37,6 +37,7 @@ from kernel.verify.records import (
     answered_hash,
     check_answers,
     check_extra_blobs,
+    check_extra_causes,
     check_extra_effects,
     check_extra_receipts,
     check_head,
@@ -196,6 +197,8 @@ class _Run:
             check_head(reader, max(log.committed_at_us, self._emitted_us))
         with findings.guard(schema.applied_effects, "count"):
             check_extra_effects(reader, log.effects)
+        with findings.guard(schema.causal_parents, "count"):
+            check_extra_causes(reader, log.causes)
         with findings.guard(schema.receipts, "count"):
             check_extra_receipts(reader, self._emitted, log.emitted)
         with findings.guard(schema.recorded_model_outputs, "answers"):

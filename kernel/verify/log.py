@@ -50,6 +50,8 @@ class LogCheck:
         self.effects = 0
         self.emitted = 0
         """How many durable receipts the operations of the log emitted."""
+        self.causes = 0
+        """How many causes the rows of the log name."""
         self.receipt_hash: object = GENESIS
         """Hash of the receipt that the newest row seals."""
         self.committed_at_us = 0
@@ -85,6 +87,7 @@ class LogCheck:
         if document is None:
             return
         check_supersession(self._reader, row, document)
+        self._check_causes(sequence, document)
         self._check_order(sequence, document)
         if effects.sound and document.get("applied_effects_hash") != effects_hash(effects.contents):
             self._reader.findings.add(
@@ -105,6 +108,15 @@ class LogCheck:
                 self._reader.findings.add(schema.applied_effects, key, "unknown_name", message)
         if envelope is not None:
             self._check_fields(sequence, document, envelope, effects, rules)
+
+    def _check_causes(self, sequence: int, document: Document) -> None:
+        """Check that the row is found from each operation that it names among its causes."""
+        for name in dict.fromkeys(document.get("causal_parent_operation_ids") or ()):
+            self.causes += 1
+            if self._reader.get(schema.causal_parents, name, sequence) is None:
+                message = f"row {sequence} names {shown(name)} among its causes"
+                key = joined(name, sequence)
+                self._reader.findings.add(schema.causal_parents, key, "missing", message)
 
     def _check_order(self, sequence: int, document: Document) -> None:
         committed_at_us = time_us(document.get("committed_at"))

@@ -17,6 +17,7 @@ from kernel.verify.reading import Document, Reader, joined, load_object, shown, 
 
 _US_PER_HOUR = 3_600_000_000
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
+_CAUSES = "causal_parent_operation_ids"
 
 
 def check_head(reader: Reader, newest_us: int) -> None:
@@ -205,6 +206,19 @@ def check_extra_effects(reader: Reader, found: int) -> None:
             key = joined(row["ec_sequence_number"], row["ordinal"])
             message = "the effect of a row that is not there"
             reader.findings.add(schema.applied_effects, key, "extra", message)
+
+
+def check_extra_causes(reader: Reader, stated: int) -> None:
+    """Name the causes that no row names, where there are more than the rows do."""
+    if reader.count(schema.causal_parents) == stated:
+        return
+    for row in reader.pages(schema.causal_parents, order_by="ec_sequence_number"):
+        name, sequence = row["parent_operation_id"], row["ec_sequence_number"]
+        caused = reader.get(schema.kernel_event_log, sequence)
+        document = None if caused is None else load_object(caused["row_bytes"])
+        if document is None or name not in (document.get(_CAUSES) or ()):
+            message = f"row {sequence} does not name it among its causes"
+            reader.findings.add(schema.causal_parents, joined(name, sequence), "extra", message)
 
 
 def check_extra_receipts(reader: Reader, emitted: int, found: int) -> None:

@@ -563,3 +563,25 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, postg
     )
     assert any("kernel_event_log_by_epoch_intent" in line for (line,) in plan_of_marker)
     assert any("kernel_event_log_by_epoch" in line for (line,) in plan_of_rows), plan_of_rows
+
+
+def test_what_an_operation_informed_is_found_by_its_name_alone(store, postgres_url):
+    with store.transaction() as tables:
+        rows = [
+            {"parent_operation_id": f"op-{number // 3}", "ec_sequence_number": number}
+            for number in range(3000)
+        ]
+        tables.insert_many(schema.causal_parents, rows)
+    raw(postgres_url, "ANALYZE causal_parents")
+    asked = []
+    with store.view() as tables:
+        tables._rows = lambda sql, _: asked.append(sql) or []
+        LedgerView(tables).sequences_caused_by("op", after=7, limit=9)
+    *_, plan = raw(
+        postgres_url,
+        "SET plan_cache_mode = force_generic_plan",
+        f"PREPARE asked (text, int, int) AS {numbered(asked[0])}",
+        "EXPLAIN EXECUTE asked ('op', 7, 9)",
+    )
+    assert any("causal_parents_pkey" in line for (line,) in plan), plan
+    assert not any("Filter" in line for (line,) in plan), plan

@@ -268,6 +268,7 @@ def test_history_refuses_to_be_changed_or_deleted(store, path, table):
 def test_the_log_and_its_receipts_effects_outcomes_and_belief_are_history():
     assert {table.name for table in schema.APPEND_ONLY_TABLES} == {
         "kernel_event_log",
+        "causal_parents",
         "receipts",
         "applied_effects",
         "outbox_outcomes",
@@ -500,3 +501,17 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, path,
     with closing(sqlite3.connect(path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert [one[-1] for one in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
+
+
+def test_what_an_operation_informed_is_found_by_its_name_alone(store, path):
+    asked = []
+    with store.view() as tables:
+        tables._rows = lambda sql, values: asked.append((sql, values)) or []
+        LedgerView(tables).sequences_caused_by("op", after=7, limit=9)
+    [(sql, values)] = asked
+    with closing(sqlite3.connect(path)) as connection:
+        [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    assert plan[-1] == (
+        "SEARCH causal_parents USING COVERING INDEX sqlite_autoindex_causal_parents_1"
+        " (parent_operation_id=? AND ec_sequence_number>?)"
+    )

@@ -7,13 +7,13 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
-from kernel.rollback.plan import plan_epoch
+from kernel.rollback.plan import plan_epoch, plan_operation
 from kernel.rollback.rebuild import plan_rebuild, rebuild, state_digest
 from kernel.verify import verify
 from tests.kernel.build import (
@@ -206,6 +206,37 @@ def test_what_informed_an_operation_in_effect_does_not_go_before_it(ledger):
     undo(ledger, citing["operation_id"])
     undo(ledger, source)
     assert sound(ledger)
+
+
+class Counted:
+    """A snapshot that counts the rows that are read of it."""
+
+    def __init__(self, tables):
+        self.tables, self.rows_read = tables, 0
+
+    def get(self, table, *key):
+        self.rows_read += 1
+        return self.tables.get(table, *key)
+
+    def select(self, table, where=None, **options):
+        rows = self.tables.select(table, where, **options)
+        self.rows_read += len(rows)
+        return rows
+
+
+def test_undoing_a_create_reads_as_much_however_long_the_log_is(ledger):
+    def rows_read():
+        with ledger.view() as view:
+            counted = Counted(view.tables)
+            plan_operation(LedgerView(counted), made)
+        return counted.rows_read
+
+    made = accept(ledger, create("n", "Note"))
+    undone = create("citing", "Note", envelope={"causal_parent_operation_ids": [made]})
+    undo(ledger, accept(ledger, undone))
+    before = rows_read()
+    accept(ledger, *(create(f"later-{number}", "Note") for number in range(50)))
+    assert rows_read() == before
 
 
 @pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")

@@ -416,7 +416,7 @@ def cut_tail(tampered):
     *_, before, last = tampered.rows(schema.kernel_event_log)
     sequence = last["ec_sequence_number"]
     tampered.delete(schema.kernel_event_log, last)
-    for table in (schema.applied_effects, schema.idempotency_records):
+    for table in (schema.causal_parents, schema.applied_effects, schema.idempotency_records):
         tampered.run("DELETE FROM", table.name, "WHERE ec_sequence_number = ?", values=(sequence,))
     tampered.db.execute(
         "DELETE FROM blobs WHERE blob_ref = ?", (last["envelope_payload_blob_ref"],)
@@ -443,7 +443,13 @@ def test_a_tail_cut_off_with_the_head_turned_back_is_found_in_the_state(tampered
 
 @pytest.mark.parametrize(
     "left",
-    [schema.applied_effects, schema.idempotency_records, schema.blobs, schema.receipts],
+    [
+        schema.causal_parents,
+        schema.applied_effects,
+        schema.idempotency_records,
+        schema.blobs,
+        schema.receipts,
+    ],
     ids=lambda t: t.name,
 )
 def test_what_a_cut_tail_leaves_behind_is_named(tampered, left):
@@ -650,7 +656,11 @@ def _spoiled(path, table, column, garbage):
 
 
 @pytest.mark.parametrize("value", ["randomblob(8)", "random()"])
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    [table for table in TABLES if len(table.columns) > len(table.primary_key.columns)],
+    ids=lambda table: table.name,
+)
 def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered, table, value):
     keys = {column.name for column in table.primary_key.columns}
     for column in table.columns:

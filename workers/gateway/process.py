@@ -47,7 +47,7 @@ async def serve_gateway(
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     place, host = ledger_place(settings), system_host()
-    # A server may be away for a moment; what is wrong with a file stays wrong.
+    # A server may be away for a moment; an error of a file is there to stay.
     ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
     name = gateway_name(settings, port_of(listening))
     gateway = build_gateway(settings, ledger, connect_redis(redis_url), name)

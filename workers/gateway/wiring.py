@@ -280,7 +280,7 @@ def _model(settings: Settings) -> ModelClient:
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
     if settings.tee_target is None:
         return None
-    # gRPC takes a while to load, and who has no Tee does without it.
+    # gRPC takes a while to load, so it is loaded only where there is a Tee.
     from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
 
     def known(session_id: str) -> frozenset[str] | None:

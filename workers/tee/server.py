@@ -108,7 +108,7 @@ class TeeServer:
 
 
 def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> None:
-    """Serve the ledger of the settings until SIGTERM or SIGINT; `listens` is told the address.
+    """Serve the ledger of the settings until SIGTERM or SIGINT; call `listens` with the address.
 
     Raises:
         TeeStartError: `address_unusable`.

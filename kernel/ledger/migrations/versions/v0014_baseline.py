@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
+revision = "0014"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -111,6 +111,12 @@ def upgrade() -> None:
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("case_resolution_event_id"),
+    )
+    op.create_table(
+        "causal_parents",
+        sa.Column("parent_operation_id", TEXT, nullable=False),
+        sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("parent_operation_id", "ec_sequence_number"),
     )
     op.create_table(
         "chain_head",
@@ -472,6 +478,7 @@ def upgrade() -> None:
     )
     refuse_change("applied_effects")
     refuse_change("belief_events")
+    refuse_change("causal_parents")
     refuse_change("kernel_event_log")
     refuse_change("outbox_outcomes")
     refuse_change("receipts")
