@@ -17,7 +17,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from queues.connection import connect_redis
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, ledger_place, open_store
+from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings
@@ -64,12 +64,11 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    store = open_store(place)
+    ledger = founded_ledger(place, host)
     try:
-        ledger = Ledger.create(store, host)
         with ledger.transaction() as transaction:
             purge_expired(transaction)
     except BaseException:
-        store.close()
+        ledger.close()
         raise
     return ledger

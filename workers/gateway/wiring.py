@@ -103,7 +103,7 @@ class Gateway:
 
 def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: str) -> Gateway:
     """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
-    host = ledger.host
+    host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
     leases = CapacityLeases(redis)
     queues = {queue: traces.queue(redis, queue) for queue in ROUTES}
@@ -149,7 +149,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
     external = ExternalEffects(
         ledger,
         committer,
-        DataFolder(settings.data_dir).path,
+        folder.path,
         host.random_bytes,
         time.monotonic,
         sharing.ownership,
@@ -181,7 +181,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         ownership=sharing.ownership,
         mail=sharing.mail,
     )
-    hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
