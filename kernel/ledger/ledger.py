@@ -402,6 +402,12 @@ class LedgerView:
             schema.belief_sessions, order_by="updated_at_us", after=after_us, limit=limit
         )
 
+    def is_empty(self) -> bool:
+        """Tell whether no table has a row: the ledger was not founded."""
+        return not any(
+            self.tables.select(table, limit=1) for table in schema.metadata.sorted_tables
+        )
+
     def schema_faults(self) -> list[StorageFault]:
         """Return where the store's tables are not as this program makes them."""
         return self.tables.schema_faults()

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 import structlog
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from click.testing import CliRunner, Result
 
 from actors.errors import RequestSetAside

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
