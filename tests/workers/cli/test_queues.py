@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 import structlog
-from actors.commit.refusal_units import SetAsideUnit
 from click.testing import CliRunner, Result
 
+from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import RequestSetAside
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position

@@ -6,11 +6,11 @@ from typing import Any
 
 import anyio
 import pytest
-from actors.commit.refusal_units import SetAsideUnit
 from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.commit.refusal_units import SetAsideUnit
 from actors.commit.work_units import EnqueueUnit, WorkReportUnit
 from actors.errors import RequestSetAside
 from kernel.ledger import schema
