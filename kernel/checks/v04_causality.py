@@ -1,7 +1,7 @@
 """V4, the causes: every causal parent is on the record already, and none is itself (§2.7).
 
 So no operations cause each other, and whoever reads or replays the log in its order meets every
-cause before what it caused.
+cause before what it caused (decision kernel/0225).
 """
 
 from kernel.checks.check import Refusal, Submission, Verdict

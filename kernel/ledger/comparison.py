@@ -1,8 +1,8 @@
-"""How two writes of a store that had not seen each other are held together (§15.5, §19.2).
+"""How two writes of a store that had not seen each other are compared (§15.5, §19.2).
 
 One entry beside each table says which record an effect writes, what it states of it, and by what
-two records are one thing. A visibility class is not stated: whoever wrote it, the more restricted
-one holds. Nor is who is let in: one more grant contradicts none.
+two records are one thing (decision kernel/0223). Visibility classes and grants are not compared:
+the more restricted class holds whoever wrote it, and one more grant contradicts none.
 """
 
 from collections.abc import Callable
