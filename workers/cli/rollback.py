@@ -11,6 +11,8 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
+from actors.commit.unit_context import Bench
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from workers.cli.common import (
@@ -31,10 +33,11 @@ from workers.use_cases.rollbacks import (
     UndoEpoch,
     Undoing,
     UndoOperation,
+    build_again,
     confirmable,
     confirmations_of,
     dry_run,
-    undo,
+    unit_of,
 )
 
 dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would happen; change nothing.")
@@ -166,6 +169,10 @@ def _write(
         ledger = Ledger(open_store(place), host)
         try:
             with ledger.transaction() as transaction:
-                return undo(kernel, transaction, asked, _keys(settings), archive)
+                if isinstance(asked, BuildAgain):
+                    return build_again(kernel, transaction, asked, _keys(settings), archive)
+                unit = unit_of(asked, _keys(settings))
+                document: dict[str, Any] = unit.run(Bench(transaction, kernel, Orchestrator(host)))
+                return document
         finally:
             ledger.close()
