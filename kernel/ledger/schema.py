@@ -419,6 +419,16 @@ operation_rollbacks = Table(
     info={"folded": True},
 )
 
+rollbacks_under_way = Table(
+    "rollbacks_under_way",
+    metadata,
+    # An epoch that goes back in pages, from the first of them to the last but one.
+    Column("epoch_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"folded": True},
+)
+
 share_links = Table(
     "share_links",
     metadata,

@@ -157,7 +157,8 @@ def in_groups(table: Table, rows: Iterable[Mapping[str, Any]]) -> tuple[Values, 
 def upsert_sql(table: Table) -> str:
     """Return the text that adds a row or replaces the one with its key."""
     key = key_names(table)
-    others = [name for name in column_names(table) if name not in key]
+    # A table of nothing but its key has a column all the same that can be replaced by itself.
+    others = [name for name in column_names(table) if name not in key] or key[:1]
     assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
     return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
 

@@ -512,6 +512,6 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, path):
     with closing(sqlite3.connect(path)) as connection:
         [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert plan[-1] == (
-        "SEARCH causal_parents USING INDEX sqlite_autoindex_causal_parents_1"
+        "SEARCH causal_parents USING COVERING INDEX sqlite_autoindex_causal_parents_1"
         " (parent_operation_id=? AND ec_sequence_number>?)"
     )

@@ -94,6 +94,7 @@ def test_a_lite_log_is_recorded_and_sealed_in_its_order_and_applied_to_nothing(l
     assert (taken.taken, taken.on_record) == (2, 0)
     assert {name for name in after if after[name] != before[name]} == {
         "kernel_event_log",
+        "causal_parents",
         "blobs",
         "chain_head",
     }

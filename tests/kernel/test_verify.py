@@ -753,7 +753,11 @@ def test_garbage_anywhere_is_a_finding_and_never_an_exception(
 
 
 @pytest.mark.parametrize("value", ["randomblob(8)", "random()"])
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    [table for table in TABLES if len(table.columns) > len(table.primary_key.columns)],
+    ids=lambda table: table.name,
+)
 def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered, table, value):
     keys = {column.name for column in table.primary_key.columns}
     for column in table.columns:

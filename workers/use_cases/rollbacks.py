@@ -1,17 +1,18 @@
 """What may be asked of undoing, the same at every door: over HTTP and on a ledger file (K21)."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.rollback.rebuild import Archive, plan_rebuild, rebuild
+from kernel.rollback.rebuild import Archive, plan_rebuild, prepare_rebuild, rebuild
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
@@ -65,9 +66,8 @@ def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
 def undo(
     kernel: Kernel,
     transaction: LedgerTransaction,
-    asked: Undoing,
+    asked: UndoOperation | UndoEpoch,
     confirmations: Confirmations,
-    archive: Archive,
 ) -> dict[str, Any]:
     """Carry it out; durable when the transaction is.
 
@@ -76,24 +76,40 @@ def undo(
     """
     if isinstance(asked, UndoOperation):
         return rollback_operation(kernel, transaction, asked.operation_id).document()
-    if isinstance(asked, UndoEpoch):
-        return rollback_epoch(
-            kernel,
-            transaction,
-            asked.epoch_id,
-            confirmations=confirmations,
-            user_confirmation_token=asked.user_confirmation_token,
-        ).document()
-    # Whatever gateways know of the record is from before; none of them can write it on.
-    take_away_all(transaction)
-    return rebuild(
+    return rollback_epoch(
         kernel,
         transaction,
-        asked.checkpoint_ec_sequence_number,
+        asked.epoch_id,
         confirmations=confirmations,
-        architect_confirmation_token=asked.architect_confirmation_token,
-        archive=archive,
+        user_confirmation_token=asked.user_confirmation_token,
     ).document()
+
+
+def build_again(
+    kernel: Kernel,
+    ledger: Ledger,
+    asked: BuildAgain,
+    confirmations: Confirmations,
+    archive: Archive,
+) -> dict[str, Any]:
+    """Build the state again; others write meanwhile, but for the transaction that replaces.
+
+    Raises:
+        RollbackRefused: what stands in the way; nothing was replaced.
+    """
+    with ledger.view() as view:
+        prepared = prepare_rebuild(kernel, view, asked.checkpoint_ec_sequence_number)
+    with closing(prepared), ledger.transaction() as transaction:
+        # Whatever gateways know of the record is from before; none of them can write it on.
+        take_away_all(transaction)
+        return rebuild(
+            kernel,
+            transaction,
+            prepared,
+            confirmations=confirmations,
+            architect_confirmation_token=asked.architect_confirmation_token,
+            archive=archive,
+        ).document()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +121,7 @@ class UndoingUnit:
 
     def run(self, bench: Any) -> dict[str, Any]:
         """Undo inside the batch's transaction."""
-        return undo(bench.kernel, bench.transaction, self.asked, self.confirmations, _no_archive)
+        return undo(bench.kernel, bench.transaction, self.asked, self.confirmations)
 
 
 def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:
@@ -119,7 +135,3 @@ def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Con
 def confirmable(plan: dict[str, Any]) -> Confirmable:
     """Return what a token for a dry run confirms."""
     return Confirmable(plan["tier"], plan["scope"], plan["digest"])
-
-
-def _no_archive(_: bytes) -> None:
-    raise AssertionError("only building again archives")
