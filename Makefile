@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ spec: $(STAMP) ## Which rule of the specification is proved by which tests
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
 	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+
+dockets: $(STAMP) ## Write workers/dockets/README.md from its rules
+	@$(BIN)/python -m tests.dockets_doc > workers/dockets/README.md
 
 tamper: $(STAMP) ## Write kernel/verify/README.md by making every change that it tells of; ARGS=--bytes turns over every byte
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m tests.tamper_bytes; else \

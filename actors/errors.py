@@ -1,4 +1,4 @@
-"""What an actor answers instead of a result; each says whether asking again can help."""
+"""The errors that an actor answers instead of a result; each says whether to ask again."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ class MailboxFull(ActorError):  # noqa: N818 - a state of the mailbox
 
 
 class RuntimeFull(ActorError):  # noqa: N818
-    """As many sessions are active as this process may hold; nothing was taken."""
+    """This process has as many active sessions as it may; nothing was taken."""
 
     code = "runtime_full"
 
@@ -84,7 +84,7 @@ class RequestUnprocessable(ActorError):  # noqa: N818
 
 
 class RefusalsTooMany(ActorError):  # noqa: N818
-    """The request was refused, as so many before it that this one is only counted (§17.6)."""
+    """The request was refused, and counted without a receipt after many others (§17.6)."""
 
     code = "refusals_too_many"
 

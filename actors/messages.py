@@ -1,4 +1,4 @@
-"""What a session actor can be asked, and the slot in which its answer will stand."""
+"""The messages that a session actor takes, and the slot that its answer fills."""
 
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -41,7 +41,7 @@ class Reply(Generic[Answer]):
         return self._done.is_set()
 
     def outcome(self) -> tuple[Answer | None, Exception | None]:
-        """Return the answer and the error as they stand; neither before there is one."""
+        """Return the answer and the error, both None before the reply is filled."""
         return self._answer, self._error
 
     async def wait(self) -> Answer:
@@ -66,23 +66,23 @@ class Message:
     """The request in whose context the message was made, for the log."""
 
     position: Position | None = field(default=None, init=False)
-    """Where it stands in a mailbox, when it came from another gateway."""
+    """Its place in a mailbox, when it came from another gateway."""
 
     again: bool = field(default=False, init=False)
     """Whether it is handled once more, after its batch failed; then its place says nothing."""
 
     ask_id: str | None = field(default=None, init=False)
-    """The id of the asking, when it came from another gateway; the event that it makes has it."""
+    """The id of the forwarded request, which the event of the message gets."""
 
     traceparents: tuple[tuple[str, ...], ...] = field(default=(), init=False)
     """For each part of what it reports, the spans that this belongs to; empty where none are."""
 
     put_at_ns: int = field(default=0, init=False)
-    """When it came into its session's mailbox, where somebody wants to know."""
+    """When it came into its session's mailbox, for traces."""
 
     @property
     def parts(self) -> int:
-        """How many units it comes to, about."""
+        """About how many units it makes."""
         return 1
 
 
@@ -120,7 +120,7 @@ class Eliminate(BeliefVerb):
 
 @dataclass(slots=True)
 class EnterObligation(BeliefVerb):
-    """Open an obligation that so many eliminations discharge."""
+    """Open an obligation that a number of eliminations discharges."""
 
     obligation_id: str
     min_total_eliminations: int
@@ -151,7 +151,7 @@ class RequestTermination(BeliefVerb):
 
 @dataclass(slots=True)
 class Query(Message):
-    """Ask where the session stands."""
+    """Ask for the state of the session."""
 
     survivors_max: int | None = None
 

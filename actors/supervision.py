@@ -1,4 +1,10 @@
-"""Loops that serve many: what one message or entry raises ends that turn, never the process."""
+"""Supervises loops that serve many: an error of one message or entry ends a turn, not the process.
+
+The beat and the follower of shards, the three loops of the mail, relays, performers, watchers and
+the dashboard's hub log what they met and go on after half a second. The committer and the runtime
+are not kept up in this way, and neither is anything after a corrupt ledger: what they hold in
+memory could not be trusted.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,13 +14,13 @@ import structlog
 from kernel.errors import LedgerCorrupt
 
 PAUSE_S = 0.5
-"""After a turn that failed, so that a loop that fails at once does not take the processor."""
+"""Pause after a turn that failed, so that a loop that fails at once does not take the processor."""
 
 _log = structlog.get_logger(__name__)
 
 
 async def kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run something until it returns, again after each failure.
+    """Run a loop until it returns, and start it again after each failure.
 
     Raises:
         LedgerCorrupt: the record cannot be trusted (L3); the process must end.

@@ -1,4 +1,4 @@
-"""What the kernel is given by its process instead of taking it: the time and randomness."""
+"""Time and randomness, which the process hands to the kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

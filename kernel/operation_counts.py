@@ -2,8 +2,8 @@
 
 A day is a day of UTC by commit time. A run is a session, or what the envelope names as its
 `run_id`; runs are counted only while a budget for them is in force, so that nothing is written
-for a limit that nobody set. A quota that is exceeded and let pass is told once a day and kind, a
-budget once a run.
+for a limit that nobody set. A quota that is exceeded and let pass has one alert a day and kind, a
+budget one a run.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""What goes outside, and what keeps it here (§4.3.4, §4.3.9, §4.3.11, §12.5).
+"""What may leave the process, and what keeps it inside (§4.3.4, §4.3.9, §4.3.11, §12.5).
 
 An effect that nothing undoes puts outside what its operation was made of: content that it states
-or that a node holds, or a token that opens a view. It is asked about twice: when it is decided,
-and again just before it is performed, for a source can be sealed in between.
+or that a node holds, or a token that opens a view. The question is asked when the effect is
+decided, and again just before it is performed, because a source can be sealed in between.
 
 1. What is sealed or firewalled stays here unless the policy in force lets the actor send it out.
 2. What an overlay keeps the writer from is not sent either; what may not be shared is in no link.

@@ -1,8 +1,9 @@
 """Capacity leases: named resources with slots, cost and a reserve for each capacity priority.
 
 A lease is one slot and some cost of a resource, for a time, under a fencing token. What a priority
-and those below it hold together stays below the ceiling that `kernel.pressure.Capacity` gives them.
-What was used up without asking (`draw`) is held in the same way, for a time and without a slot.
+and those below it hold together stays below the ceiling that `kernel.pressure.Capacity` gives them
+(decision queues/0022). Cost that was used up without asking (`draw`) is held in the same way, for
+a time and without a slot (decision queues/0023).
 
 Guaranteed, while one Redis keeps its data and its clock moves forwards:
 - No grant takes slots or cost beyond a ceiling, as the capacity that the asker states has it. Two
@@ -45,7 +46,7 @@ from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_rang
 from queues.redis_scripts import Clock, Scripts
 
 CAPACITY_RESOURCE: Final = "binding_evaluation"
-"""What the fleet's evaluations of bindings hold slots of."""
+"""The resource of which each evaluation of bindings in the fleet holds a slot."""
 
 SLOTS_MAX: Final = 10_000
 _MILLIONTHS: Final = 1_000_000

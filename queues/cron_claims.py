@@ -1,7 +1,8 @@
-"""Periodic work once across a fleet: whoever claims a period runs it (architecture, section 5).
+"""Periodic work once across a fleet: the worker that claims a period runs it.
 
-A claim is a key that only one worker can set. Redis may be flushed, and then a period may run
-twice; what runs is therefore such that a second run changes nothing.
+Every worker has the same crons. A claim is a key, named after the cron and the number of the
+period, that only one worker can set (SET NX). After a flush of Redis a period may run twice; what
+a cron does is therefore such that a second run changes nothing.
 """
 
 from typing import Any, Final
@@ -29,7 +30,7 @@ class Crons:
         self._scripts = Scripts(redis, _PREFIX)
 
     async def claim(self, name: str, period: int, every_s: int, worker_id: str) -> bool:
-        """Take the run of a period; False when somebody has it. Kept for two periods."""
+        """Claim a period for this worker, for as long as two periods; False when another has it."""
         check_range("every_s", every_s, 1, PERIOD_S_MAX)
         key = f"{_PREFIX}{check_name(name)}:{period}"
         taken: Any = await self._scripts.ask(
@@ -42,7 +43,7 @@ class Crons:
         await self._scripts.ask(self._redis.delete(f"{_PREFIX}{check_name(name)}:{period}"))
 
     async def remember(self, name: str, state: dict[str, Any]) -> None:
-        """Keep where a run has come to; a hint, which may be lost."""
+        """Store how far a run has come; a hint, which Redis may lose."""
         key = f"{_PREFIX}{check_name(name)}:state"
         await self._scripts.ask(self._redis.set(key, orjson.dumps(state), ex=_MEMORY_S))
 

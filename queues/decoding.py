@@ -1,7 +1,12 @@
-"""What Redis says, read as a stranger's bytes: each value by a reader, each record by a table.
+"""Decode what Redis replies, as bytes of a stranger: each value by a reader, records by a table.
 
-A reader returns a value that lies within its bounds, or raises `Foreign`. `records` reads many and
-drops what is foreign, so that one of them spoils no other. Nobody else reads a reply by hand.
+One value that no fleet writes (a key of another type, a hash without a rank, a name that is not
+UTF-8) used to stop every claim of a queue, or ended a gateway. So nothing else reads a reply by
+hand: a reader returns a value that lies within its bounds or raises `Foreign`, and `records` reads
+many and drops the foreign ones, so that one of them spoils no other. `dropped.py` counts them.
+
+A field that a table does not name is left alone, so that a heartbeat of another version is read.
+How much one value weighs before it is read has no bound: a note of 512 MiB comes in one piece.
 """
 
 import re
@@ -24,7 +29,7 @@ _REQUIRED: Final = object()
 
 
 class Foreign(ValueError):  # noqa: N818 - it says what the value is
-    """A value that no fleet writes."""
+    """Raised for a value that no version of this program writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,10 @@ class Field:
 
     read: Read[Any]
     default: Any = _REQUIRED
-    """What an absent field means; without one the record is foreign."""
+    """The value of an absent field; without a default such a record is foreign."""
 
     name: str = ""
-    """What it is called once it was read, where that is not its own name."""
+    """Its name after decoding, where that differs from the name in Redis."""
 
 
 def whole(low: int = -WHOLE_MAX, high: int = WHOLE_MAX) -> Read[int]:
@@ -69,7 +74,7 @@ def moment(value: Any) -> int | None:
 
 
 def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
-    """Return a reader of UTF-8 of at most so many bytes."""
+    """Return a reader of UTF-8 texts of at most `bytes_max`."""
 
     def read(value: Any) -> str:
         try:
@@ -84,7 +89,7 @@ def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
 
 
 def content(bytes_max: int = TEXT_BYTES_MAX) -> Read[bytes]:
-    """Return a reader of at most so many bytes."""
+    """Return a reader of byte strings of at most `bytes_max`."""
 
     def read(value: Any) -> bytes:
         if not isinstance(value, bytes) or len(value) > bytes_max:
@@ -121,7 +126,7 @@ def one_of(*values: str) -> Read[str]:
 
 
 def many(each: Read[T], count_max: int) -> Read[tuple[T, ...]]:
-    """Return a reader of lists of at most so many."""
+    """Return a reader of lists of at most `count_max` elements."""
 
     def read(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple) or len(value) > count_max:

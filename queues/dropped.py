@@ -1,4 +1,4 @@
-"""What was dropped because no fleet writes it: counted by its kind, and said once a minute."""
+"""Counts values that were dropped because no fleet writes them; logs each kind once a minute."""
 
 import time
 from collections import Counter
@@ -7,17 +7,17 @@ from typing import Final
 import structlog
 
 SAY_EVERY_S: Final = 60.0
-"""Between two lines of one kind."""
+"""Seconds between two log lines of one kind."""
 
 DROPPED: Final[Counter[str]] = Counter()
-"""How much this process has dropped since it began, by kind."""
+"""Values that this process has dropped since it began, by kind."""
 
 _said_at_s: dict[str, float] = {}
 _log = structlog.get_logger(__name__)
 
 
 def dropped(kind: str, count: int = 1) -> None:
-    """Count values that were dropped; the first of a minute is said in the log."""
+    """Count dropped values, and log the first of a minute."""
     DROPPED[kind] += count
     now_s = time.monotonic()
     if now_s - _said_at_s.get(kind, float("-inf")) >= SAY_EVERY_S:

@@ -49,8 +49,8 @@ class ProducerError(Exception):
         self.code = code
         self.status = status
         self.field = ""
-        """What is wrong, where a field is."""
+        """The field that is to blame, if there is one."""
         self.index: int | None = None
-        """Of the request that is to blame, where one is."""
+        """The index of the request that is to blame, if there is one."""
         self.asked: tuple[Asked, ...] = ()
-        """What of the call is on the record all the same."""
+        """The requests of the call that are on the record all the same."""

@@ -1,4 +1,4 @@
-"""What goes into a queue and what comes out of it, with the limits that both obey."""
+"""The items that go into a queue and come out of it, with their limits."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ LiveState = Literal["ready", "suspended", "delayed", "in_flight"]
 
 
 class Lineage(NamedTuple):
-    """Where a cause comes from."""
+    """The operation and the trace that a cause comes from."""
 
     operation_id: str
     """The operation that caused it, or ""."""
@@ -72,7 +72,7 @@ class Claim:
     causes: tuple[str, ...]
     """In order of arrival, the first 1000."""
     lineage: tuple[Lineage, ...]
-    """Of each of `causes`."""
+    """The lineage of each of `causes`."""
     causes_count: int
     attempt: int
     """1 at the first delivery; a claim that expires counts as one if the item had been begun."""
@@ -122,7 +122,7 @@ class DeadItem:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How much a queue holds at one moment."""
+    """The numbers of items in a queue at one moment."""
 
     ready: dict[str, int]
     """By priority."""
@@ -201,7 +201,7 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
 
 
 def _lineage_bytes(item: NewItem) -> bytes:
-    """U+0000 parts the fields, for no name on the record has it."""
+    """Join the fields by U+0000, which no name on the record has."""
     if "\0" in item.operation_id:
         raise QueueError("queue_argument_invalid", "an operation id with U+0000")
     if item.traceparent and not _TRACEPARENT.fullmatch(item.traceparent):

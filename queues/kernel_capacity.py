@@ -1,18 +1,18 @@
-"""What the kernel may write, answered from a reading of the leases (§18.2).
+"""Tells the kernel how much capacity is left, from the newest reading of the leases (§18.2).
 
 The kernel asks in the middle of a transaction, on the committer's thread, and must never wait. So a
-task reads the state of each resource again and again and hands in what was used up since, and the
-kernel is answered from the newest reading, less what this process has used since then.
+task reads the state of each resource every `REFRESH_EVERY_S` and hands in what was used up since,
+and the kernel is answered from the newest reading, less what this process has used since then.
 
-A resource is an amount of cost in any stretch of `period_ms`: what an operation used is held for so
-long. Several gateways on one Redis share it. Between two readings each of them knows only its own
-use, so together they may go over by what the others used in `REFRESH_EVERY_S`.
+A resource is an amount of cost in any stretch of `period_ms`: what an operation used is held for
+that long (decision queues/0023). Several gateways on one Redis share it. Between two readings each
+of them knows only its own use, so together they may exceed it by what the others used meanwhile.
 
-When Redis cannot be read for `STALE_AFTER_S`, the answer is that nothing is known and nothing is
-granted; the strategy of the policy in force decides what that means (`kernel/checks/v11_capacity`).
-What was used meanwhile is kept and handed in when Redis is back. An operation counts when it was
-applied, so one that is undone with its whole batch, because COMMIT failed, has counted for a
-period; what a simulation shows has not.
+When Redis cannot be read for `STALE_AFTER_S`, nothing is known and nothing is granted; the strategy
+of the policy in force decides what that means (`kernel/checks/v11_capacity`). What was used
+meanwhile is kept and handed in when Redis is back. A flush forgets what was used before it, which
+is at most one more capacity in that period. An operation counts when it was applied, so one that is
+undone with its whole batch, because COMMIT failed, has counted for a period; a simulation has not.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ from queues.errors import QueueError
 REFRESH_EVERY_S: Final = 0.25
 STALE_AFTER_S: Final = 2.0
 _PIECES: Final = 20
-"""What a period is cut into: a use is held for the period and at most one piece longer."""
+"""Pieces of a period: a use is held for the period and at most one piece longer."""
 
 _UNLIMITED = Lease(granted=True, cost_remaining=float("inf"))
 
@@ -62,10 +62,10 @@ class _Resource:
     piece: int = 0
     piece_ends_s: float = float("-inf")
     used: dict[CapacityPriority, float] = field(default_factory=_no_costs)
-    """In this piece."""
+    """Cost that this process has used in this piece."""
 
     told: dict[CapacityPriority, float] = field(default_factory=_no_costs)
-    """The part of it that the state includes."""
+    """The part of `used` that `state` includes."""
 
     def used_since(self) -> ByPriority:
         return tuple(Amount(cost=self.used[one] - self.told[one]) for one in CAPACITY_PRIORITIES)
@@ -133,7 +133,7 @@ class LeasedCapacity:
         )
 
     def draw(self, operation_kind: str, priority: str, cost: float) -> None:
-        """Count what an operation has used, up to all that there is."""
+        """Count what an operation has used, up to the whole capacity."""
         resource = self._of(operation_kind)
         if resource is not None:
             # An author may state any number; beyond the whole it says nothing more.
@@ -186,7 +186,10 @@ class LeasedCapacity:
         return self._resources.get(operation_kind) or self._resources.get(ANY_KIND)
 
     def _begin_piece(self, resource: _Resource, at_s: float) -> None:
-        """What is handed in is held by its own name; what was used since opens the next piece."""
+        """Open the next piece with what was used since the last reading.
+
+        What was handed in stays held under the name of its own piece.
+        """
         resource.used = {
             one: resource.used[one] - resource.told[one] for one in CAPACITY_PRIORITIES
         }

@@ -1,4 +1,4 @@
-"""How a worker asks for capacity: so many slots of a resource, and one more for critical work."""
+"""A worker's lease of capacity: a number of slots of a resource, and one more for critical work."""
 
 from math import inf
 
@@ -13,24 +13,25 @@ RELEASE_S = 0.5
 
 
 def capacity_of(slots: int) -> Capacity:
-    """Return so many slots for everybody and one beside them that only critical work may take."""
+    """Return a capacity of `slots` for everybody and one more that only critical work may take."""
     return Capacity(Amount(slots + 1, inf), {"critical": ONE_SLOT})
 
 
 class Holder:
-    """Who holds one lease at a time, of whatever resource."""
+    """Holds one lease at a time, of any resource."""
 
     def __init__(self, leases: CapacityLeases, name: str, ttl_ms: int) -> None:
-        """`name` is like no other holder's; a lease lasts `ttl_ms` unless it is held again."""
+        """Hold nothing yet; `name` is unique, and a lease lasts `ttl_ms` unless it is renewed."""
         self._leases = leases
         self.name = name
         self._ttl_ms = ttl_ms
         self.lease: Lease | None = None
 
     async def hold(self, resource: str, capacity: Capacity, priority: CapacityPriority) -> bool:
-        """Have a lease of this resource at this priority, renewed or new; False when refused.
+        """Renew or acquire a lease of this resource at this priority; False when refused.
 
-        One of another resource is given back first; one at another priority is kept when refused.
+        A lease of another resource is released first. A lease of this resource at another priority
+        is kept when the new one is refused.
         """
         lease = self.lease
         if lease is not None and lease.resource != resource:

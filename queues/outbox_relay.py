@@ -3,9 +3,11 @@
 The ledger is the truth and Redis a hint, so the relay only ever sends what is open, and may send
 it again. It sends a request once when it is recorded; once more when Redis has lost its mark (it
 was flushed or replaced); and once more after a while, because a server that was killed may have
-kept its mark and lost its last second. What has to wait for another request is held until that one
-is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
-earlier one of its run (§16.4). `ROUTES` says for each queue what may be sent, and as what.
+kept its mark and lost its last second. A request that has to wait for another is held until that
+one is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
+earlier one of its run (§16.4). A request with a delay is not sent before its time, by the ledger's
+clock, because a flush would bring it back without its delay; the sweep of each second finds it.
+`ROUTES` says for each queue what may be sent, and as what (decision queues/0027).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,19 +42,19 @@ PAGE_REQUESTS = 1000
 RESEND_AFTER_S = 5.0
 SWEEP_EVERY_S = 1.0
 PAUSE_BETWEEN_SENDS_S = 0.01
-"""Collects what is committed meanwhile; an idle relay sends at once."""
+"""Lets commits of that time be sent together; an idle relay sends at once."""
 
 PAUSE_AWAY_MAX_S = 1.0
-"""What a pause grows to while Redis or the ledger is away."""
+"""The longest pause while Redis or the ledger is away."""
 
 SWEEP_SHARE = 20
-"""After a sweep over much that is open, none is made for so many times as long as it took."""
+"""After a sweep, none is made for this many times as long as it took."""
 
 CLOSED_MAX = 5000
-"""Outcomes that are followed to what they set free; where there are more, a sweep is cheaper."""
+"""Outcomes that are followed to what they set free; beyond that a sweep is cheaper."""
 
 KEPT_MAX = 2000
-"""Items whose surroundings are read in one go and kept while they are looked at."""
+"""Items whose surroundings are read at once and kept while they are looked at."""
 
 _log = structlog.get_logger(__name__)
 
@@ -62,18 +64,18 @@ class Route:
     """How the requests of one queue become items."""
 
     ready: Callable[[LedgerView, Sequence[Request]], list[Request]]
-    """Which of the open requests nothing holds back."""
+    """Returns those of the open requests that nothing holds back."""
 
     freed: Callable[[LedgerView, Sequence[str]], list[Request]]
-    """Which requests nothing holds back any more, now that these items have had an outcome."""
+    """Returns the requests that nothing holds back any more, now that these items are done."""
 
     raised: Callable[[LedgerView, Sequence[Request]], list[Request]]
-    """Which other requests may have become more urgent by these."""
+    """Returns other requests that these may have made more urgent."""
 
     item: Callable[[Request], NewItem]
 
     follows_inputs: bool = False
-    """Whether they ask for what feeds an item, and for what it feeds."""
+    """Whether its rules look at the inputs of an item and at what it feeds."""
 
 
 @dataclass(slots=True)
@@ -99,11 +101,11 @@ class OutboxRelay:
         self._wake = anyio.Event()
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the relay after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled; what cannot be reached is tried again at the next look."""
+        """Send until cancelled; Redis or a ledger that is away is tried again after a pause."""
         looked_at_s, reached, pause_s = float("-inf"), True, PAUSE_BETWEEN_SENDS_S
         while True:
             look = self._clock_s() - looked_at_s >= SWEEP_EVERY_S
@@ -124,7 +126,7 @@ class OutboxRelay:
             self._wake = anyio.Event()
 
     async def look(self) -> int:
-        """Sweep where that is due or Redis has lost its mark, else send what is new."""
+        """Sweep when that is due or Redis has lost its mark, else send what is new."""
         since_s = self._clock_s() - self._swept_at_s
         rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
         if rested or not await self._queue.marked():
@@ -177,7 +179,7 @@ class OutboxRelay:
         return ready + due(freed, self._ledger.host.now_us())
 
     def _note(self, view: LedgerView, requests: Sequence[Request]) -> None:
-        """Remember how far was looked."""
+        """Remember the newest request and operation that were read."""
         if requests:
             self._last_sequence = max(self._last_sequence, requests[-1].request_sequence)
         self._closed_to = view.head().ec_sequence_number
@@ -244,7 +246,7 @@ def _authority_item(request: Request) -> NewItem:
 
 
 def _request_item(request: Request) -> NewItem:
-    """Asked-for work is an item for each request; what it asks for is read from the record.
+    """Each request of a producer is an item, whose worker reads the content from the record.
 
     No operation caused it. The steps of a run are taken in the order of their numbers, which may be
     asked for backwards: `first_of_each_run` holds the later ones.
@@ -267,7 +269,7 @@ def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
 
 
 def _short(name: str) -> str:
-    """A name longer than the queue takes stands there by its digest; the payload has it whole."""
+    """Return a name, or its digest if the queue would not take it; the payload has it whole."""
     content = name.encode()
     return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
 

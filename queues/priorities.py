@@ -3,7 +3,7 @@
 An item's deadline is the moment it was asked for plus the service target of its priority. The
 first priority of a queue is served before everything else; among the others the earliest
 deadline is served first, so that a less urgent item waits while a more urgent one is ready, and
-no longer than the difference of their targets.
+no longer than the difference of their targets (decision queues/0010).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Priority:
 
     @property
     def capacity(self) -> CapacityPriority:
-        """As which of the three it draws on capacity."""
+        """The capacity priority, one of three, as which this one draws on capacity."""
         return capacity_priority_of(self.name)
 
 
@@ -63,7 +63,7 @@ PRIORITIES: Final = QUEUES["authority-recompute"]
 def least_of(priorities: Sequence[Priority], capacity: CapacityPriority) -> str | None:
     """Return the least urgent priority that draws as this capacity priority or as one above it.
 
-    None where there is no such priority. What to hand to `WorkQueue.claim` as `least`.
+    None where there is no such priority. Hand it to `WorkQueue.claim` as `least`.
     """
     enough = CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(capacity) :]
     names = [row.name for row in priorities if row.capacity in enough]

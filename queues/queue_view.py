@@ -29,7 +29,7 @@ _SIGNATURE: Final = row(text(NAME_BYTES_MAX), whole(0))
 
 
 class QueueView:
-    """One named queue on Redis, which this only reads; what nobody can read is taken out of it.
+    """One named queue on Redis, read only; items that nobody can decode are taken out of it.
 
     Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached.
     """
@@ -119,7 +119,7 @@ class QueueView:
         return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
 
     async def _read(self, rows: Sequence[Any], read: Read[T]) -> list[T]:
-        """Read items; those that nobody can read are taken out of the queue."""
+        """Decode items; those that cannot be decoded are taken out of the queue."""
         foreign: list[Any] = []
         items = records("item", rows, read, foreign)
         if foreign:

@@ -1,13 +1,18 @@
 """The adapter to Redis: loads the Lua scripts, runs them, and translates errors once.
 
-A script is its own file in `scripts/`, put behind `common.lua`, and one of a lease behind
-`lease_common.lua` too. It is called by its hash; a server that lost it (restart, SCRIPT FLUSH) is
-given the text again by redis-py. Before its step it drops every key of a fixed name that is of
-another type than it should be (`keys.py`), and it says what it dropped beside its reply.
+Each step on a queue is one script and one round trip, because a step touches several keys and must
+never be half done. The server is busy for a few milliseconds with a batch of 1000. The rules
+therefore stand in two languages: tests hold the scripts against a model in plain Python.
 
-Every error that Redis answers with comes out as `queue_unavailable`, whatever the reason: a server
-that is busy, full, read-only, being replaced or forbidding a command will serve again later, and
-whoever asks tries again after a pause. Keys of a wrong type are dropped first.
+A script is its own file in `scripts/`, put behind `common.lua`, and one of a lease behind
+`lease_common.lua` too. It is called by its hash; redis-py sends the text again to a server that
+lost it (restart, SCRIPT FLUSH). Before its step the script drops every key of a fixed name that
+has another type than `keys.py` says, and it returns what it dropped beside its reply. That costs
+some twenty TYPE commands in each call.
+
+Every error that Redis answers with comes out as `queue_unavailable`: NOREPLICAS, BUSY, NOPERM or
+MISCONF occur at an ordinary failover, and whoever asks tries again after a pause. A permission
+that is missing for good looks like an absence too; the text of the error is in the log.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -44,7 +49,7 @@ for kind, count in pairs(dropped) do
 end
 return answer
 """
-"""What a script's own file is put into, so that what was dropped stands behind its reply."""
+"""Frame of a script's own file, which returns what was dropped behind the reply."""
 
 
 @cache
@@ -71,7 +76,8 @@ class Scripts:
     """Runs scripts against one key prefix.
 
     Keys and ids come back as bytes, so the client must not decode responses. Without a clock
-    every script reads the time of the server, which gives a fleet one clock.
+    every script reads the time of the server, because the deadlines of a fleet have to agree; only
+    tests hand a clock in.
     """
 
     def __init__(self, redis: Redis, prefix: str, clock: Clock | None = None) -> None:
@@ -113,8 +119,8 @@ class Scripts:
     async def ask(self, reply: Awaitable[_T] | _T, types: Mapping[str, str] = _NO_TYPES) -> _T:
         """Await a plain command under the same translation of errors.
 
-        Where it meets a key of a wrong type, the keys that `types` names are mended, and whoever
-        asks again finds them empty.
+        When the command meets a key of a wrong type, the wrong ones among `types` are dropped; the
+        caller finds them empty when it asks again.
         """
         with translated():
             try:
@@ -125,7 +131,7 @@ class Scripts:
                 raise
 
     async def mend(self, types: Mapping[str, str]) -> None:
-        """Drop keys behind this prefix that are of other types than these.
+        """Drop the keys behind this prefix whose type is not the one named here.
 
         Raises:
             QueueError: `queue_unavailable`.

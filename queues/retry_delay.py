@@ -3,10 +3,12 @@
 from typing import Final
 
 MAX_ATTEMPTS: Final = 8
-"""Deliveries after which a retryable failure is final."""
+"""Deliveries after which a retryable failure is final; the worker buries such an item, and the
+queue itself never does."""
 
 ENDS_MAX: Final = 3
-"""Ends of its taker after which an item that was being worked on alone is set aside."""
+"""Processes that an item may end before it is set aside, counted only while it was worked on
+alone (decision queues/0041)."""
 
 BASE_MS: Final = 100
 CAP_MS: Final = 30_000

@@ -1,4 +1,4 @@
-"""What the scripts reply of items, read: a row is a key, an attempt and a flat record."""
+"""Decodes the items in the replies of scripts: a row is a key, an attempt and a flat record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

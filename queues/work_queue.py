@@ -4,6 +4,12 @@ An item is waiting (ready, suspended, or delayed until a retry is due), in fligh
 state diagram is in the README of this folder. Each method is one atomic script, so nothing is ever
 half done. Redis may lose everything at any moment: the relay notices by the missing mark and sends
 again whatever is open in the ledger, and enqueuing what is known changes nothing.
+
+A claim is named by its key and a token, 96 random bits that the client draws for each call. A
+token from a counter in Redis would start again after a flush and match somebody else's claim.
+
+The queue keeps no order but that of urgency (decision queues/0011). An item whose claim expired is
+a suspect, and is claimed alone (decision queues/0041).
 """
 
 import secrets
@@ -40,7 +46,7 @@ _REAP_ROUNDS_MAX: Final = 64
 _log = structlog.get_logger(__name__)
 
 _TARGETS: Final = 5
-"""As many service targets as the scripts know ranks."""
+"""Service targets in a call: one for each rank that the scripts know."""
 
 
 def _random_token() -> str:
@@ -95,10 +101,9 @@ class WorkQueue(QueueView):
         """Take up to `limit` (1..256) items: the top priority, then the earliest deadline.
 
         They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
-        `least`, only that priority and more urgent ones are taken. Claiming a priority says that
-        there is capacity for it: what was suspended comes first, in the order of suspension. An
-        item of which a claim has expired (`Claim.ends`) comes alone; whoever works on it says so
-        by `begin`.
+        `least`, only that priority and more urgent ones are taken. Whoever claims a priority has
+        capacity for it: suspended items come first, in the order of their suspension. An item
+        of which a claim has expired (`Claim.ends`) comes alone; its worker calls `begin`.
 
         Raises:
             QueueError: `queue_argument_invalid`, `queue_unknown_priority`.
@@ -138,9 +143,11 @@ class WorkQueue(QueueView):
     async def put_off(
         self, claims: Sequence[Claim], delay_ms_of: Sequence[int], reason: str
     ) -> list[bool]:
-        """Give items back untried, each for its own time; the delivery is no attempt of theirs.
+        """Give items back untried, each for its own time; False where not held any more.
 
-        False where not held any more. `reason` is cut at 512 bytes.
+        The delivery does not count as an attempt, so a gateway that is away or an input that is
+        not there yet uses no attempts up. An item can be put off without end; its open request
+        shows that. `reason` is cut at 512 bytes.
         """
         return await self._delay(claims, delay_ms_of, reason, attempts=0)
 
@@ -156,10 +163,11 @@ class WorkQueue(QueueView):
         return await self._settle("bury", (self._scripts.now(),), rows)
 
     async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
-        """Put back what found no capacity, uncounted as an attempt; False where not held any more.
+        """Put back items for which there is no capacity; False where not held any more.
 
-        It waits ahead of its priority, in the order of first suspension, for the next claim that
-        takes the priority (§14.3); nobody is woken for it. A more urgent cause ends the suspension.
+        The delivery does not count as an attempt. An item waits ahead of its priority, in the order
+        of first suspension, for the next claim that takes the priority (§14.3). Nobody is woken for
+        it. A more urgent cause ends the suspension.
         """
         rows = [(claim.key, claim.token) for claim in claims]
         return await self._settle("suspend", (self._scripts.now(),), rows)
@@ -233,7 +241,8 @@ class WorkQueue(QueueView):
     async def pause(self, priority: str | None = None) -> bool:
         """Let nothing more be claimed, or nothing of one priority; False if it was so already.
 
-        Enqueuing and what is in flight go on. A lost Redis forgets the pause.
+        Enqueuing and what is in flight go on. The pause is an operator's hand on the valve and no
+        fact of the record: a lost Redis forgets it, and `depth` shows that.
         """
         return await self._switch("pause", priority)
 

@@ -1,4 +1,4 @@
-"""Who works: one record for each worker process, which disappears when it stops beating."""
+"""Heartbeats: one record for each worker process, which disappears when its beats stop."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ _QUEUES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class WorkerBeat:
-    """What a worker says about itself."""
+    """A worker's report about itself."""
 
     worker_id: str
     pid: int

@@ -12,11 +12,11 @@ from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 
 HEAD = """# algebra
 
-What lives here: the registry of effect kinds, semantic verbs and operation kinds.
-Checks, stores, the schema's constraints, rollback, simulation and tests read it.
-So does this file: `make registry` writes it.
+This folder is the registry of effect kinds, semantic verbs and operation kinds.
+Checks, stores, rollback, simulation, verification and tests read it.
+`make registry` writes this file from it.
 
-May be imported from here: the standard library.
+It imports the standard library.
 """
 
 
@@ -27,7 +27,7 @@ def text() -> str:
 
 def _effects() -> Iterable[str]:
     yield "## Effect kinds\n"
-    yield "| Kind | Follows the rules of | Store | Reversibility | Undone or made up for by |"
+    yield "| Kind | Follows the rules of | Store | Reversibility | Undone or compensated by |"
     yield "|---|---|---|---|---|"
     for kind in EFFECT_KINDS.values():
         back = ", ".join(f"`{name}`" for name in (*kind.inverses, *kind.compensations))

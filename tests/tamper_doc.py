@@ -27,60 +27,62 @@ from tests.kernel.tampering import Copy, flipped, key_of
 
 HEAD = """# verify
 
-What lives here: the record computed again from stored bytes, with nothing of it believed.
+This folder computes the record again from its stored bytes and trusts none of them.
 
-May be imported from here: what the kernel may import below `verify`.
+It imports what the kernel may import below `verify`.
 
 ## What is found
 
-Each cell is one change to an honest ledger in a SQLite file, made behind the program's back with the schema left as it was, and what the first finding of a verification names: **row**, the changed row; a **table**, where another row misses it or contradicts it; **no**, nothing, for the reason below the table. A dash is a change that cannot be made (a key that every row shares, one row alone). `make tamper` writes this file by making every change; a test compares.
+Each cell stands for one change to an honest ledger in a SQLite file, made past the program while the schema stays as it is. The cell says what the first finding of a verification names: **row**, the changed row; a **table**, where another row misses or contradicts the changed one; **no**, nothing, for the reason below the table. A dash stands for a change that cannot be made (a key that every row shares, a single row). `make tamper` makes every change and writes this file; a test compares.
 """
 
 TAIL = """
 ## What else is found
 
 - The schema: each table, column, constraint, index and trigger (`tests/contract/test_catalog.py`, for SQLite and PostgreSQL).
-- Indexes: a row that an index does not have, or has differently (`PRAGMA integrity_check`; in PostgreSQL the extension amcheck, where it is installed).
-- Bytes: of a SQLite file one bit of each byte, turned over: a finding, or nothing that is read is another (`tests/kernel/test_bytes.py` turns over a sample, `make tamper ARGS=--bytes` all of them).
-- Within bounds alone: `idempotency_records.expires_at_us` by other than whole hours (the window is a setting of the gateway that answered), its `archived` but for what expired and has no successor, and the clocks that are told of above.
-- Damage: a file that was cut, emptied, zeroed, or is no database; a write-ahead log that does not fit or is damaged (`tests/kernel/test_damage.py`).
-- A record that was put back to an earlier state as a whole, or computed anew from some row on, is sound by itself. It is found against a head that was kept: `rotulus verify --expect-head SEQUENCE:HASH`.
+- Indexes: a row that an index lacks or holds differently (`PRAGMA integrity_check`; in PostgreSQL the extension amcheck, where it is installed).
+- Bytes: one flipped bit in any byte of a SQLite file gives a finding, or changes nothing that is read (`tests/kernel/test_bytes.py` flips a sample, `make tamper ARGS=--bytes` all of them).
+- Only within bounds: `idempotency_records.expires_at_us`, where it is moved by other than whole hours (the window is a setting of the gateway that answered); `idempotency_records.archived`, except in a record that expired and has no successor; and the clocks named above.
+- Damage: a file that was cut, emptied or zeroed, or is no database; a write-ahead log that does not fit or is damaged (`tests/kernel/test_damage.py`).
+- A record that was put back to an earlier state as a whole, or computed anew from some row on, is sound by itself. A head that was kept elsewhere reveals it: `rotulus verify --expect-head SEQUENCE:HASH`.
 
-Not looked at: who owns tables and may read them, statistics of the planner, tables beside the ledger's in a PostgreSQL schema.
+Verification does not look at who owns tables and may read them, at the planner's statistics, or at other tables in a PostgreSQL schema.
 """
 
-BESIDE = "It says who may write, not what was decided: no row of the record commits to it."
+BESIDE = (
+    "The table says who may write and not what was decided; no row of the record commits to it."
+)
 REASONS: dict[tuple[str, str], str] = {
     (
         "shard_epochs",
         "*",
-    ): f"{BESIDE} Raised, an epoch stops its owner, who takes the shard anew; lowered to an earlier owner's, that one may write in place of the present one, behind the same lock and onto the same chains.",
+    ): f"{BESIDE} A raised epoch stops the shard's owner, which takes the shard anew. An epoch lowered to that of an earlier owner lets that one write instead of the present one, behind the same lock and onto the same chains.",
     (
         "mailbox_offsets",
         "*",
-    ): f"{BESIDE} Turned back, entries are taken again and answered by their keys; turned forward, their senders have no answer and ask again.",
+    ): f"{BESIDE} Where it is turned back, entries are taken again and answered by their keys; where it is turned forward, their senders get no answer and send again.",
     ("mail_keys", "*"): f"{BESIDE} Under another key, gateways refuse each other's mail.",
     (
         "chain_head",
         "committed_at_us",
-    ): "A clock, which may be ahead of everything recorded: asking moves it too. It is found where it is behind.",
+    ): "A clock that may be ahead of everything recorded, because requests move it too. It is found where it is behind.",
     (
         "idempotency_records",
         "expires_at_us",
-    ): "The window is a setting of the gateway that answered. It is found where it is not whole hours behind the submission.",
+    ): "The window is a setting of the gateway that answered. It is found where it is not whole hours after the submission.",
     (
         "idempotency_records",
         "archived",
-    ): "Archived after its time, without a successor, a record answers as little as before.",
+    ): "A record that expired and has no successor answers nobody, archived or not.",
     (
         "belief_sessions",
         "updated_at_us",
-    ): "A clock that orders lists. It is found where it is after the session's newest anchor.",
-    ("belief_snapshots", "row"): "One may be gone: the events say the same.",
+    ): "A clock that orders lists. It is found where it is later than the session's newest anchor.",
+    ("belief_snapshots", "row"): "A snapshot may be gone, because the events hold the same.",
     (
         "ephemeral_receipts",
         "row",
-    ): "One may be gone once its time is over; one of a replay, or with a preview's content, at any time, for no operation emits it.",
+    ): "A receipt may be gone after its time. One of a replay, or with a preview's content, may be gone at any time, because no operation emits it.",
 }
 """Why a change is not found, by table and by column; `row` where whole rows are gone or new."""
 
@@ -243,23 +245,26 @@ def _exchange(copy: Copy, table: Table) -> Iterator[dict[str, Any]]:
 
 
 def rows_of_the_file(
-    tampering: Tampering, *, every: int = 1
+    tampering: Tampering, *, in_turn: bool = False
 ) -> Iterator[tuple[str, str, list[str | None]]]:
-    """Yield table, column (`row` for whole rows) and outcomes; None for those that are left out."""
-    numbers = itertools.count()
+    """Yield table, column (`row` for whole rows) and outcomes.
 
-    def outcomes(table: Table, changes: Iterable[Callable[[Copy], Any]]) -> list[str | None]:
-        return [
-            tampering.outcome(table, change) if next(numbers) % every == 0 else None
-            for change in changes
-        ]
-
+    Args:
+        tampering: the honest file.
+        in_turn: change each column in one way only, neighbouring columns in different ways; the
+            outcomes of the other ways are None.
+    """
+    turns = itertools.cycle(HOWS)
     for table in schema.metadata.sorted_tables:
-        hows = [of_row(table, how) for how in ROW_HOWS]
-        yield table.name, "row", outcomes(table, hows)
+        rows = [tampering.outcome(table, of_row(table, how)) for how in ROW_HOWS]
+        yield table.name, "row", rows
         for column in table.columns:
-            changes = [of_column(table, column, how) for how in HOWS]
-            yield table.name, column.name, outcomes(table, changes)
+            ways = {next(turns)} if in_turn else HOWS
+            outcomes = [
+                tampering.outcome(table, of_column(table, column, how)) if how in ways else None
+                for how in HOWS
+            ]
+            yield table.name, column.name, outcomes
 
 
 def text(folder: Path) -> str:

@@ -47,9 +47,9 @@ def row(one: Metric) -> str:
 
 
 @pytest.mark.parametrize(("heading", "table"), [("gateway", GATEWAY), ("worker", WORKER)])
-def test_the_readme_shows_every_metric_and_no_other(heading: str, table: tuple[Metric, ...]):
-    readme = (DEPLOY / "README.md").read_text()
-    _, _, after = readme.partition(f"### Metrics of a {heading}\n")
+def test_the_list_shows_every_metric_and_no_other(heading: str, table: tuple[Metric, ...]):
+    written = (DEPLOY / "metrics.md").read_text()
+    _, _, after = written.partition(f"## Metrics of a {heading}\n")
     part = after.partition("\n#")[0]
     shown = [line for line in part.splitlines() if line.startswith("| `rotulus_")]
     assert shown == [row(one) for one in table]

@@ -22,13 +22,6 @@ _CITATION = re.compile(rf"(?<![\w/])({'|'.join(FOLDERS)})/(\d{{4}})(?![\w-])")
 _SUPERSEDED = re.compile(r"^Superseded by (\d{4})\.?$", re.MULTILINE)
 _CITING = {".py", ".lua", ".md", ".toml", ".proto", ".js", ".html", ".css", ".yml"}
 
-# Folders whose lists of decisions stand in their READMEs still.
-_LISTS = {
-    name
-    for name in ("actors", "queues", "kernel", "workers", "tests", "deploy")
-    if not any((ROOT / name / part).exists() for part in ("decisions", "rulings.md"))
-}
-
 
 def test_the_readme_lists_every_setting_once_with_its_default_and_meaning():
     readme = (ROOT / "README.md").read_text()
@@ -112,8 +105,7 @@ def _citations(paths: list[Path]) -> set[tuple[str, str]]:
 
 def test_every_decision_that_is_cited_has_its_page():
     known = {_id_of(page) for page in _pages()}
-    cited = {(folder, number) for folder, number in _citations(_sources()) if folder not in _LISTS}
-    assert cited - known == set()
+    assert _citations(_sources()) - known == set()
 
 
 def test_every_decision_is_cited_from_code_or_a_readme_or_superseded():
@@ -150,7 +142,7 @@ def test_every_ruling_names_a_test_that_exists():
         assert [test for test in ruling.tests if not is_test(test)] == [], ruling
 
 
-@pytest.mark.parametrize("folder", sorted(set(FOLDERS) - _LISTS))
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folders_readme_is_read_in_ten_minutes(folder):
     words = len((ROOT / folder / "README.md").read_text().split())
     assert words <= README_WORDS_MAX

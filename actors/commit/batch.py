@@ -1,9 +1,12 @@
-"""What one transaction of the committer carries: callers' units, run one by one, and halved.
+"""One transaction of the committer: it runs callers' units one by one, and is halved if it fails.
 
-A unit that fails is undone alone. What fails for the transaction as a whole (a value that the store
-cannot hold is found when everything is written at its end) is the fault of a unit all the same, but
-for a failure of the ledger itself: so the transaction is undone, and its units are tried in halves,
-until one that fails alone is left.
+A unit that fails is undone alone. Some failures show only for the transaction as a whole: a value
+that the store cannot hold is found when everything is written at the end, and anchoring is shared.
+Unless the ledger itself has failed (`OF_THE_LEDGER`), one unit is to blame. So the transaction is
+undone and its units are tried in halves, until a unit fails alone; that one is refused on the
+record (`refusals.py`). A batch with one such unit takes about 2·log₂(n) transactions, a batch of
+such units alone 2n. A caller's units may then be in several transactions; when the ledger fails
+between two of them, the caller gets `actor_failed`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,23 +36,23 @@ from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 
 OF_THE_LEDGER = (LedgerUnavailable, CommitOutcomeUnknown, LedgerCorrupt, LedgerFailed, OSError)
-"""What says that the ledger cannot be reached or trusted; no unit is to blame for it."""
+"""Errors of a ledger that cannot be reached or trusted; no unit is to blame for them."""
 
 _VERDICTS = (ActorError, BeliefError, RollbackRefused, WorkRefused, KernelError, DuplicateKey)
-"""What a unit raises to say why not; everything else is a unit that cannot be carried out."""
+"""Errors by which a unit refuses its request; after any other error it cannot be carried out."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Waiting:
-    """One caller's units, and the place where their results will stand."""
+    """One caller's units and their results."""
 
     units: Sequence[Unit]
     fence: Fence | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     results: list[Any] | None = None
-    """Of the units whose outcome is durable, in order."""
+    """The results of the units whose outcome is durable, in order."""
 
     error: Exception | None = None
 
@@ -60,7 +63,7 @@ class Waiting:
         return has_all or self.error is not None
 
     def fail(self, error: Exception) -> None:
-        """Tell the caller that nothing was written, or that some of it was and it cannot tell."""
+        """Fail the caller: nothing was written, or `ActorFailed` if some of its units were."""
         if self.results:
             error = ActorFailed(f"what was written is on the record: {error}")
         self.results, self.error = None, error
@@ -68,7 +71,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a caller's units that is written in one transaction."""
+    """Consecutive units of one caller that are written in one transaction."""
 
     waiting: Waiting
     first: int
@@ -82,7 +85,7 @@ class Part:
         return self.waiting.units[self.first : self.end]
 
     def settle(self, outcome: list[Any] | StaleEpoch) -> None:
-        """Take over what became of the units, which is durable."""
+        """Take over the results of the units, which are durable."""
         waiting = self.waiting
         if isinstance(outcome, StaleEpoch):
             waiting.results, waiting.error = None, outcome
@@ -91,7 +94,7 @@ class Part:
 
 
 Outcomes = list[list[Any] | StaleEpoch]
-"""What became of each part of a transaction."""
+"""The results of each part of a transaction."""
 
 
 def whole(batch: Sequence[Waiting]) -> list[Part]:
@@ -105,7 +108,7 @@ def units_of(parts: Sequence[Part]) -> Iterator[Unit]:
 
 
 def taken_apart(parts: list[Part], cause: Exception) -> list[list[Part]]:
-    """Cut what failed in two, to be written in this order; a single unit is to be refused.
+    """Cut parts that failed in two, to be written in this order; mark a single unit as refused.
 
     Raises:
         Exception: the cause, where there is no unit to blame.
@@ -130,7 +133,7 @@ def run_units(part: Part, bench: Bench) -> list[Any]:
 
 
 def anchor(outcomes: Outcomes, bench: Bench) -> None:
-    """Record and anchor what belief sessions have put down, and put its outcome in its place.
+    """Record and anchor the pending events of belief sessions, and fill in their outcomes.
 
     Raises:
         Exception: one of several sessions failed the anchor of all.
@@ -176,14 +179,14 @@ def _run(asked: object, run: Callable[[Bench], Any], bench: Bench) -> Any:
 
 
 def fail_unsettled(batch: Sequence[Waiting], error: Exception) -> None:
-    """Tell everybody whose units are not all durable."""
+    """Fail every caller whose units are not all durable."""
     for waiting in batch:
         if not waiting.is_settled:
             waiting.fail(error)
 
 
 def answer_all(batch: Sequence[Waiting], error: Exception) -> None:
-    """Tell everybody that nothing of theirs was begun, or that nobody knows."""
+    """Fail every caller: nothing of theirs was begun, or the outcome is unknown."""
     for waiting in batch:
         waiting.results, waiting.error = None, error
         waiting.done.set()

@@ -1,9 +1,9 @@
-"""Belief events as units: put down one session at a time, recorded and anchored all together.
+"""Belief events as units: collected session by session, recorded and anchored all together.
 
-What the sessions of a transaction have added is named by one operation of the log, so an
-elimination does not cost an operation each. The units put their events down; when all units have
-run, the anchor writes them and submits that operation, under one savepoint: a session that
-somebody else has written to fails alone, a refused anchor fails all of them.
+One operation of the log names the new events of all sessions in a transaction, so an elimination
+does not cost an operation each. The units only collect their events. When all units have run, the
+anchor writes the events and submits that operation, under one savepoint: a session that somebody
+else has written to fails alone, a refused anchor fails all of them and leaves nothing.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class BeliefUnit:
     batch: BeliefBatch
 
     def run(self, bench: Bench) -> PendingBelief:
-        """Put the events down for the anchor of the transaction."""
+        """Leave the events for the anchor of the transaction."""
         pending = PendingBelief(self.batch)
         bench.pending_belief.append(pending)
         return pending
@@ -44,7 +44,7 @@ class BeliefUnit:
 
 @dataclass(frozen=True, slots=True)
 class AnchorUnit:
-    """Record everything that was put down, and anchor it."""
+    """Record the collected events of all sessions, and anchor them."""
 
     def run(self, bench: Bench) -> None:
         """Give every session's events their outcome.

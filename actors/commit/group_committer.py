@@ -1,18 +1,20 @@
 """Group commit: what the actors submit while one batch is being written is the next batch.
 
-An idle committer commits at once; a busy one collects whatever waits, up to a limit. One unit that
-fails is undone alone, and one that fails the whole transaction is looked for in halves, refused on
-the record, and left out. Nobody is answered before COMMIT has returned (the output gate). Where
-COMMIT itself failed the outcome is unknown and is looked up, never guessed (K25); where it cannot
-be looked up for half a minute, or the disk failed, the process ends and recovers. Operations that a
-failed COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, where the ledger
-can still be written (§2.3); their authors may send them again.
+An idle committer commits at once; a busy one collects whatever waits, up to a limit. A unit that
+fails is undone alone; one that fails the whole transaction is found by halving, refused on the
+record, and left out. Nobody is answered before COMMIT has returned (the output gate). When COMMIT
+itself failed the outcome is unknown and is looked up, never guessed (K25); when it cannot be looked
+up for half a minute, or the disk failed, the process ends and recovers. Operations that a failed
+COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, if the ledger can still
+be written (§2.3); their authors may send them again.
 
-Units that are written for a shard come with its fence, which is held against the ledger inside the
-transaction: where the shard has changed hands, they fail with `stale_epoch`, and only they.
+Units for a shard come with its fence, which is compared with the ledger inside the transaction
+(decision actors/0020). When the shard has changed hands, they fail with `stale_epoch`, and only
+they.
 
-Urgent units wait for the batch that is being written, and for no more: they are first in the next
-one, and a batch has as many units as are written in a quarter of a second, by the last ones.
+Urgent units wait for the batch that is being written and for no other: they are first in the next
+one, and a batch has as many units as the last ones wrote in a quarter of a second (decision
+actors/0042).
 """
 
 import gc
@@ -61,7 +63,7 @@ from kernel.simulate.operation import SimulationResult
 
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Between looks for a COMMIT whose answer was lost: a server that starts again takes its time."""
+"""Pauses between looks for a COMMIT whose answer was lost: a restarting server takes its time."""
 
 _QUIET = (BeliefUnit, ConsumedUnit)
 
@@ -70,23 +72,23 @@ WAITING_MAX = 1024
 URGENT_MAX = 256
 
 BATCH_S = 0.25
-"""How long a batch should take at most: so long do urgent units wait for it."""
+"""How long a batch should take at most, because urgent units wait for it."""
 
 BATCH_UNITS_LEAST = 32
-"""A batch may always have so many: below, what each costs by itself outweighs the units."""
+"""Units that a batch may always have: below, the cost of a commit outweighs that of its units."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One transaction that has ended, for whoever measures."""
+    """One transaction that has ended, for metrics."""
 
     units: int
     seconds: float
     durable: bool
     results: list[Any]
-    """Of every unit whose outcome is durable."""
+    """The result of every unit whose outcome is durable."""
 
 
 class Committer:
@@ -161,7 +163,7 @@ class Committer:
         return waiting.results or []
 
     async def confirm(self, fence: Fence | None) -> None:
-        """Return if a fence is held: what is known under it is then all that there is.
+        """Return if a fence is still held, so that what is known under it is up to date.
 
         Raises:
             StaleEpoch: it is not held any more.
@@ -209,7 +211,7 @@ class Committer:
         _tell(self._measured, Written(units, seconds, head is not None, results))
 
     def _learn(self, units: int, seconds: float) -> None:
-        """Take note of how long a batch took; small ones tell what a batch costs, not a unit."""
+        """Learn from how long a batch took; small ones show the cost of a commit, not of a unit."""
         if units >= BATCH_UNITS_LEAST:
             unit_s = seconds / units
             self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
@@ -278,7 +280,7 @@ class Committer:
         return head
 
     def _record_rolled_back(self, outcomes: Outcomes) -> None:
-        """Leave a receipt for each operation that was undone; none where that fails as well."""
+        """Leave a receipt for each operation that was undone; none when that fails as well."""
         results = (one for outcome in outcomes if isinstance(outcome, list) for one in outcome)
         undone = list(_submissions(_each_once(results)))
         if not undone:
@@ -332,11 +334,11 @@ def _is_written(view: LedgerView, before: Head, head: Head) -> bool:
 
 
 class _NotCommitted(Exception):  # noqa: N818 - not for callers
-    """The ledger could not be reached, and nothing of a transaction was written."""
+    """Raised when the ledger could not be reached and nothing of a transaction was written."""
 
 
 class _HintFailed(Exception):  # noqa: N818 - not for callers
-    """What was read ahead of need could not be read; the same goes without."""
+    """Raised when reading ahead failed; the transaction is tried again without it."""
 
 
 def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[Part]) -> None:
@@ -357,7 +359,7 @@ def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: 
 
 
 def _tell(whom: Callable[[Any], None], what: object) -> None:
-    """Call one who is told of what is durable, whose failure changes nothing of it."""
+    """Call a listener of durable batches; its failure changes nothing about the batch."""
     try:
         whom(what)
     except Exception:  # noqa: BLE001 - what is durable stays so
@@ -371,7 +373,7 @@ def _stale(fence: Fence | None) -> StaleEpoch:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Put the collection of garbage off: of what a batch makes nearly all goes with its end.
+    """Put garbage collection off until the end of a batch, which frees nearly all that it made.
 
     Collecting in between walks over it again and again: 5 to 12 % of the CPU time of a batch.
     """

@@ -1,7 +1,7 @@
-"""Which records the operation of an intent will look at, as far as the intent alone says.
+"""Which records the operation of an intent will read, as far as the intent alone tells.
 
-A hint for reading a whole batch's records in one go: what is missing here is read when it is
-needed, what is too much was read in vain.
+It is a hint, by which a batch reads all of its records at once. A record that is missing here is
+read when it is needed; one too many is read in vain.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ def records_of(intent: Intent) -> Iterator[RecordKey]:
 
 
 def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
-    """Yield the key under which the same asking may have been answered before."""
+    """Yield the key under which the same request may have been answered before."""
     asked = _ASKED.get(type(intent))
     if asked is not None:
         verb, target_field = asked
@@ -122,7 +122,7 @@ _NAMED: Mapping[str, Table | Around] = MappingProxyType(
         "source_refs": Around.BEHIND,
     }
 )
-"""What an envelope declares, and what is read of it."""
+"""The declarations of an envelope, and which records each of them names."""
 
 _ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
     {

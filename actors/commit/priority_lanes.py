@@ -1,8 +1,7 @@
-"""Two bounded lanes of what waits for one taker: the urgent one goes first, and never alone.
+"""Two bounded lanes that wait for one taker: the urgent one goes first (decision actors/0042).
 
-With anything urgent go others of a quarter of a take, and no more of them, so that it is soon done;
-the urgent have the rest. An endless stream of urgent work slows the others down and does not stop
-them.
+A take that has anything urgent in it has others of a quarter of its size and no more, so that it is
+soon done. An endless stream of urgent work slows the others down and does not stop them.
 """
 
 from collections.abc import Callable
@@ -16,11 +15,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 T = TypeVar("T")
 
 OTHERS_SHARE = 0.25
-"""Of a take with something urgent; at least one of the others goes along."""
+"""Share of the others in a take with something urgent; at least one of them goes along."""
 
 
 class Lanes(Generic[T]):
-    """What waits, in the order in which it came into each lane."""
+    """The two lanes, each in the order of arrival."""
 
     def __init__(self, places: int, urgent_places: int) -> None:
         self._send, self._receive = anyio.create_memory_object_stream[T](places)
@@ -31,12 +30,12 @@ class Lanes(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many have a place in a lane."""
+        """The number of entries in both lanes."""
         lanes = (self._receive, self._urgent_receive)
         return sum(lane.statistics().current_buffer_used for lane in lanes)
 
     async def put(self, one: T) -> None:
-        """Put one behind the others, when there is a place.
+        """Append to the ordinary lane, as soon as there is a place.
 
         Raises:
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
@@ -48,7 +47,7 @@ class Lanes(Generic[T]):
         self._filled.set()
 
     def put_urgent(self, one: T) -> None:
-        """Put one behind the other urgent ones.
+        """Append to the urgent lane.
 
         Raises:
             anyio.WouldBlock: there is no place.
@@ -58,7 +57,7 @@ class Lanes(Generic[T]):
         self._filled.set()
 
     async def take(self, limit: int, size_of: Callable[[T], int]) -> list[T]:
-        """Wait until there is something and take it, until it is of this size or more."""
+        """Wait until a lane has something, and take entries up to this size in total."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         while not self.waiting:
             self._filled = anyio.Event()
@@ -81,7 +80,7 @@ class Lanes(Generic[T]):
         return taken
 
     def close(self) -> list[T]:
-        """Take nothing more; returns what nobody has taken."""
+        """Close both lanes and return what nobody has taken."""
         left: list[T] = []
         for lane in (self._urgent_receive, self._receive):
             with suppress(anyio.WouldBlock):

@@ -1,4 +1,8 @@
-"""Puts on the record how often refusals were only counted, once in a while and at the end."""
+"""Records how many refusals were only counted, once a minute and before the committer ends.
+
+A commit that fails leaves the counts where they were; one whose answer was lost finds its receipts
+by their ids. A request that fails alone (`refusals.py`) is counted under the same limits.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +23,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RefusalRunsUnit:
-    """Leave a receipt of each run."""
+    """Leaves a receipt for each run of counted refusals."""
 
     runs: Sequence[RefusalRun]
 
     def run(self, bench: Bench) -> None:
-        """Leave them; what is on the record already is left as it is."""
+        """Write the receipts that are not on the record yet."""
         record_runs(bench.transaction, self.runs)
 
 
@@ -42,7 +46,7 @@ class RefusalRecorder:
             await self.record()
 
     async def record(self) -> None:
-        """Record what was counted; what cannot be is counted on."""
+        """Record the counts; those that cannot be recorded go on counting."""
         runs = self._runs.take()
         if not runs:
             return

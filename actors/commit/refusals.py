@@ -1,6 +1,7 @@
-"""What cannot be carried out: refused for good, with a durable receipt that names it by a digest.
+"""Refuses a request that cannot be carried out, with a durable receipt that names its digest.
 
-It failed, and would fail again, whoever carries it out: that is known because it failed alone.
+It failed alone, so it would fail again, whichever gateway carries it out. Its caller is answered
+`request_unprocessable`, which says not to send it again.
 """
 
 import json
@@ -26,27 +27,27 @@ CAUSE_CHARS_MAX = 200
 SESSION_ID_CHARS_MAX = 384
 
 _UNSAID = frozenset({"reply", "request_id", "position", "traceparents", "put_at_ns", "again"})
-"""What a message carries beside what was asked."""
+"""Fields of a message that are not part of the request."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalUnit:
-    """Refuse what could not even be made into units."""
+    """Refuse a message that could not even be made into units."""
 
     asked: object
     cause: Exception
     session_id: str
 
     def run(self, bench: Bench) -> ActorError:
-        """Leave the receipt and return what its asker is told."""
+        """Leave the receipt and return the error for its caller."""
         return refuse(bench, self.asked, self.cause, self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
 class SetAsideUnit:
-    """Say on the record that an entry of a mailbox is not taken any more."""
+    """Record that nobody takes an entry of a mailbox any more."""
 
     session_id: str
     shard: int
@@ -55,7 +56,7 @@ class SetAsideUnit:
     entry_digest: str
 
     def run(self, bench: Bench) -> RequestSetAside | None:
-        """Leave the finding and return what its asker is told; None where it was carried out."""
+        """Leave the receipt and return the error for the caller; None if it was carried out."""
         transaction, at = bench.transaction, self.position
         known = consumed_to(transaction, self.session_id)
         if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:

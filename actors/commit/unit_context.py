@@ -1,4 +1,4 @@
-"""What a unit works with, and what it leaves for the end of the transaction."""
+"""What a unit gets to work with, and what it leaves for the end of the transaction."""
 
 from dataclasses import dataclass, field
 
@@ -11,19 +11,19 @@ from kernel.model.result import SubmissionResult
 
 @dataclass(slots=True)
 class PendingBelief:
-    """One session's events, and what became of them once the transaction was anchored."""
+    """One session's events, and their outcome once the transaction was anchored."""
 
     batch: BeliefBatch
     outcome: SubmissionResult | Exception | None = None
-    """The operation that anchors them."""
+    """The result of the operation that anchors them, or why they were not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The open transaction, the rules, and the one who writes envelopes."""
+    """The open transaction, the kernel and the orchestrator, as a unit is handed them."""
 
     transaction: LedgerTransaction
     kernel: Kernel
     orchestrator: Orchestrator
     pending_belief: list[PendingBelief] = field(default_factory=list)
-    """What belief sessions have put down for the anchor of this transaction."""
+    """Events that wait for the anchor of this transaction."""

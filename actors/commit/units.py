@@ -1,7 +1,10 @@
-"""What is committed: units of work, each all or nothing inside the batch's transaction.
+"""Units of work for the committer, each all or nothing inside the batch's transaction.
 
-A unit runs on the committer's thread, inside the transaction, under a savepoint of its own. What
-it returns is told to nobody before the batch is durable.
+A unit runs on the committer's thread, inside the transaction, under a savepoint of its own. Nobody
+learns its result before the batch is durable.
+
+Dead letters, rollbacks and replays are committed by whichever gateway is asked: their units read
+what they need inside the transaction, and no actor keeps any of it in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,11 +53,11 @@ class Unit(Protocol):
     """One piece of work for the committer."""
 
     def run(self, bench: Bench) -> Any:
-        """Do the work and return what the asker will be told once it is durable."""
+        """Do the work and return the result that the caller gets once it is durable."""
 
 
 def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
-    """Yield what is known of the records that a unit will read, without having run it."""
+    """Yield the records that a unit will read, as far as that is known before it runs."""
     if isinstance(unit, IntentUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
@@ -108,7 +111,7 @@ class EnvelopeUnit:
     session_id: str
 
     def run(self, bench: Bench) -> Submitted:
-        """Submit it as a caller's, in the name of its session."""
+        """Submit the envelope as a caller's, in the name of its session."""
         document = self.document
         if isinstance(document, dict):
             document = {**document, "session_id": self.session_id}
@@ -117,7 +120,7 @@ class EnvelopeUnit:
 
 @dataclass(frozen=True, slots=True)
 class SimulationUnit:
-    """Say what an operation would come to, and record that it was asked."""
+    """Simulate an operation, and record that somebody asked."""
 
     asked: Simulate
     session_id: str
@@ -151,13 +154,19 @@ class SimulationUnit:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedUnit:
-    """Record that a session's entries from elsewhere were taken, with what they came to."""
+    """Record how far a session's entries of the mailbox have taken effect.
+
+    The place is recorded for each session: entries of one session are taken in order and those of
+    different sessions at once, so one place for a shard would hold everybody up or say too little.
+    It costs a row for each session that was ever asked from another gateway. A message that writes
+    nothing leaves no place, and may be asked twice.
+    """
 
     session_id: str
     to: Position
 
     def run(self, bench: Bench) -> None:
-        """Record it; where the same entries come again, they are known."""
+        """Record the place, so that the same entries are recognised when they come again."""
         record_consumed(bench.transaction, self.session_id, self.to)
 
 
@@ -172,7 +181,7 @@ class RecomputeUnit:
     session_id: str | None
 
     def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
-        """Submit it when it is due; a late or early one is no offence and leaves no trace."""
+        """Submit it when it is due; a late or early one leaves no trace."""
         found = due(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
         if found.readiness is Readiness.CLOSED:
             return "closed", None
@@ -222,7 +231,7 @@ class EnqueueUnit:
 
 @dataclass(frozen=True, slots=True)
 class ExternalReportUnit:
-    """Record what became of an effect outside, if its request has no outcome yet."""
+    """Record the outcome of an effect outside, if its request has none yet."""
 
     intent: ReportExternalEffect
 

@@ -1,6 +1,6 @@
-"""Units of asked-for work: asking, cancelling, and what a worker reports of it (§14.3, §16.5, K19).
+"""Units for requests of work: asking, cancelling, and reports of workers (§14.3, §16.5, K19).
 
-A worker names the request and what came of it. What the request asks for is read from the record,
+A worker names the request and its outcome. The content of the request is read from the record,
 never taken from the worker, and an outcome is recorded only while the request has none.
 """
 
@@ -43,7 +43,7 @@ from kernel.work.requests import (
 )
 
 Reported = tuple[ReportOutcome, Submitted | None]
-"""What a report came to, and the operation where there was one."""
+"""The outcome of a report, and the result of the operation if there was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CancelRequestUnit:
     reason: str
 
     def run(self, bench: Bench) -> tuple[bool, WorkStatus]:
-        """Tell whether this cancelled it, and how it stands; raises `WorkRefused`."""
+        """Return whether this call cancelled it, and its state; raises `WorkRefused`."""
         cancelled = close(bench.transaction, self.request_id, "cancelled", reason=self.reason)
         status = status_of(bench.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
@@ -86,12 +86,12 @@ class RequeueUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkReportUnit:
-    """Record what a worker reports of a request."""
+    """Record a worker's report about a request."""
 
     report: TransitionDue | BindingEvaluated | CapacityRejected | GivenUp
 
     def run(self, bench: Bench) -> Reported:
-        """Return what it came to; a report that comes too late leaves no trace."""
+        """Record the report and return its outcome; one that comes too late leaves no trace."""
         try:
             request = open_request(bench.transaction, self.report.request_id)
         except WorkRefused:

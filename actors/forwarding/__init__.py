@@ -1,1 +1,1 @@
-"""A message whose session lives on another gateway: sent there, answered back."""
+"""Forwards a message to the gateway that owns its session, and brings the answer back."""

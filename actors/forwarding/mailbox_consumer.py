@@ -1,15 +1,21 @@
 """Takes the entries of the mailboxes of the shards that this process holds, and answers them.
 
-Entries of a session are put into its actor's mailbox in the order in which they stand. An entry is
-deleted once its answer is durable, and then its asker is told. If this process ends in between,
-the next owner finds the entry, and in the ledger that it was taken (`Position`).
+Entries of a session go into its actor's mailbox in their order. An entry is deleted once its answer
+is durable, and only then its caller is answered: a caller without an answer asks again, and one
+with an answer never meets its entry again. If this process ends in between, the next owner finds
+the entry, and finds in the ledger that it was taken (`Position`).
 
-What an owner that has lost its shard could not carry out stays where it is, for the next one.
+An owner that has lost its shard leaves the entries that it could not carry out in the mailbox:
+`stale_epoch` and `shard_unowned` are no answers to an entry, and the next owner reads the mailbox
+from the beginning.
 
-An entry is counted as taken before it is begun, until it is answered or given back; so one that is
-counted when it is read was in hand when a process ended. It is taken once more with nothing else in
-hand, so that of those that were in hand together the one to blame alone is counted on; after
-`ENDS_MAX` such ends it is set aside, with a finding on the record.
+An entry is counted as taken before it is begun, until it is answered or given back. So an entry
+that is counted when it is read was in hand when a process ended (decision queues/0040). It is taken
+once more while nothing else is in hand, so that of several entries that were in hand together only
+the one to blame is counted again. After `ENDS_MAX` such ends it is set aside: a durable receipt
+(`mailbox_entry_set_aside`) names session, place and digest, its caller is answered
+`request_set_aside`, and the entries behind it go on. A request that reaches its owner directly
+stands in no mailbox, so nobody but its caller sends it again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,12 +43,12 @@ LOOK_EVERY_S = 1.0
 
 UNREACHABLE_PAUSE_S = 0.25
 ENTRIES_AT_ONCE_MAX = 256
-"""Entries of one shard that are with their actors."""
+"""Entries of one shard that may be with their actors at once."""
 
 FINISHED_MAX = 4096
 ENDS_MAX = 3
 ALONE_S = 30.0
-"""How long others wait at most for an entry that is taken alone."""
+"""How long other entries wait at most for one that is taken alone."""
 
 _log = structlog.get_logger(__name__)
 
@@ -52,31 +58,31 @@ class Entry(Protocol):
 
     @property
     def mailbox_id(self) -> str:
-        """Which mailbox it is; a lost one has a successor with another id."""
+        """The mailbox in which it stands; a lost mailbox has a successor with another id."""
 
     @property
     def offset(self) -> str:
-        """Its place there; sorts as text like the entries."""
+        """Its place there; the order of these texts is the order of the entries."""
 
     @property
     def body(self) -> bytes:
-        """What was put in."""
+        """The bytes of the forwarded request."""
 
     @property
     def ends(self) -> int:
-        """How often who had it in hand has ended."""
+        """How many processes have ended while they had it in hand."""
 
 
 class Heard(Protocol):
-    """What other gateways have sent to this one."""
+    """The notes that other gateways have sent to this one."""
 
     @property
     def replies(self) -> Sequence[bytes]:
-        """Answers to what this gateway has asked."""
+        """Answers to requests of this gateway."""
 
     @property
     def mail_for(self) -> Collection[int]:
-        """Shards in whose mailboxes something new stands."""
+        """Shards whose mailboxes have new entries."""
 
     @property
     def leases_changed(self) -> bool:
@@ -84,10 +90,10 @@ class Heard(Protocol):
 
 
 class Inbound(Protocol):
-    """The mailboxes of shards, for who takes something out; None or False: not reachable."""
+    """The mailboxes of shards, read by their owner; None or False when they are unreachable."""
 
     async def listen(self, timeout_s: float) -> Heard | None:
-        """Wait for what others send; returns with nothing at the latest after a time."""
+        """Wait for notes, for `timeout_s` at most."""
 
     async def read(
         self, cursors: Mapping[int, str], limit: int
@@ -101,13 +107,13 @@ class Inbound(Protocol):
         """Count entries as taken, until they are deleted or given back."""
 
     async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Take the count back of what was not carried out, where nobody has ended."""
+        """Lower the count of entries that were not carried out, although no process ended."""
 
     async def set_aside(self, shard: int, offset: str) -> None:
-        """Keep an entry where nobody takes it; raises where it is not reachable."""
+        """Move an entry where nobody takes it; raises when the mailbox is unreachable."""
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
-        """Send answers to gateways, each behind the id of what it answers."""
+        """Send answers by gateway, each with the id of its request."""
 
 
 @dataclass(slots=True)
@@ -127,11 +133,11 @@ class _Finished:
     ask_id: str = ""
     reply: bytes = b""
     given_back: bool = False
-    """Whether it was not carried out here and stays for the next owner."""
+    """Whether it was not carried out here and stays in the mailbox for the next owner."""
 
 
 class Postroom:
-    """The mail of one gateway; run `run` in a task group."""
+    """Takes and answers the mail of one gateway; run `run` in a task group."""
 
     def __init__(
         self,
@@ -156,18 +162,18 @@ class Postroom:
         self._emptied = anyio.Event()
 
     async def run(self) -> None:
-        """Carry mail until cancelled."""
+        """Listen, take entries and send answers until cancelled."""
         async with self._finished, self._to_tell, anyio.create_task_group() as tasks:
             tasks.start_soon(kept_up, "mail_listener", self._listen)
             tasks.start_soon(kept_up, "mail_teller", self._tell)
             tasks.start_soon(kept_up, "mail_taker", partial(self._take, tasks))
 
     def wake(self) -> None:
-        """Look into every mailbox now: shards were taken."""
+        """Look into every mailbox now, because shards were taken."""
         self._wake.set()
 
     async def empty(self) -> None:
-        """Wait until no entry is with an actor and everybody was told who is to be told."""
+        """Wait until no entry is with an actor and every answer was sent."""
         while self._open:
             if self._emptied.is_set():
                 self._emptied = anyio.Event()
@@ -267,7 +273,7 @@ class Postroom:
                 await self.empty()
 
     async def _set_aside(self, fence: Fence, entry: Entry) -> None:
-        """Leave a finding, keep the entry where nobody takes it, and tell its asker."""
+        """Record the receipt, move the entry beside its mailbox, and answer its caller."""
         try:
             asking = decode_asking(entry.body)
         except Exception as error:  # noqa: BLE001 - then nobody can be told
@@ -364,7 +370,7 @@ class Postroom:
 
 
 async def _reply_of(ask_id: str, message: Message) -> bytes:
-    """The answer to a message as bytes, or its error.
+    """Return the answer to a message, or its error, as bytes.
 
     Raises:
         ShardUnowned, StaleEpoch: it was not carried out here.

@@ -1,9 +1,9 @@
-"""Messages on their way to another gateway, as bytes, and the answers on their way back.
+"""Encodes messages to another gateway as bytes, and decodes the answers on their way back.
 
-Gateways of one ledger run the same release. JSON, written and read by hand-kept tables; nothing
-that is read is ever executed. It is Python's JSON, because what a caller has sent may hold what
-stricter ones refuse (a lone surrogate, NaN, an integer beyond 64 bits), and has to arrive as it
-was.
+The form is JSON, written and read by tables; nothing that is read is ever executed. It is Python's
+JSON, because a caller's value may hold what stricter readers refuse (a lone surrogate, NaN, an
+integer beyond 64 bits), and has to arrive unchanged. Gateways of one ledger run the same release.
+An entry that cannot be decoded is deleted, and its caller asks again.
 """
 
 import json
@@ -58,14 +58,14 @@ _INTENT: TypeAdapter[Any] = TypeAdapter(
         Field(discriminator="intent_kind"),
     ]
 )
-"""What a session can be asked for from elsewhere."""
+"""Every intent that another gateway may forward."""
 
 _REPORT: TypeAdapter[Any] = TypeAdapter(WorkReport)
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A message on its way to the gateway that owns the session, and where its answer goes."""
+    """A forwarded request: the message, its session, and the gateway that waits for the answer."""
 
     ask_id: str
     gateway: str
@@ -74,7 +74,7 @@ class Asking:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return the bytes of a JSON value, in which bytes stand as the text that they hold."""
+    """Return a JSON value as bytes; bytes inside it are written as the text that they hold."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=bytes.decode)
     return text.encode("utf-8", "surrogatepass")
 
@@ -85,7 +85,7 @@ def from_bytes(content: bytes) -> Any:
 
 
 def encode_asking(asking: Asking) -> bytes:
-    """Return an asking as bytes."""
+    """Return a forwarded request as bytes."""
     kind = type(asking.message)
     return to_bytes(
         {
@@ -101,7 +101,7 @@ def encode_asking(asking: Asking) -> bytes:
 
 
 def decode_asking(content: bytes) -> Asking:
-    """Return the asking that bytes hold.
+    """Return the forwarded request that bytes hold.
 
     Raises:
         ValueError, KeyError, TypeError: when they hold none.
@@ -114,12 +114,12 @@ def decode_asking(content: bytes) -> Asking:
 
 
 def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> bytes:
-    """Return an answer, or the error in its place, as bytes."""
+    """Return an answer, or the error instead of it, as bytes."""
     return to_bytes([ask_id, encode(answer if error is None else error), error is not None])
 
 
 def decode_reply(content: bytes) -> tuple[str, Any, Exception | None]:
-    """Return whose answer bytes hold, the answer, and the error in its place."""
+    """Return the id of the request, its answer, and the error instead of one."""
     ask_id, value, failed = from_bytes(content)
     answer = decode(value)
     return (ask_id, None, answer) if failed else (ask_id, answer, None)
@@ -159,7 +159,7 @@ def _read_eliminated(given: Any) -> Eliminate:
 
 
 def _sized(envelope: Any) -> Any:
-    """Return an envelope of which no list is too long: whoever has sent it looked, too."""
+    """Return an envelope after checking the length of its lists, as its sender did."""
     oversize = too_many_entries(envelope) if isinstance(envelope, dict) else None
     if oversize is not None:
         raise ValueError(oversize.message)
@@ -219,6 +219,6 @@ _MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Me
         }
     )
 )
-"""By kind of message: to JSON and back."""
+"""The functions to JSON and back, by kind of message."""
 
 _READERS = {kind.__name__: read for kind, (_, read) in _MESSAGES.items()}

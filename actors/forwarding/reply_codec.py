@@ -1,6 +1,6 @@
-"""What a session answers, as JSON and back: by kind, in one table.
+"""Encodes the answers of sessions as JSON and decodes them, from one table by kind.
 
-What JSON has no form for is an object that names its kind under `$`.
+A value for which JSON has no form becomes an object that names its kind under `$`.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ from kernel.simulate.operation import SimulationResult
 
 
 def encode(value: Any) -> Any:
-    """Return the JSON form of what a session answers."""
+    """Return the JSON form of a session's answer."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Return what `encode` was given."""
+    """Return the answer that `encode` was called with."""
     if isinstance(value, list):
         return [decode(one) for one in value]
     if not isinstance(value, dict):
@@ -193,7 +193,7 @@ _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callabl
         }
     )
 )
-"""By kind of answer, the particular before the general: its name, to JSON and back."""
+"""The name and the functions to JSON and back by kind of answer, the particular first."""
 
 _ANSWER_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {

@@ -1,9 +1,9 @@
-"""Sessions, wherever they live: asked in this process, or through the mailbox of their shard.
+"""Asks a session in this process, or through the mailbox of its shard if another gateway owns it.
 
-A request for a session that another gateway owns is an entry in its shard's mailbox. The owner,
-whoever it is by then, takes it, and its answer comes back to this gateway. An asker waits for a
-limited time; the answer of one that has given up is thrown away, and what it asked for may have
-happened: under its own key it may ask again.
+A request for a session of another gateway becomes an entry in the shard's mailbox. Whichever
+gateway owns the shard by then takes it, and the answer comes back to this gateway. A caller waits
+for a limited time. When it has given up, a late answer is dropped and the request may have taken
+effect: the caller may ask again under its own key.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,17 +28,17 @@ _log = structlog.get_logger(__name__)
 
 
 class Outbound(Protocol):
-    """The mailboxes of shards, for who puts something in."""
+    """The mailboxes of shards, as a sender uses them."""
 
     async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
-        """Put an entry behind those of a shard and wake its owner; False when there is no room.
+        """Append an entry to a shard's mailbox and wake its owner; False when there is no room.
 
         Raises an error with a code when the mailbox cannot be reached.
         """
 
 
 class RoutedSessions:
-    """The sessions of a ledger that several gateways share, as one of them sees them."""
+    """All sessions of a ledger that several gateways share; implements `Sessions`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RoutedSessions:
         return await message.reply.wait()
 
     def answered(self, content: bytes) -> None:
-        """Hand an answer that has come to whoever still waits for it."""
+        """Hand an answer to its caller, if that still waits."""
         try:
             ask_id, answer, error = decode_reply(content)
         except Exception as found:  # noqa: BLE001 - whoever waits for it asks again
@@ -94,7 +94,7 @@ class RoutedSessions:
             waiting.fail(error)
 
     def give_up(self) -> None:
-        """Tell everybody who waits for an answer that it will not come: the mailboxes were lost."""
+        """Fail every caller that waits for an answer, because the mailboxes were lost."""
         for waiting in self._waiting.values():
             waiting.fail(ReplyLost("the mailboxes were lost; ask again"))
 

@@ -1,11 +1,14 @@
 """Incidents over the causal graph, all of it on the record (seed 000 §5).
 
-A merge of the graph is operations of the kernel, all of them in one transaction. An incident is a
-belief session: its universe is the graph as it was when the incident was opened, so what is merged
-later is in no incident that was there before; its tombstones are the session's eliminations. What
-is answered is durable, and asking again is always safe.
+A merge of the graph is up to four kinds of operation in one transaction: new nodes, changed nodes,
+new edges, changed edges, with 64 elements each, because an operation names at most 64 causes. If
+the kernel refuses one of them nothing is merged, and no receipt of the refusal stays.
 
-A tombstone of what the graph of the incident does not hold is kept as well, and strikes nothing.
+An incident is a belief session called `incident:` and its id. Its universe is the record ids of the
+graph as of its opening, with the sequence as `causal_graph_version`, so a later merge changes no
+incident that exists. Its tombstones are the session's eliminations. A tombstone of a record that
+the incident's graph does not hold is kept in the audit and eliminates nothing. What is answered is
+durable, and asking again is always safe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +49,7 @@ CORPUS = "corpus:causal-graph"
 GRAPH = "main"
 
 ELEMENTS_AN_OPERATION = 64
-"""As many as an operation may have causal parents; a new node is three effects of 256."""
+"""Elements of one operation: its causal parents at most; a new node is three effects of 256."""
 
 OPERATION_MAX_BYTES = 512 * 1024
 
@@ -72,7 +75,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """What is struck in an incident."""
+    """The tombstones of an incident."""
 
     nodes: tuple[str, ...]
     edges: tuple[EdgeKey, ...]
@@ -80,7 +83,7 @@ class Tombstones:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """What became of each record id that was to be struck, in the order given."""
+    """The result for each record id that was to be struck, in order."""
 
     applied: tuple[str, ...]
     already: tuple[str, ...]
@@ -247,7 +250,7 @@ class _Element:
     node_refs: tuple[str, ...]
     edge_ref: str | None
     seen: str | None
-    """Who wrote the edge last."""
+    """The operation that wrote the edge last."""
 
 
 def _operations(bench: Bench, plan: Merge) -> Iterator[WriteCausalGraph]:

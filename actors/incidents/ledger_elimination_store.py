@@ -1,11 +1,15 @@
 """Tombstones on the record: the sessions of this store are belief sessions (B6).
 
-A creation is a declaration, an elimination is an event of the session's chain, both are anchored
+A creation is a declaration, an elimination is an event of the session's chain; both are anchored
 in the log and verified with it. So what a store answers about a session and what the session's
-audit says are one thing. A call that changes nothing writes nothing.
+audit says are one thing. Every elimination is an observation of its own, named by its event (the
+trigger is in the justification), because a trigger may come again with other ids. A call that
+changes nothing writes nothing.
 
-Each call is a transaction of its own, so threads and processes that share a ledger take turns. A
-session that was replayed is kept and used again for as long as the record has not moved on.
+Each call is a transaction of its own, beside the committer's, so threads and processes that share a
+ledger take turns. A session should belong to this store or to a gateway: when both write to it, a
+batch of the gateway fails each time and reads the session again. A session that was replayed is
+kept and used again for as long as the record has not moved on.
 """
 
 import threading

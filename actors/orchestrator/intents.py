@@ -27,7 +27,7 @@ MAX_MODEL_CALLS = 8
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 StoredRef = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-"""What is on the record may have come in an envelope, where ids may be longer."""
+"""A reference to the record, whose ids may be longer because they came in an envelope."""
 Content = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS)]
 Authority = Annotated[float, Field(ge=0, le=1)]
 VisibilityClass = Literal["public_open", "work_product_internal", "firewalled", "sealed"]
@@ -92,7 +92,7 @@ class CreateSource(Intent):
     prompt_injection_risk_flags: (
         Annotated[tuple[Id, ...], Field(max_length=64, fail_fast=True)] | None
     ) = None
-    """What the pipeline that acquired it found; all of it is wrapped here all the same (F3)."""
+    """The findings of the pipeline that acquired it; everything is wrapped all the same (F3)."""
 
 
 class SpansUnavailable(BaseModel):
@@ -118,7 +118,7 @@ class SynthesizeUnderstanding(Intent):
     title: Content
     source_spans: Annotated[tuple[SourceSpan, ...], Field(max_length=MAX_INPUTS, fail_fast=True)]
     source_span_unavailable: SpansUnavailable | None = None
-    """Where there are no spans: it is shown as a summary, and is no authority (§9.5)."""
+    """The reason for having no spans; such an understanding is a summary, no authority (§9.5)."""
 
     recompute_priority: Priority | None = None
 
@@ -192,7 +192,7 @@ class CapturedOutput(BaseModel):
     prompt_hash: str
     parameter_hash: str
     source_refs: tuple[StoredRef, ...]
-    """What stood in its prompt."""
+    """The sources in its prompt."""
 
     answered_at: str
     tier_2_prompt_cache_used: bool
@@ -283,7 +283,7 @@ class RecordExtractionTransition(Intent):
 
 
 class WriteCausalGraph(Intent):
-    """Write a part of the causal graph: what the rules of a merge came to, as effects."""
+    """Write a part of the causal graph: the effects that the rules of a merge gave."""
 
     intent_kind: Literal["write_causal_graph"] = "write_causal_graph"
     verb: Literal[
@@ -295,11 +295,11 @@ class WriteCausalGraph(Intent):
     ]
     edge_refs: Annotated[tuple[StoredRef, ...], Field(max_length=MAX_INPUTS, fail_fast=True)] = ()
     seen_operation_ids: tuple[StoredRef, ...] = ()
-    """Who wrote the edges last that are changed; of nodes the record itself says so."""
+    """The operations that last wrote the changed edges; for nodes the record has them."""
 
 
 PublicIntent = Annotated[
     CreateSource | SynthesizeUnderstanding | CreateClaim | LinkInput | AdaptFields,
     Field(discriminator="intent_kind"),
 ]
-"""What a producer may ask for; the rest is asked for by the runtime itself."""
+"""The intents of producers; only the runtime itself emits the others."""

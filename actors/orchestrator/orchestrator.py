@@ -1,7 +1,8 @@
 """The orchestrator: the only thing that turns an intent into an envelope (§2.1, §20).
 
 It runs inside the transaction into which the envelope is submitted, so what it reads is what the
-kernel checks against: taint, causal parents and policy cannot go stale in between.
+kernel checks against: taint, causal parents and policy cannot go stale in between (decision
+actors/0001).
 """
 
 import hashlib
@@ -23,7 +24,7 @@ DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
 
 _US_PER_MINUTE = 60 * 1_000_000
 _KEPT_CHARS_MAX = 1024
-"""Of what an idempotency key is derived from, where the key stays in memory."""
+"""Characters of the input of an idempotency key, up to which the key stays in memory."""
 
 
 class Orchestrator:
@@ -115,7 +116,7 @@ class Orchestrator:
 
 
 def intent_digest(intent: Intent) -> str:
-    """Return the digest of what was asked for; two askings with the same one are the same.
+    """Return the digest of a request; two requests with the same digest are the same.
 
     Raises:
         IntentInvalid: when the intent has no canonical form.
@@ -138,7 +139,7 @@ def _stamp_recompute(document: Document) -> None:
 def idempotency_key(
     actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
 ) -> str:
-    """Return the key under which an asking takes effect once (§2.5, K6).
+    """Return the key under which a request takes effect once (§2.5, K6).
 
     The caller's key is the logical clock bucket: taken once, kept over retries.
     """

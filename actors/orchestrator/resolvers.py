@@ -92,13 +92,13 @@ class ResolvedOperation:
 
     edge_refs: tuple[str, ...] = ()
     scope_kind: str | None = None
-    """Where it does not follow from the neighbours."""
+    """The kind of scope, if it does not follow from the neighbours."""
 
     seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
-    """Of a node that was read before the transaction: which operation had written it, and when."""
+    """For a node that was read before the transaction: the operation that wrote it, and when."""
 
     visibility: tuple[str, ...] = ()
-    """Of what is written, where that follows from no source."""
+    """The class of what is written, if it follows from no source."""
 
     causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Operations that asked for this one without writing what it reads, and when they did."""
@@ -194,7 +194,7 @@ def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> R
 
 
 def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
-    """A claim says what its span of the source says, word for word."""
+    """A claim holds the words of its span of the source."""
     spanned = _check_span(view, intent.span.source_ref, intent.span.offset, intent.span.length)
     if spanned != intent.text:
         raise IntentInvalid("the text is not what the span points at", "text")
@@ -320,14 +320,14 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 
 
 def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
-    """What a change has set off is found through what it wrote; what was asked for is not."""
+    """Return the operations that asked for a recompute; others are found by what they wrote."""
     asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
     rows = (view.tables.get(schema.kernel_event_log, one.cause_sequence) for one in asked)
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 
 def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
-    """How far the chains of sessions go stands in the one receipt that the operation states."""
+    """The one receipt that the operation states says how far the chains of sessions go."""
     effect = {
         "effect_id": "receipt_only:anchored",
         "effect_kind": "receipt_only",
@@ -394,7 +394,7 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
 
 
 def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
-    """What is asked for stands in the one receipt that the operation states."""
+    """The one receipt that the operation states says what is asked for."""
     asked = intent.asked_for
     effect = {
         "effect_id": "receipt_only:enqueued",

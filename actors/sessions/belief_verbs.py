@@ -1,4 +1,7 @@
-"""What each verb of the belief protocol answers, and the event that it made (seed 001 §2.1)."""
+"""The answer of each verb of the belief protocol, and the event that it made (seed 001 §2.1).
+
+The audit is answered in pages (decision actors/0041).
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -21,7 +24,7 @@ Said = tuple[dict[str, Any], BeliefEvent | None]
 
 
 def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> Said:
-    """Carry a verb out and return its whole answer, with the session as it is then.
+    """Carry out a verb and return its whole answer, with the session as it is afterwards.
 
     Raises:
         BeliefError: when it is refused; nothing has changed.

@@ -1,8 +1,9 @@
-"""Elimination stores for callers on an event loop (B5), and what a session brings to one.
+"""Elimination stores for callers on an event loop (B5), and how a session writes to one.
 
-The five methods of the protocol as coroutines: each runs on a worker thread, so a store is written
-once and serves both. A caller that is cancelled does not learn the outcome; the tombstones may be
-there, and asking again is safe.
+The five methods of the protocol are coroutines here, each run on a worker thread, so a store is
+written once and serves both. A caller that is cancelled does not learn the outcome; the tombstones
+may be there, and asking again is safe. Which store a session has is stated in its declaration
+(decision actors/0036).
 """
 
 from collections.abc import Iterable
@@ -54,7 +55,7 @@ class AsyncEliminationStore:
 async def write_through(
     store: AsyncEliminationStore | None, belief: BeliefSession, events: list[BeliefEvent]
 ) -> None:
-    """Bring what events have struck to the session's store, if it has one beside the ledger.
+    """Write what events have eliminated to the session's store, if it has one beside the ledger.
 
     Raises:
         BeliefError: when the store refuses the declaration, which then did not happen.

@@ -1,8 +1,8 @@
-"""Which messages take so long that they are not carried out on the event loop.
+"""Which messages take so long that an actor carries them out on a thread (decision actors/0060).
 
-Carrying one out costs what it names (ids, a justification of a megabyte) and what its answer lists.
-Most name a few ids and list a few survivors, and going to a thread would cost them more than they
-cost others.
+The cost of a message grows with what it names (ids, a justification of a megabyte) and with what
+its answer lists. Most messages name a few ids and list a few survivors; a thread would cost them
+more than they cost other sessions.
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ from kernel.belief.session import BeliefSession
 from kernel.json_text import is_longer_than
 
 IDS_MAX = 2_000
-"""Ids that are named or listed in less than two milliseconds."""
+"""Ids that an actor reads or lists in less than two milliseconds."""
 
 OPAQUE_CHARS_MAX = 16 << 10
-"""Of a context, a justification, metadata; in the worst of numbers four milliseconds."""
+"""Characters of a context, a justification or metadata: four milliseconds for the worst numbers."""
 
 
 def takes_long(message: Message, belief: BeliefSession | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a session's actor says in the log: a line for each operation, and who asked for it."""
+"""The log of a session's actor: one line for each operation, with the request that asked for it."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ _log = structlog.get_logger(__name__)
 
 
 def log_results(results: Iterable[tuple[Any, str | None]]) -> None:
-    """Log what became of each operation and who asked; results of other units say nothing.
+    """Log the result of each operation and who asked for it; results of other units are not logged.
 
     The session's id is bound by the actor's task. The request's is not: one task serves many.
     """

@@ -1,10 +1,11 @@
 """The sessions that are active in this process: activation, mailboxes, supervision, passivation.
 
-A session is active when somebody asks it something, and passivates when nobody has for a while;
-its state is in the ledger all the time. A message that fails its batch is looked for in halves and
-refused. An actor that fails takes the messages of its batch and of
-its mailbox with it (their askers may ask again), and the next message activates it anew. One whose
-record does not verify stays down (L3).
+A session is activated when somebody asks it something, and leaves memory when nobody has for a
+while; its state is in the ledger all the time. A batch that fails because of a message is halved,
+each half with an actor that was activated anew, until the message is alone; it is refused on the
+record. What of the batch was written before is found under its keys the second time. An actor that
+fails ends the messages of its batch and of its mailbox with an error (their callers may ask again),
+and the next message activates it anew. A session whose record does not verify stays down (L3).
 
 Where gateways share a ledger, an actor lives under the fence of its session's shard: it is begun
 after the shard was taken, ends with it, and is never asked under another. Actors without any fence
@@ -62,13 +63,13 @@ ACTIVE_SESSIONS_MAX = 10_000
 PASSIVATE_AFTER_S = 60.0
 
 _OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
-"""What ends an actor with everything that it was asked; no message is to blame for it."""
+"""Errors that end an actor with all of its messages; no message is to blame for them."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Sessions(Protocol):
-    """Where sessions are asked."""
+    """The port by which sessions are asked."""
 
     @property
     def corrupt_sessions(self) -> Mapping[str, str]:
@@ -112,7 +113,7 @@ class SessionRuntime:
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
         tombstones: AsyncEliminationStore | None = None,
     ) -> None:
-        """Serve the sessions of a ledger; `tombstones` is the store that some keep theirs in."""
+        """Serve the sessions of a ledger; `tombstones` is a store that some of them use."""
         self.handled: Callable[[Sequence[Message], int], None] | None = None
         """Called with each batch of messages that was answered, and when it was taken (in ns)."""
 
@@ -144,7 +145,7 @@ class SessionRuntime:
         return dict(self._corrupt)
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Host the actors until cancelled."""
+        """Run the actors until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             ready()
@@ -186,9 +187,10 @@ class SessionRuntime:
         return result
 
     async def finish(self, shard: int) -> None:
-        """Let the actors of a shard finish what they were asked, and end them.
+        """Let the actors of a shard work off their mailboxes, and end them.
 
-        Its sessions must not be asked any more; cancelled, it leaves the actors to be stopped.
+        Nobody may ask the shard's sessions any more. When this is cancelled, the actors are still
+        to be stopped.
         """
         ending = [one for one in self._active.values() if _is_of(one, shard)]
         for active in ending:
@@ -260,10 +262,10 @@ class SessionRuntime:
     async def _handle(
         self, actor: SessionActor, batch: list[Message], fence: Fence | None
     ) -> SessionActor:
-        """Let an actor handle a batch, by halves where something in it fails; return the actor.
+        """Let an actor handle a batch, by halves when something in it fails; return the actor.
 
-        What fails leaves the memory in doubt, so each half has an actor that was activated anew.
-        A message that fails alone is refused on the record.
+        A failure leaves the memory in doubt, so each half has an actor that was activated anew. A
+        message that fails alone is refused on the record.
         """
         session_id = actor.session_id
         to_handle = deque([batch])
@@ -366,7 +368,7 @@ class SessionRuntime:
             return view.belief_events(session_id, limit=count)
 
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
-        """What waits, about as much as one commit has; nothing when the session has been idle."""
+        """Return the waiting messages, about one commit's; none when the session has been idle."""
         with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
             first = await receive.receive()
             return [first, *_drain(receive, self._committer.batch_units - first.parts)]

@@ -1,21 +1,27 @@
-"""A session actor: one message after the other, a batch to a commit (architecture, section 4).
+"""A session actor: it takes messages one after the other and commits a batch of them at once.
 
-It takes what waits, runs it in order against the session it holds in memory, hands everything that
-must be recorded to the committer as one batch, and answers when that is durable. Events of the
-belief session that arose in the batch are anchored once, at its end.
+It runs the messages that wait in order against the session in memory, hands everything that must be
+recorded to the committer as one batch, and answers when that is durable. The events of the belief
+session that arose in the batch are anchored once, at its end.
 
-Where a session's tombstones live in a store elsewhere, that is written before the commit, and the
-core has accepted before that (seed 000 §4.2). If the store fails, nothing is committed; if the
-commit fails, the store is ahead, which the next activation repairs.
+A session whose tombstones live in a store elsewhere writes them there before the commit and after
+the core has accepted them (seed 000 §4.2). If the store fails, nothing is committed; if the commit
+fails, the store is ahead of the record, and the next activation repairs that.
 
-What it holds in memory runs ahead of the record while a batch is being committed. So if the commit
-fails the actor stops, forgets, and is activated again from the ledger.
+The memory runs ahead of the record while a batch is being committed. So when a commit fails the
+actor stops, forgets, and is activated again from the ledger (decision actors/0002).
 
-An actor belongs to one holding of its shard: it writes under that fence, and what it answers
-without writing is held against the same fence. A message that came through the shard's mailbox is
-taken once: where it stands there is recorded with what it came to. A copy of it at another place
-changes nothing either: what it asks for goes by a key of its own, or makes an event under the id of
-the asking, which is there already.
+An actor lives under one fence of its shard: it writes under that fence, and an answer that needs no
+commit is checked against the same fence (decision actors/0021). A message from the shard's mailbox
+is taken once, because its place there is recorded together with its results. A copy of it at
+another place changes nothing either: envelopes, intents, observations and reports have keys of
+their own, and any other verb makes an event under the id of the forwarded request, of which a
+ledger takes only one. For such a verb a session whose first events were left out of memory reads
+its whole trail, once for each activation.
+
+An actor that was activated from a snapshot has no events from before it. For a page of the audit,
+or an elimination that it may know from before, it reads them, checks that they lead up to its own,
+and keeps them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -71,18 +77,18 @@ from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX
 _log = structlog.get_logger(__name__)
 
 SNAPSHOT_EVERY_EVENTS = 512
-"""About so many events are replayed at an activation at most."""
+"""Events after which a snapshot is due, so about as many are replayed at an activation at most."""
 
 ReadLeftOut = Callable[[str, int], Awaitable[list[bytes]]]
-"""Reads so many of the first events of a session."""
+"""Reads the first events of a session, as many as the number says."""
 
 Finish = Callable[[list[Any]], Any]
-"""Makes a message's answer of the results of its units."""
+"""Turns the results of a message's units into its answer."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What a run of messages came to: units to commit, and who is told what afterwards."""
+    """The units that messages ask to commit, and how each message is answered afterwards."""
 
     units: list[Unit] = field(default_factory=list)
     answers: list[tuple[Message, int, int, Finish]] = field(default_factory=list)
@@ -98,14 +104,14 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What activation finds beside the belief session."""
+    """What an activation reads beside the belief session."""
 
     title: str | None = None
     consumed: Position | None = None
     """How far the entries of the shard's mailbox have taken effect."""
 
     adopted: BeliefEvent | None = None
-    """What the session took over from its store; it is recorded with the first batch."""
+    """The tombstones that the session took from its store, recorded with the first batch."""
 
     n_snapshot: int = 0
     """How many events its newest snapshot covers."""
@@ -278,7 +284,7 @@ class SessionActor:
         return self._belief
 
     def _stamp(self, message: Message) -> dict[str, str]:
-        """An asking from elsewhere names its event, so that a copy of it makes no second one."""
+        """Name the event by the forwarded request, so that a copy makes no second one."""
         event_id = self._host.new_id() if message.ask_id is None else message.ask_id
         return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
 
@@ -379,7 +385,7 @@ def _title_of(belief: BeliefSession) -> str:
 
 
 def _profile_hash(belief: BeliefSession) -> str:
-    """What a session was declared as: the profile under which a simulation is made (§11.2)."""
+    """Return the digest of a session's declaration, the profile of its simulations (§11.2)."""
     profile = {"ontology": asdict(belief.ontology), "policy": belief.policy.to_dict()}
     return digest({"session_id": belief.session_id, **profile})
 

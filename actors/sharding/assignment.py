@@ -1,12 +1,14 @@
 """Which shard a session belongs to, and which gateway should own which shard; pure rules.
 
-1. A session has one shard for ever: a hash of its id, the same in every process and version.
-   Work without a session belongs to the shard of a session called `system`.
-2. Every living gateway has a share, as equal as whole shards allow. It gives up what is beyond its
-   share, and tries for what is free until it has it.
-3. What somebody else holds on the record is free once its owner is known to be dead. While the
-   lease table is unknown or new, nobody is known to be dead, so only what nobody holds is free,
-   and what this gateway itself held before it was started again.
+1. A session has one shard for ever: the first eight bytes of the SHA-256 of its id, modulo the
+   number of shards, which a ledger keeps from its founding on. Work without a session belongs to
+   the shard of a session called `system`.
+2. Every living gateway has a share, as equal as whole shards allow. It gives up the shards beyond
+   its share, and tries for free ones until it has its share.
+3. A shard that another gateway holds on the record is free once that gateway is known to be dead.
+   While the lease table is unknown, or younger than a lease (a flush forgets the living), nobody is
+   known to be dead. Then only shards that nobody holds are free, and those that this gateway held
+   itself before it was restarted.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,19 +25,19 @@ NO_SESSION = "system"
 
 
 class LeaseTable(Protocol):
-    """Who lives and who leases what, as it was at one moment."""
+    """The gateways that are alive and the owners of the shards, at one moment."""
 
     @property
     def gateways(self) -> Collection[str]:
-        """The names of the living; the asker too, unless another goes by its name."""
+        """The gateways that are alive; the caller too, unless another process has its name."""
 
     @property
     def owners(self) -> Mapping[int, str]:
-        """Who leases a shard; shards of the dead may still be in it."""
+        """The lessee of each shard; shards of dead gateways may still be in it."""
 
     @property
     def table_id(self) -> str:
-        """Another one after the table, and everything beside it, was lost."""
+        """Differs from the one before when Redis lost the table and everything beside it."""
 
     @property
     def settled(self) -> bool:
@@ -48,7 +50,7 @@ class Plan:
 
     take: tuple[Shard, ...] = ()
     hand_over: tuple[int, ...] = ()
-    """Shards that others need; they are given up once what is in hand is finished."""
+    """Shards that others need; they are given up once their actors have finished."""
 
     give_back: tuple[int, ...] = ()
     """Leases of shards that are not held and not needed."""
@@ -111,7 +113,7 @@ def plan(
 
 
 def _is_anothers(gateway: str, table: LeaseTable | None, shard: int) -> bool:
-    """Whether somebody living leases a shard, or this gateway is not itself any more."""
+    """Whether a living gateway leases a shard, or another process has this gateway's name."""
     if table is None:
         return False
     return gateway not in table.gateways or owner_in(table, shard) not in (None, gateway)

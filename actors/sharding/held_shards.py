@@ -1,7 +1,7 @@
 """Which shards this process holds now, and under which epochs.
 
-What stands here is what this process believes. It may be wrong: the ledger is asked inside every
-commit, and before every answer that needs none.
+This is what the process believes, and it may be wrong: the committer asks the ledger inside every
+transaction, and before every answer that needs none.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ class Ownership:
 
     def __init__(self, shards: int) -> None:
         self.shards = shards
-        """How many there are in the ledger, owned by whomever."""
+        """The number of shards of the ledger."""
 
         self.name_taken = False
         """Whether another process goes by this gateway's name, so that this one owns nothing."""
@@ -26,7 +26,7 @@ class Ownership:
 
     @property
     def held(self) -> dict[int, Fence]:
-        """What is held, by shard."""
+        """The fences that are held, by shard."""
         return dict(self._held)
 
     def fence_for(self, session_id: str) -> Fence:

@@ -1,12 +1,18 @@
-"""Takes this gateway's share of the shards, and gives up what is another's.
+"""Takes this gateway's share of the shards, and gives up shards that belong to other gateways.
 
-Two loops. One says that this gateway lives and reads the lease table; it must never wait for
-anything else, or others would think it dead. The other does what follows from the table: stops
-what was lost, hands over what others need, takes what is free.
+Two loops run. The beat renews this gateway's lease and reads the lease table; it must never wait
+for anything else, or the other gateways would think this one dead. The follower acts on the table:
+it stops the actors of lost shards, hands over shards that others need, and takes free ones.
 
-To take a shard is a transaction that raises its epoch, so whoever held it before cannot write for
-it from then on; the table only says who should try. To hand one over is to serve it no longer, to
-finish what its actors have in hand, and only then to release it.
+A shard is taken in a transaction that raises its epoch, so its former owner cannot write for it
+from then on; the lease table only says which gateway should try. A shard is handed over in three
+steps: it is served no longer, its actors finish what they have in hand (`FINISH_S`), and then it is
+released. What is not finished by then ends as `stale_epoch` or stays in the mailbox, and the record
+says whether it took effect.
+
+A gateway that is restarted under its name has its shards back at once: no other gateway has that
+name, and the epoch fences the process before. When two processes do have one name, the newer one
+has the shards; the older owns nothing and is not ready.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -33,35 +39,35 @@ from kernel.ledger.shards import (
 
 BEATS_IN_A_LEASE = 4
 FINISH_S = 1.0
-"""How long actors of a shard that is handed over may take to finish."""
+"""How long the actors of a shard may take to finish before it is handed over."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ShardLeases(Protocol):
-    """Who lives and who should try which shard; all of it hints, none of it ever raised for."""
+    """The leases of shards among gateways: hints, so no method raises when they are unreachable."""
 
     async def beat(self, held: Collection[int]) -> LeaseTable | None:
-        """Live for one more lease, claim what is held and nobody living leases; return the table.
+        """Renew this gateway for one lease and return the table; None when it is unreachable.
 
-        None when the table cannot be reached.
+        The beat also claims the held shards that no living gateway leases.
         """
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
-        """Lease shards and return those that were had: free ones, and those leased before."""
+        """Lease shards; return those that this gateway leases now: free ones, and its own."""
 
     async def release(self, shards: Collection[int]) -> None:
         """Give up leases and tell the others."""
 
     async def leave(self) -> None:
-        """Give up every lease, live no longer, and tell the others."""
+        """Give up every lease, leave the table, and tell the others."""
 
 
 class Actors(Protocol):
-    """Those who live under this process's fences."""
+    """The actors that run under this process's fences."""
 
     async def finish(self, shard: int) -> None:
-        """Let the actors of a shard finish what they were asked, and end them."""
+        """Let the actors of a shard work off their mailboxes, and end them."""
 
     def stop(self, shard: int) -> None:
         """End the actors of a shard at once."""
@@ -83,7 +89,7 @@ class ShardKeeper:
         self.gateway = gateway
         self.table: LeaseTable | None = None
         self.flushed: Callable[[], None] = lambda: None
-        """Called when the table turns out to have been lost with everything beside it."""
+        """Called when Redis turns out to have lost the table and everything beside it."""
 
         self.taken: Callable[[], None] = lambda: None
         """Called when shards were taken."""
@@ -121,7 +127,7 @@ class ShardKeeper:
             tasks.start_soon(kept_up, "shard_follower", self._follow)
 
     def wake(self) -> None:
-        """Look at the table again now: another gateway says that it has changed."""
+        """Read the table now, because another gateway sent word that it has changed."""
         self._beat_now.set()
 
     def owner_of(self, shard: int) -> str | None:
@@ -129,7 +135,7 @@ class ShardKeeper:
         return None if self.table is None else owner_in(self.table, shard)
 
     async def leave(self) -> None:
-        """Hand everything over, for a process that ends; what is in hand is finished first."""
+        """Hand over every shard when the process ends; the actors finish what they have in hand."""
         self._leaving = True
         async with self._turn:
             try:
@@ -140,7 +146,7 @@ class ShardKeeper:
             await self._leases.leave()
 
     async def turn(self) -> None:
-        """Do what follows from the table as it was read last.
+        """Act on the table as it was read last.
 
         Raises:
             LedgerUnavailable, CommitOutcomeUnknown: the ledger failed; the next turn goes on.
@@ -150,7 +156,7 @@ class ShardKeeper:
                 await self._carry_out(await self._plan())
 
     async def look(self) -> None:
-        """Say that this gateway lives, and read the table."""
+        """Renew this gateway's lease, and read the table."""
         self.table = await self._leases.beat(self._ownership.held)
         if self.table is None:
             return
@@ -217,7 +223,7 @@ class ShardKeeper:
         _log.info("shards_taken", count=len(taken), held=len(self._ownership.held))
 
     async def _hand_over(self, shards: Iterable[int]) -> None:
-        """Serve shards no longer, finish what is in hand, and release them on the record."""
+        """Stop serving shards, let their actors finish, and release the shards on the record."""
         dropped = [self._ownership.drop(shard) for shard in shards]
         fences = [one for one in dropped if one is not None]
         if not fences:

@@ -1,8 +1,12 @@
 """Layer 2 of prompt-injection isolation: what an answer may be to do anything (§10.3).
 
 An answer is one JSON object that is exactly one of these kinds. None of them takes an instruction:
-a draft may title, word and quote; a look-up may name a source or words. What an answer says beside
-that, in whatever words, reaches nobody who acts.
+a draft may title, word and quote; a look-up may name a source or words (decision actors/0009).
+Whatever else an answer says reaches nobody who acts.
+
+A model quotes words, not offsets. The synthesis looks up where they stand, and a quote that stands
+nowhere makes the answer invalid. A model names sources as `doc-1`, `doc-2`; ids of the record are
+not in the prompt, except those that the model asks for.
 """
 
 from typing import Annotated, Any, Literal

@@ -45,7 +45,7 @@ class DocumentReader:
     def __init__(self, specialist: Specialist, may_see: Callable[[str], bool]) -> None:
         self._specialist = specialist
         self._may_see = may_see
-        """Whether the model that asks may be told of a visibility class."""
+        """Whether the model may see sources of a visibility class."""
 
     def read(self, node_ids: Iterable[str]) -> list[ReadDocument]:
         """Return sources by their ids, each once.
@@ -112,7 +112,7 @@ class DocumentReader:
 
 
 def _problem(node: Document) -> str | None:
-    """Say why a node may not stand in a prompt."""
+    """Return why a node may not be part of a prompt."""
     payload = node["payload"]
     if node["node_kind"] in FRAMING_KINDS:
         return "frames and is no evidence"

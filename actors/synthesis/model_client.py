@@ -3,8 +3,8 @@
 1. A client sees a prompt that is already assembled and wrapped, and parameters; nothing else.
 2. Everything that may change an answer is in the prompt or in the parameters, so that their
    hashes and the model's version say whether the same was asked (§6.4).
-3. What a model wants to look up it answers in its grammar; the asker looks it up and asks again.
-   So each call has one prompt and one recorded output.
+3. A model that wants to look something up answers so in its grammar; the synthesis looks it up and
+   asks again. So each call has one prompt and one recorded output (decision actors/0009).
 """
 
 from collections.abc import Mapping
@@ -51,12 +51,12 @@ class ModelCall:
 
     parameters: ModelParameters
     system_chars: int = 0
-    """How much of the beginning of the prompt is the system's part."""
+    """The length of the system's part at the beginning of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model answered, and which model it was."""
+    """A model's answer, and the version of the model."""
 
     text: str
     model_version: str

@@ -70,7 +70,7 @@ class AssembledPrompt:
 
 @dataclass(frozen=True, slots=True)
 class ParsedPrompt:
-    """What a prompt consists of."""
+    """The parts of a prompt."""
 
     query: str
     fields: tuple[PromptField, ...]

@@ -4,7 +4,9 @@
 2. What it thinks in between goes into its session's context: in memory, bounded, gone after a time.
 3. What it wants done it emits as an intent; the orchestrator makes an operation of it, or not.
 
-It holds no kernel, no transaction and no committer, so there is nothing else that it could do.
+It holds no kernel, no transaction and no committer, so there is nothing else that it could do. This
+is the boundary of an object inside one process, not of the operating system; workers, which are
+processes of their own, hold a ledger that is opened for reading.
 """
 
 from collections import OrderedDict
@@ -34,7 +36,7 @@ class ContextFull(ActorError):  # noqa: N818 - a state of the context
 
 
 class SessionContext:
-    """What specialists of one session know for a while; nothing of it is ever durable."""
+    """Values that specialists of one session share for a while; none is ever durable."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -103,7 +105,7 @@ class Specialist:
     view: LedgerView
     session_context: SessionContext
     emitted: list[Intent] = field(default_factory=list)
-    """Intents, in the order in which they were emitted; whoever gave the handle takes them."""
+    """Emitted intents in order; the creator of this handle takes them."""
 
     def emit(self, intent: Intent) -> None:
         """Ask for something.

@@ -1,12 +1,13 @@
 """Synthesis by a model: read, ask, check the answer, and only then ask the session to record it.
 
-It runs outside of the transaction, because a model takes its time. So what was read may have
-changed when the operation is recorded: the operation states the versions that were read, has their
-writers as its causal parents, and takes its taint from the sources as they then are (§7.3).
+It runs outside of the transaction, because a model takes its time (decision actors/0008). So the
+sources may have changed when the operation is recorded: the operation states the versions that were
+read, has the operations that wrote them as causal parents, and takes its taint from the sources as
+they are then (§7.3).
 
-An asking that was answered before is not put to the model again (K6); nor is one whose draft waits
-in the session's context because the session could not take it. One that fails writes nothing. The
-bytes of every answer that led to an operation are recorded with it (§6.4).
+A request that was answered before is not put to the model again (K6); neither is one whose draft
+waits in the session's context because the session could not take it. A synthesis that fails writes
+nothing. The bytes of every answer that led to an operation are recorded with it (§6.4).
 """
 
 from collections.abc import Callable
@@ -91,7 +92,7 @@ class _Work:
 
 
 class Synthesis:
-    """Answers requests for synthesis with the result of the operation that they come to."""
+    """Answers a request for synthesis with the result of its operation."""
 
     def __init__(
         self,
@@ -281,7 +282,7 @@ def _intent_of(work: _Work, draft: UnderstandingDraft) -> SynthesizedUnderstandi
 
 
 def _span(documents: list[ReadDocument], name: str, quote: str) -> SourceSpan:
-    """Return where a quote stands; the earliest place where it stands more than once."""
+    """Return the span of a quote, the earliest if the source holds it more than once."""
     index = int(name.removeprefix("doc-")) - 1
     if index >= len(documents):
         raise ModelError("model_answer_invalid", "a quote names a source that was not given")

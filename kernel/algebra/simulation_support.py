@@ -1,7 +1,7 @@
 """How far each operation kind can be simulated, and why (§11.4, K29).
 
-The table is complete, so that a kind is simulatable because somebody said so: what is not in it is
-not simulatable, and a kind that is added without a line here fails the suite.
+The table is complete. A kind without a line is not simulatable, and a test fails for a kind that
+was added without one.
 """
 
 from collections.abc import Mapping

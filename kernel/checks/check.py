@@ -1,4 +1,4 @@
-"""What a check is given and what it answers."""
+"""The input of a check and its verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 
 Submitter = Literal["orchestrator", "caller"]
-"""Who hands the envelope in: the orchestrator, or somebody outside it (K18)."""
+"""Who submits the envelope: the orchestrator, or a caller outside it (K18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Refusal:
     field: str
     message: str
     retry_after_s: int | None = None
-    """When the same may be sent again with a chance."""
+    """After how long a repetition may succeed."""
 
     receipt_kind: str = "envelope_validation_failed"
     details: Document = dataclass_field(default_factory=dict)
@@ -41,7 +41,7 @@ class Passage:
     """Receipts that rest on more than the record, so they are not the operation's own."""
 
     follow_ups: tuple[Document, ...] = ()
-    """Envelopes of the kernel's own that are applied right after it, or with it undone."""
+    """Envelopes of the kernel's own that are applied right after it, or undone with it."""
 
     cost: float = 0.0
     """What it draws on its lease once it is applied."""
@@ -69,6 +69,6 @@ class Submission:
 
 
 Verdict = Refusal | SubmissionResult | Passage | None
-"""None lets the envelope pass on; a result is the answer that was given before (V2)."""
+"""None lets the envelope pass; a result is the earlier answer under its key (V2)."""
 
 Check = Callable[[Submission], Verdict]

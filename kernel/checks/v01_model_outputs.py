@@ -5,7 +5,7 @@ from kernel.ledger import schema
 
 
 def check(submission: Submission) -> Verdict:
-    """Refuse an answer that nobody put, and answers that the orchestrator did not capture."""
+    """Refuse an answer without a payload, and answers that the orchestrator did not capture."""
     outputs = submission.envelope.recorded_model_outputs
     if outputs and submission.submitter != "orchestrator":
         message = "what a model answered is captured by the orchestrator"

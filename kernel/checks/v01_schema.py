@@ -33,7 +33,7 @@ _RUNTIME_VERBS = frozenset(
     }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
-"""A caller that could move the policy could refuse everybody else's operations (V5)."""
+"""A caller that moved the policy would have everybody else's operations refused (V5)."""
 
 _NOT_NAMES: Any = {"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
 
@@ -50,7 +50,7 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
     oversize = too_many_entries(document)
     if oversize is not None:
         return _refuse_size(oversize)
-    # Each error of the model's would hold a copy of the whole document.
+    # Each error of the model holds a copy of the whole document.
     missing = next((name for name in _REQUIRED if name not in document), None)
     if missing is not None:
         return Refusal("envelope_schema_invalid", missing, "Field required")
@@ -66,7 +66,7 @@ def _read(document: Document) -> tuple[Envelope, Document, bytes] | Refusal:
         oversize = too_many_bytes(content)
         if oversize is not None:
             return _refuse_size(oversize)
-        # Without so many brackets there cannot be so many levels.
+        # Nesting this deep needs this many brackets.
         brackets = content.count(b"{") + content.count(b"[")
         if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):
             return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
@@ -77,7 +77,7 @@ def _read(document: Document) -> tuple[Envelope, Document, bytes] | Refusal:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         return Refusal("envelope_schema_invalid", field, first["msg"])
-    # Canonical form has no shorter way to write it; what it stands in is looked for only then.
+    # Canonical form writes U+0000 only like this; the names are searched only where it occurs.
     if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
     return envelope, document, content
@@ -90,8 +90,8 @@ def _refuse_size(oversize: Oversize) -> Refusal:
 def check_actor(submission: Submission) -> Verdict:
     """Refuse an actor whom this submitter may not speak for (INV-15.7.8, K18).
 
-    What the runtime alone decides (an authority, a session's anchor) is not a caller's to write,
-    nor is it taken from the record of an earlier version.
+    Nobody else writes what the runtime decides (an authority, a session's anchor): no caller, and
+    no migration of an earlier version's log.
     """
     envelope, submitter = submission.envelope, submission.submitter
     if envelope.actor not in _ALLOWED_ACTORS[submitter]:

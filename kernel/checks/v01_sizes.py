@@ -23,7 +23,7 @@ TOO_LARGE = "envelope_too_large"
 
 ENTRIES_MAX: Mapping[tuple[str, ...], int] = MappingProxyType(
     {
-        # An inverse has its receipt beside as many; V3 holds the others to MAX_EFFECTS.
+        # A rollback has a receipt beside as many inverses; V3 holds other verbs to MAX_EFFECTS.
         ("primitive_effects",): MAX_EFFECTS + 1,
         ("causal_parent_operation_ids",): MAX_CAUSAL_PARENTS,
         ("recorded_model_outputs",): MAX_MODEL_OUTPUTS,
@@ -53,14 +53,14 @@ class Oversize:
 
     @property
     def message(self) -> str:
-        """What a person is told."""
+        """The limit and the size in words."""
         if not self.field:
             return f"an envelope has at most {self.limit} bytes, this one {self.actual}"
         return f"{self.field} has at most {self.limit} entries, here {self.actual}"
 
     @property
     def details(self) -> dict[str, int]:
-        """What a program is told."""
+        """The limit and the size as fields."""
         return {"limit": self.limit, "actual": self.actual}
 
 
@@ -76,7 +76,7 @@ def too_many_entries(document: Mapping[str, Any]) -> Oversize | None:
 
 
 def too_many_bytes(content: bytes) -> Oversize | None:
-    """Return what is too large of an envelope whose canonical bytes these are."""
+    """Return the envelope as oversized where its canonical bytes are too many."""
     if len(content) > MAX_ENVELOPE_BYTES:
         return Oversize("", MAX_ENVELOPE_BYTES, len(content))
     return None

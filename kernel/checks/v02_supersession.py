@@ -22,7 +22,7 @@ _SAME = ("operation_kind", "idempotency_key", "causal_parent_operation_ids", "re
 
 
 def check(submission: Submission) -> Verdict:
-    """Refuse what names no waiting lite operation, or is not that operation."""
+    """Refuse an envelope that names no waiting lite operation, or that is another operation."""
     envelope = submission.envelope
     if envelope.supersedes is None:
         return None

@@ -49,7 +49,7 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
 
 
 def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
-    """Tell whether a verdict may stay in memory: short, and of names of the registries alone."""
+    """Tell whether a verdict may stay in memory: few effects, and names of the registries only."""
     return (
         len(shapes) <= _EFFECTS_KEPT
         and envelope.semantic_intent in SEMANTIC_VERBS
@@ -134,7 +134,7 @@ def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | Non
             f"{field}.effect_kind",
             f"{verb.name} forbids {kind}",
         )
-    # What a simulation says is said by simulations alone, and they say nothing else.
+    # Simulations alone emit these receipts, and they emit no others.
     if subkind and (subkind in SIMULATION_RECEIPTS) != (verb.name == SIMULATE):
         return Refusal(
             _COMPOSITION, f"{field}.receipt_subkind", f"{verb.name} does not emit {subkind}"

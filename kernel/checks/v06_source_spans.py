@@ -74,7 +74,7 @@ class _Grounding:
             if effect.undoes is not None:
                 refusal = self._check_restored(effect, place)
             elif effect.target_ref is not None and effect.effect_kind in MERGING_KINDS:
-                # As it was handed in: in canonical form 1.0 would be the whole number 1.
+                # As submitted: in canonical form 1.0 would be the whole number 1.
                 payload = self._submission.document["primitive_effects"][index].get("payload", {})
                 refusal = self._check_written(effect, effect.target_ref, payload, place)
             if refusal is not None:

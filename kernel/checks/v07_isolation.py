@@ -26,11 +26,11 @@ CONTENT_FLAG = "prompt_injection_isolation_wrapper_applied"
 METADATA_FLAG = "metadata_wrapper_applied"
 
 _SAYS_NOTHING = frozenset({"node_kind", "state", "visibility_class", EMBEDDED})
-"""Fields of a node that are no part of what was taken in."""
+"""Fields of a node that are no part of its ingested content."""
 
 
 def check(submission: Submission) -> Verdict:
-    """Refuse what a model was shown bare, and a caller who says that it was not."""
+    """Refuse bare content that a model was shown, and a caller who says it was wrapped."""
     refusal = None
     if submission.envelope.recorded_model_outputs:
         refusal = _check_sources(submission) or _check_outputs(submission)
@@ -63,7 +63,7 @@ def _ingested(view: LedgerView, ref: str) -> Iterator[Document]:
         node = view.node(node_id)
         if node is None:
             continue
-        # An artifact that does not say how it was acquired was acquired all the same.
+        # An artifact that does not say how it was acquired counts as ingested.
         if node["node_kind"] == SOURCE_ARTIFACT or "acquisition_shape" in node["payload"]:
             yield node["payload"]
 
@@ -122,7 +122,7 @@ def _check_caller(submission: Submission) -> Refusal | None:
 
 
 def _is_own_or_known(submission: Submission, output: RecordedModelOutput) -> bool:
-    """An answer may inform several operations; the first of them recorded it (§6.5)."""
+    """Tell whether an output is this operation's own, or on record (§6.5)."""
     if output.recorded_by_operation_id == submission.envelope.operation_id:
         return True
     known = submission.transaction.record(schema.recorded_model_outputs, output.recorded_output_id)

@@ -59,7 +59,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
 
 def _check_sources(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
-    # A recompute reads numbers, and the orchestrator writes nothing else of them.
+    # A recompute reads numbers and writes nothing else of its inputs.
     recomputes = envelope.semantic_intent == "recalculate_authority"
     deep = not (recomputes and submission.submitter == "orchestrator")
     for source, visibility in classes_of(submission.transaction, envelope, deep=deep):
@@ -78,7 +78,7 @@ def _check_outputs(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     resolved = envelope.resolved_output_visibility_class
     for index, effect in enumerate(envelope.primitive_effects):
-        # What is put back has the class that it had.
+        # A state that is put back keeps its class.
         if effect.undoes is not None or canonical_kind(effect.effect_kind) != "node_write":
             continue
         stated = effect.payload.get("visibility_class")
@@ -99,7 +99,7 @@ def _check_outputs(submission: Submission) -> Refusal | None:
 
 
 def _check_model_outputs(submission: Submission) -> Refusal | None:
-    """What a model saw is no more restricted than what the operation says that it touched."""
+    """Refuse an output that saw a more restricted class than the operation says it touched."""
     envelope = submission.envelope
     resolved = envelope.resolved_output_visibility_class or LEAST_RESTRICTIVE
     for index, output in enumerate(envelope.recorded_model_outputs):
@@ -127,6 +127,6 @@ def _check_model_outputs(submission: Submission) -> Refusal | None:
 
 
 def _stored(submission: Submission, effect: KernelEffect) -> str:
-    """The class that the node keeps where the effect states none."""
+    """Return the class that the node keeps where the effect states none."""
     node = submission.transaction.node(effect.target_ref or "")
     return LEAST_RESTRICTIVE if node is None else str(node["visibility_class"])

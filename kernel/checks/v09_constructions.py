@@ -30,7 +30,7 @@ MERGING_KINDS = frozenset({"node_write", "node_retract", "node_revert_to_prior_a
 
 
 def check_constructions(submission: Submission) -> Refusal | None:
-    """Refuse an overlay that is none, and one that its author may not lay."""
+    """Refuse an overlay that cannot be read, and one that its author may not lay."""
     drafts: dict[str, Document] = {}
     for index, effect in enumerate(submission.envelope.primitive_effects):
         node_id, field = effect.target_ref, f"primitive_effects.{index}.payload"
@@ -80,8 +80,8 @@ def is_trusted(submission: Submission) -> bool:
 def draft_of(effect: KernelEffect, before: Document | None) -> Document:
     """Return a node as an effect would leave it.
 
-    Whether a state that the effect states is taken is for the store to say; the draft is then in
-    force, so that what follows in the envelope is examined against it.
+    The store decides whether a stated state is taken; the draft counts as in force, so that later
+    effects of the envelope are examined against it.
     """
     if before is None:
         before = {

@@ -8,7 +8,7 @@ from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.outbound import RESTRICTED, is_outbound_authorized, touched_restricted
 
 LOCAL_PROVIDERS = frozenset({"local"})
-"""Everybody else is outside."""
+"""The provider that is local; every other one is outside."""
 
 
 def check(submission: Submission) -> Verdict:
@@ -17,7 +17,7 @@ def check(submission: Submission) -> Verdict:
     outputs = envelope.recorded_model_outputs
     if not outputs:
         return None
-    # An output that says more than the envelope does is believed.
+    # An output that names a more restricted class than the envelope is believed.
     touched = {name for output in outputs for name in output.source_visibility_taint}
     touched.update(output.resolved_output_visibility_class or "" for output in outputs)
     if not touched & RESTRICTED and touched_restricted(submission.transaction, envelope) is None:

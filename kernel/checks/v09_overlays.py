@@ -27,16 +27,16 @@ _OF_A_CORPUS = frozenset({"membership_write", "membership_state_transition"})
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """Something that an envelope writes, and where it says so."""
+    """A thing that an envelope writes, and the field that names it."""
 
     field: str
     ref: str
     payload: Mapping[str, Any] | None = None
-    """What the effect would make of it; None asks what is on record."""
+    """The payload as the effect would leave it; None stands for the recorded one."""
 
 
 def check(submission: Submission) -> Verdict:
-    """Refuse an overlay that is none, a write that one forbids, and a model that saw too much."""
+    """Refuse an unreadable overlay, a write that one forbids, and a model that saw too much."""
     return (
         check_constructions(submission)
         or _check_override(submission)

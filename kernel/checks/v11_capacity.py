@@ -72,7 +72,7 @@ def _check_rate(submission: Submission, governance: KernelCostGovernance) -> Ref
     if limit is None or priority_of(submission.envelope) not in BACKGROUND_PRIORITIES:
         return None
     head = submission.transaction.head_now
-    # One row tells: were there fewer in the last second, it would be older.
+    # One row suffices: with fewer operations in the last second it would be older.
     row = submission.transaction.tables.get(
         schema.kernel_event_log, head.ec_sequence_number + 1 - limit
     )
@@ -132,7 +132,7 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
     if strategy == "alert_and_proceed" or _settles(submission):
         about = _about(envelope, lease) | _shortage(lease)
         return Passage((Receipt("capacity_alert", about),), cost=cost)
-    # What costs more than there can ever be would wait for ever.
+    # An operation that costs more than there can ever be would wait for ever.
     waits = strategy == "queue_until_available" and cost <= lease.ceiling
     return Refusal(
         "envelope_capacity_unavailable",
@@ -146,7 +146,7 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
 
 
 def _settles(submission: Submission) -> bool:
-    """Tell whether the runtime writes this to settle what was begun."""
+    """Tell whether the runtime writes this envelope to settle what was begun."""
     envelope = submission.envelope
     return submission.submitter == "orchestrator" and (
         envelope.semantic_intent in _SETTLING or envelope.compensates_operation_id is not None
@@ -172,7 +172,7 @@ def _about(envelope: Envelope, lease: Lease) -> Document:
 
 def _shortage(lease: Lease) -> Document:
     about: Document = {"lease_granted": lease.granted, "lease_known": lease.known}
-    # A lease without a bound, or one that cannot say, has no number to tell.
+    # A lease without a bound, or one that cannot be read, has no number to state.
     if isfinite(lease.cost_remaining):
         about["cost_remaining"] = lease.cost_remaining
     return about

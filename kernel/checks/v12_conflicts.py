@@ -64,7 +64,7 @@ def check(submission: Submission) -> Verdict:
     if outcome == "contradiction":
         return Passage(follow_ups=(contradiction_envelope(transaction, envelope, concerned),))
     if outcome == "merge":
-        # Fields that only contradict are kept side by side as well.
+        # Fields that only contradict are merged too: both values are kept.
         concerned = [one for one in conflicts if one.outcome != "accept"]
         if is_mergeable(concerned):
             return _deferred(submission, concerned)
@@ -94,7 +94,7 @@ def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> 
 
 
 def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:
-    """The receipt is the item and holds the envelope, unless an open item does."""
+    """Queue the envelope: its receipt is the item, unless an open item holds it already."""
     refusal = _refusal("review", conflicts, details)
     held = open_item_of(submission.transaction, submission.document)
     if held is not None:
@@ -110,7 +110,7 @@ def _queued(submission: Submission, conflicts: list[Conflict], details: Document
 
 
 def _deferred(submission: Submission, conflicts: list[Conflict]) -> Refusal:
-    """The envelope is on the receipt: what the merge does not take over is not lost."""
+    """Refuse the envelope for its merge; the receipt holds what the merge leaves out."""
     envelope, transaction = submission.envelope, submission.transaction
     merged_by = merge_operation_id(envelope)
     known = transaction.log_row_of(merged_by) is not None

@@ -1,8 +1,8 @@
-"""What is done about a conflict: five classes, six strategies, and who may say otherwise (§15.5).
+"""The policy of a conflict: five classes, six strategies, and what a generation may state (§15.5).
 
 A policy generation may state a policy for a class, for one kind of node or for all, with another
 strategy for single fields. The policy of the kind goes before the policy of all kinds, and what
-neither says follows the default of the class.
+neither states follows the default of the class.
 """
 
 from collections.abc import Mapping

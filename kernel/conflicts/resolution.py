@@ -1,8 +1,8 @@
-"""Which conflicts an envelope has, what its policy does about each, and what that comes to.
+"""Which conflicts an envelope has, what its policy does about each, and the outcome of all.
 
-Where several conflicts ask for different things, the most cautious is done: what a person has to
-decide before what is refused, what is refused before what is merged, what is merged before what
-is accepted with a contradiction, and that before what is simply accepted.
+Where conflicts have different outcomes, the most cautious one is taken for the whole envelope:
+review by a person before refusal, refusal before a merge, a merge before a contradiction edge, and
+that before acceptance.
 """
 
 from collections.abc import Set as AbstractSet

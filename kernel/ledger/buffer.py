@@ -30,14 +30,14 @@ Key = tuple[str | int, ...]
 
 
 class _Unread:
-    """Stands for a row that nobody has asked the store for."""
+    """Stands for a row that was not read from the store yet."""
 
 
 _UNREAD: Final = _Unread()
 
 
 class _Held:
-    """What is known of one table, what is to be written, and indexes over the latter."""
+    """The known rows of one table, what is to be written, and indexes over the latter."""
 
     def __init__(self, table: Table) -> None:
         self.key: Callable[[Row], Key] = values_getter(key_names(table))
@@ -47,13 +47,13 @@ class _Held:
         """Rows as they stand in this transaction; None where there is none."""
 
         self.pending: dict[Key, bool] = {}
-        """Keys that are to be written; whether the store has no row of that key."""
+        """Keys that are to be written, and whether the store has no row under that key."""
 
         self.moved: set[Key] = set()
         """Keys whose unique values may differ from the stored ones, so that they change hands."""
 
         self.indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
-        """Over pending rows, by the columns that somebody has asked for."""
+        """Indexes over pending rows, by the columns of earlier queries."""
 
         self.ahead: dict[Columns, dict[Values, list[Row]]] = {}
         """All the stored rows that have certain values in these columns, read ahead of need."""
@@ -71,7 +71,7 @@ class _Held:
         return [row.copy() for row in rows if is_beyond(row[column], after, descending=descending)]
 
     def set(self, key: Key, row: Row | _Unread | None, pending: bool | None) -> None:  # noqa: FBT001
-        """Let a row stand under a key, to be added, replaced, or left as the store has it."""
+        """Set the row under a key, for the flush to add, to replace, or to leave as it is."""
         if self.indexes:
             self._reindex(key, row if pending is not None else None)
         if isinstance(row, _Unread):
@@ -132,7 +132,7 @@ class BufferedTables:
 
     @staticmethod
     def can_ask(text: str) -> bool:
-        """Tell whether every store can be asked for a text; what it cannot is in no stored name."""
+        """Tell whether every store can be asked for a text; no stored name holds another."""
         return _is_askable(text)
 
     def select(
@@ -150,7 +150,7 @@ class BufferedTables:
         column = order_by or held.order_column
         rows = held.read_ahead(where, column, after, descending=descending)
         if rows is None:
-            # Of the stored rows that come first, at most so many have another version here.
+            # At most so many of the first stored rows have another version here.
             more = None if limit is None else limit + len(held.pending)
             rows = self._store.select(
                 table, where, order_by=order_by, after=after, descending=descending, limit=more
@@ -316,7 +316,7 @@ class BufferedTables:
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound.
 
-        Where something would have to be undone or is held back, the rows are read for it.
+        Inside a savepoint, or with rows held back, the rows are read first.
         """
         if not self._open_savepoints and not self._of(table).pending:
             del self._held[table]
@@ -355,7 +355,7 @@ class BufferedTables:
     def flush(self) -> None:
         """Write everything that was held back; the last thing in a transaction.
 
-        Rows that give a unique value up leave before anything takes it.
+        Rows that give up a unique value are removed before others take it.
 
         Raises:
             LedgerCorrupt: when a row that was new by construction is there already; nothing of
@@ -415,7 +415,7 @@ class BufferedTables:
             held.pending[key] = pending
 
     def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
-        """What flushing would add to the stored rows of a table, and what it would take away."""
+        """Return which rows a flush adds to a table's stored rows, and which it removes."""
         held = self._of(table)
         for key in held.pending:
             before, now = self._store.get(table, *key), held.rows[key]
@@ -435,7 +435,7 @@ class BufferedTables:
 
 
 def _is_askable(text: str) -> bool:
-    """Tell whether every store can be asked for a text; what it cannot is in no stored name."""
+    """Tell whether every store can be asked for a text; no stored name holds another."""
     try:
         return b"\x00" not in text.encode()
     except UnicodeEncodeError:

@@ -35,7 +35,7 @@ StorageRule = Literal[
 STORAGE_RULES: frozenset[str] = frozenset(get_args(StorageRule))
 
 NOT_READ = frozenset({"not_a_table", "schema_unreadable"})
-"""Under these, reading rows would run what a stranger has written, or cannot be done at all."""
+"""Faults under which reading rows runs what a stranger has written, or fails."""
 
 FACT_CHARS_MAX = 200
 
@@ -50,7 +50,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorageFault:
-    """A part of the storage itself that is not what the schema makes, or keeps sound."""
+    """A part of the storage that differs from what the schema makes, or is damaged."""
 
     table: str
     """The table that it concerns, `ledger` where it concerns all of them."""
@@ -64,7 +64,7 @@ class StorageFault:
 
 @dataclass(frozen=True, slots=True)
 class ContentReport:
-    """What comparing stored indexes and pages with their tables came to."""
+    """The result of comparing stored indexes and pages with their tables."""
 
     faults: list[StorageFault] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ def differences(expected: AbstractSet[Fact], stored: AbstractSet[Fact]) -> list[
 def _fault(fact: Fact, what: str) -> StorageFault:
     rule: StorageRule = "not_a_table" if fact.kind == "table" else "schema_differs"
     text = fact.text if len(fact.text) <= FACT_CHARS_MAX else f"{fact.text[:FACT_CHARS_MAX]}..."
-    # A constraint has no name of its own in either database that could be relied on.
+    # Neither database gives a constraint a name to rely on.
     name = text.split("(")[0].strip() if fact.kind == "constraint" else text.split()[0]
     return StorageFault(fact.table, f"{fact.kind} {name}", rule, f"{fact.kind} {text} {what}")
 

@@ -25,7 +25,7 @@ def key_names(table: Table) -> Columns:
 
 @cache
 def unique_columns(table: Table) -> tuple[Columns, ...]:
-    """Return every set of columns, beside the primary key, whose values only one row may have."""
+    """Return each set of columns, beside the primary key, whose values are unique."""
     return tuple(
         sorted(
             tuple(column.name for column in constraint.columns)

@@ -107,7 +107,7 @@ class Request:
 
 
 def blob_commitment(salt: bytes, content: bytes) -> str:
-    """Return the salted commitment under which content is kept; it survives erasure (§3, D4)."""
+    """Return the salted commitment under which content is kept; it survives erasure."""
     framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
     return hashlib.sha256(framed).hexdigest()
 

@@ -17,7 +17,7 @@ _FROM_ENVELOPE = (
 def row_of_envelope(envelope: Document) -> Document:
     """Return the fields of a row that follow from its envelope.
 
-    A lite envelope may leave out more than its row does, and does nothing (§2.8).
+    A lite envelope may lack fields that its row has, and does nothing (§2.8).
     """
     if envelope.get("envelope_version") == LITE_VERSION:
         parents = envelope.get("causal_parent_operation_ids") or []

@@ -97,12 +97,12 @@ def _indexed_columns(table: Table) -> set[Columns]:
 
 
 def _trimmed(value: Any) -> Any:
-    """A serialiser may hand over bytes in a much larger buffer, which would be kept with them."""
+    """Copy bytes: a serialiser's may keep a much larger buffer alive."""
     return bytes(memoryview(value)) if type(value) is bytes else value
 
 
 class MemoryTables:
-    """The tables inside a transaction; every write leaves its undoing behind."""
+    """The tables inside a transaction; every write notes how it is undone."""
 
     def __init__(self, tables: dict[str, _MemoryTable]) -> None:
         self._tables = tables

@@ -51,7 +51,7 @@ IDLE_READERS_MAX = 8
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
-"""Tells the version of the tables as well: somebody may have migrated them meanwhile."""
+"""Also returns the version of the tables, which may have been migrated meanwhile."""
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
 
@@ -142,7 +142,7 @@ class PostgresTables(SqlTables):
             return postgres_catalog.schema_faults(self._connection)
 
     def content_faults(self) -> ContentReport:
-        """Compare indexes with tables, where the server has what that takes."""
+        """Compare indexes with tables, where the server has the extension amcheck."""
         with self._translated():
             return postgres_catalog.content_faults(self._connection)
 
@@ -260,7 +260,7 @@ class PostgresStore:
             found = writer.execute(_LOCK_HEAD).fetchone()
             if found is None:
                 writer.execute(_LOCK_UNFOUNDED)
-                # Whoever held that lock may have founded the ledger.
+                # The process that held the lock before may have founded the ledger.
                 writer.execute(_LOCK_HEAD)
                 check_schema(writer, self.place)
             else:
@@ -296,7 +296,7 @@ class PostgresStore:
             reader.close()
 
     def _begun(self, idle: Connection | None, begin: str) -> Connection | None:
-        """Begin on a connection that was idle, None when it is gone: nothing was lost with it."""
+        """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None
         try:
@@ -314,7 +314,7 @@ class PostgresStore:
             writer.close()
             raise CommitOutcomeUnknown(f"{self.place}: {error}") from error
         if answer != "COMMIT":
-            # So the server answers COMMIT after an error that somebody inside has swallowed.
+            # The server answers so when an error inside the transaction was swallowed.
             raise LedgerUnavailable("the transaction had failed", code="ledger_rolled_back")
 
     def _roll_back(self, writer: Connection) -> None:

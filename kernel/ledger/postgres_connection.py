@@ -25,7 +25,7 @@ from kernel.errors import LedgerUnavailable
 LOCK_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_S = 10
 SILENCE_MAX_MS = 30_000
-"""How long the other side may leave what was sent to it, or a probe, unacknowledged."""
+"""How long the other side may leave sent data, or a probe, unacknowledged."""
 PROBE_AFTER_S = 10
 PROBE_EACH_S = 5
 IDLE_WRITER_MAX_MS = 60_000
@@ -47,7 +47,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
     else:
         options["idle_in_transaction_session_timeout"] = IDLE_WRITER_MAX_MS
         options["tcp_user_timeout"] = SILENCE_MAX_MS
-    # The server looks for a client that went away as the client looks for the server.
+    # The server probes for a client that went away, as the client probes for the server.
     options["tcp_keepalives_idle"] = PROBE_AFTER_S
     options["tcp_keepalives_interval"] = PROBE_EACH_S
     options["tcp_keepalives_count"] = probes
@@ -68,7 +68,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
 
 
 def wait_for_the_disk(writer: Connection) -> None:
-    """Let a COMMIT be on disk when it is answered, whatever the server's default is."""
+    """Make COMMIT wait for the disk, whatever the server's default is."""
     writer.execute(
         "SELECT set_config('synchronous_commit', 'on', false)"
         " WHERE current_setting('synchronous_commit') = 'off'"

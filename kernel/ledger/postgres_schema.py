@@ -74,7 +74,7 @@ def check_schema(connection: Connection, place: str) -> None:
 def migrate(url: str, *, dry_run: bool = False) -> "Migration":
     """Bring the tables of a database to the newest version, all of the way or not at all.
 
-    Who migrates at the same time waits for this, and finds nothing left to do. A writer of an
+    A second migration meanwhile waits for this one and finds nothing left to do. A writer of an
     earlier program that is still connected is refused at its next transaction.
 
     Raises:
@@ -96,7 +96,7 @@ def migrate(url: str, *, dry_run: bool = False) -> "Migration":
             raise LedgerUnavailable(f"no ledger at {place}")
         revisions = revisions_after(version, "postgresql")
         if revisions and not dry_run:
-            # Whoever begins to write now waits, and then sees the new version.
+            # A writer that begins now waits, and then sees the new version.
             connection.execute("LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE")
             for revision in revisions:
                 for statement in revision.statements:

@@ -23,7 +23,7 @@ def append_receipt(
 ) -> str:
     """Record a receipt by its retention class and return its hash.
 
-    `rules` are others than today's only where a log is folded (K30).
+    `rules` differ from today's only where a log is folded (K30).
 
     Raises:
         ReceiptBodyInvalid: when the body is not what the kind says; nothing was written.

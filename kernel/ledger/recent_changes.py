@@ -36,7 +36,7 @@ class Change(Protocol):
 class RecentChanges:
     """The newest changes of the graph: those of a transaction, and those on record before it.
 
-    Who applies a log to an empty ledger keeps one for all its transactions (`kernel/verify`).
+    The fold of a log keeps one for all its transactions (`kernel/verify`).
     """
 
     def __init__(self, begun_at: int) -> None:
@@ -59,7 +59,7 @@ class RecentChanges:
         """Those edges by the nodes to which they led."""
 
     def note(self, sequence: int, applied: Sequence[Change]) -> None:
-        """Remember what an operation has written."""
+        """Note what an operation has written."""
         self._noted.append((sequence, applied))
         if len(self._noted) > 2 * SNAPSHOT_OPERATIONS_MAX:
             del self._noted[:SNAPSHOT_OPERATIONS_MAX]
@@ -87,10 +87,10 @@ class RecentChanges:
         return None
 
     def reach(self, tables: TablesView, head: int, sequence: int) -> bool:
-        """Take in every change after a sequence; tell whether there is any.
+        """Read every change after a sequence; tell whether there is any.
 
         Raises:
-            SnapshotTooOld: when that is further back than is looked.
+            SnapshotTooOld: when that is further back than the limit.
         """
         if head - sequence > SNAPSHOT_OPERATIONS_MAX:
             raise SnapshotTooOld(
@@ -108,7 +108,7 @@ class RecentChanges:
         return True
 
     def edges_once_into(self, node_id: str) -> Iterable[str]:
-        """Return edges that led to a node before some change; there may be others among them."""
+        """Return the edges that led to a node before some change; others may be among them."""
         return self._fed.get(node_id, ())
 
     def _forget_own(self) -> None:

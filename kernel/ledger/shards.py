@@ -45,7 +45,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An entry's place in the mailbox that a session's requests from elsewhere come through."""
+    """An entry's place in the mailbox through which other gateways send a session's requests."""
 
     mailbox_id: str
     offset: str
@@ -86,7 +86,7 @@ def shards_of(view: LedgerView) -> list[Shard]:
 def take_shards(
     transaction: LedgerTransaction, owner: str, seen: Iterable[Shard]
 ) -> frozenset[Fence]:
-    """Take shards that still stand as they were seen; returns those that were had."""
+    """Take the shards that have not changed since they were read; return those that were taken."""
     taken = set()
     for shard in seen:
         row = transaction.tables.get(schema.shard_epochs, shard.shard)
@@ -97,14 +97,14 @@ def take_shards(
 
 
 def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> None:
-    """Give shards up that are still held, so that anybody may take them at once."""
+    """Release the shards that are still held, so that they can be taken at once."""
     for fence in fences:
         if holds(transaction, fence):
             _change_hands(transaction, fence, NOBODY)
 
 
 def take_away_all(transaction: LedgerTransaction) -> None:
-    """Let nobody hold any shard: what was read of the record before now cannot be written on."""
+    """Release every shard, so that no owner goes on from what it read of the record before."""
     for shard in shards_of(transaction):
         _change_hands(transaction, shard, NOBODY)
 
@@ -116,13 +116,13 @@ def holds(view: LedgerView, fence: Fence) -> bool:
 
 
 def consumed_to(view: LedgerView, session_id: str) -> Position | None:
-    """Return up to where a session's entries have taken effect."""
+    """Return the last of a session's entries that has taken effect."""
     row = view.tables.get(schema.mailbox_offsets, session_id)
     return None if row is None else Position(row["mailbox_id"], row["consumed_to"])
 
 
 def record_consumed(transaction: LedgerTransaction, session_id: str, to: Position) -> None:
-    """Record with its effects that a session's entries were taken, up to and with this one."""
+    """Record, with their effects, that a session's entries up to this one have taken effect."""
     transaction.tables.put(
         schema.mailbox_offsets,
         {"session_id": session_id, "mailbox_id": to.mailbox_id, "consumed_to": to.offset},

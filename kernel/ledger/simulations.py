@@ -16,7 +16,7 @@ MOST_RESTRICTIVE = VISIBILITY_CLASSES[-1]
 
 @dataclass(frozen=True, slots=True)
 class SourceSimulation:
-    """A simulation that something was made of."""
+    """A simulation that is a source."""
 
     operation_id: str | None
     """None where there is no such operation on the log."""

@@ -25,14 +25,14 @@ class SqlTables(ABC):
 
     @abstractmethod
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run a text that asks."""
+        """Run a query."""
 
     @abstractmethod
     def _run(self, sql: str) -> None:
-        """Run a text that neither asks nor binds."""
+        """Run a statement without values that returns no rows."""
 
     def _marked(self, sql: str) -> str:
-        """Mark values as the driver does."""
+        """Return a text with the driver's marks for values."""
         return sql
 
     def _build(self, shape: Any, sql: str) -> str:

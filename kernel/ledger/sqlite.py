@@ -62,7 +62,7 @@ _OF_WHAT_IS_ASKED = frozenset(
         sqlite3.SQLITE_RANGE,
     }
 )
-"""Primary codes of errors that a statement or its values make; the others are the store's own."""
+"""Primary codes of errors that a statement or its values cause; others are the store's."""
 
 _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"})
 
@@ -229,7 +229,7 @@ class SqliteStore:
             self._readers.get_nowait().close()
         with self._lock:
             if self._writer is not None:
-                # SQLite folds at the last of all connections, and another process may have one.
+                # SQLite folds when the last connection closes, and another process may have one.
                 checkpoint(self._writer)
                 self._writer.close()
                 self._writer = None
@@ -289,7 +289,7 @@ def _translated() -> Iterator[None]:
 
 
 def _of_the_store(error: sqlite3.Error) -> Exception:
-    """Return a failure of the file or the disk by its name, and one of what was asked as it is."""
+    """Return a failure of the file or the disk as `LedgerFailed`, and any other error as it is."""
     code = getattr(error, "sqlite_errorcode", None)
     is_asked = code is None or code & 0xFF in _OF_WHAT_IS_ASKED
     return error if is_asked else LedgerFailed(f"{error} ({error.sqlite_errorname})")
@@ -305,7 +305,7 @@ def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[N
             raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
         raise LedgerUnavailable(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        # The driver cannot tell an error that quotes damaged text.
+        # The driver fails on an error message that quotes damaged text.
         connection.close()
         raise LedgerCorrupt(f"{path}: {error}", code="ledger_file_damaged") from error
     except BaseException:
@@ -318,7 +318,7 @@ def _use_write_ahead_log(writer: sqlite3.Connection) -> None:
         try:
             writer.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            # Where two processes change it at once SQLite does not wait but refuses one of them.
+            # Where two processes change the mode at once, SQLite refuses one without waiting.
             if attempt == WAL_ATTEMPTS_MAX:
                 raise
             begin_immediate(writer)

@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[str, Literal["index", "trigger"], str], ...] = (
     ("unique index ", "index", " unique"),
     ("trigger ", "trigger", ""),
 )
-"""How a definition goes on behind CREATE, what it makes, and what its fact ends with."""
+"""What follows CREATE in a definition, what it makes, and how its fact ends."""
 
 _OF_INDEX = re.compile(r"(?:from|in|of) index (\S+)$")
 _OF_COLUMN = re.compile(r"(?:value in|constraint failed in) ([A-Za-z_]\w*)")
@@ -42,7 +42,7 @@ def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
     try:
         return differences(_expected(), _stored(connection))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        # The driver cannot tell an error that quotes damaged text.
+        # The driver fails on an error message that quotes damaged text.
         return [StorageFault("ledger", "schema", "schema_unreadable", str(error))]
 
 
@@ -58,7 +58,7 @@ def content_faults(connection: sqlite3.Connection) -> ContentReport:
 
 
 def _asked(connection: sqlite3.Connection, sql: str) -> list[Any]:
-    """Return the rows of a question whose texts may be damaged."""
+    """Return the rows of a query whose texts may be damaged."""
     before = connection.text_factory
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     try:

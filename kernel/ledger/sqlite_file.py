@@ -22,7 +22,7 @@ _HEADER_BYTES = 100
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _WAL_MAGIC = 0x377F0682
-"""With its last bit, which says the order of bytes in checksums, off."""
+"""The magic number without its last bit, which gives the byte order of checksums."""
 
 _LOOKS_MAX = 3
 
@@ -71,7 +71,7 @@ class _Frame(NamedTuple):
 
 
 def _wal_faults(wal: Path, page_bytes: int) -> list[StorageFault]:
-    """Look until two looks agree: somebody may be writing to it."""
+    """Read the log until two readings agree, because a writer may be active."""
     before: list[StorageFault] = []
     for look in range(_LOOKS_MAX):
         faults = _look(wal, page_bytes)
@@ -112,7 +112,7 @@ def _look(wal: Path, page_bytes: int) -> list[StorageFault]:
 def _frames(
     file: BinaryIO, page_bytes: int, salts: bytes, sums: tuple[int, int], order: str
 ) -> Iterator[_Frame]:
-    """Yield the frames; behind one that does not fit, no other does."""
+    """Yield the frames up to the first that does not fit."""
     step, fits = _FRAME_HEADER_BYTES + page_bytes, True
     while len(frame := file.read(step)) == step:
         header, page = frame[:_FRAME_HEADER_BYTES], frame[_FRAME_HEADER_BYTES:]

@@ -15,7 +15,7 @@ def make_private(path: Path) -> None:
     SQLite gives what it writes beside a file the file's own mode. A file that is there is not
     opened: closing it again would give up the locks that this process holds on it.
     """
-    # What is wrong with the place is told when the ledger is opened.
+    # Opening the ledger reports what is wrong with the place.
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
@@ -28,7 +28,7 @@ def is_folded(path: Path) -> bool:
 def fold(path: Path) -> None:
     """Fold the write-ahead log into the file, and remove it if nobody else has the ledger open.
 
-    Waits for nobody: where somebody writes or may not write here, everything is left as it is.
+    It does not wait: where another process writes, or this one may not, nothing changes.
     """
     if is_folded(path):
         return
@@ -37,7 +37,7 @@ def fold(path: Path) -> None:
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Fold what nobody reads any more into the file; the log is empty afterwards if that is all."""
+    """Fold what no reader needs any more into the file; if that is all, the log is emptied."""
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

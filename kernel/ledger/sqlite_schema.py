@@ -79,7 +79,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
     """Bring the tables of a file to the newest version, all of the way or not at all.
 
-    Who migrates at the same time waits for this, and finds nothing left to do. A writer of an
+    A second migration meanwhile waits for this one and finds nothing left to do. A writer of an
     earlier program that still has the file open is refused at its next transaction.
 
     Raises:
@@ -119,10 +119,10 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def begin_immediate(writer: sqlite3.Connection) -> None:
-    """Begin, with the lock of the one who writes.
+    """Begin a transaction with the writer's lock.
 
     Raises:
-        LedgerUnavailable: when it was not had in time.
+        LedgerUnavailable: when the lock was not granted in time.
     """
     try:
         writer.execute("BEGIN IMMEDIATE")

@@ -23,10 +23,10 @@ from sqlalchemy import Table
 from kernel.ledger.keys import column_names, key_names, values_getter
 
 ANY_MIN, ANY_MAX = 8, 512
-"""Fewest and most values that one statement is asked for."""
+"""The fewest and the most values of one statement."""
 
 Values = list[tuple[Any, ...]]
-"""What one text is run with, again and again."""
+"""The rows with which one text is run."""
 
 GROUP_ROWS = 8
 """New rows that one statement adds where there are many."""

@@ -30,7 +30,7 @@ def position_of(row: Row) -> int:
 
 
 def in_force_at(view: LedgerView, row: Row) -> Row | None:
-    """Return the row that speaks for the place of a row; None for one that stands elsewhere."""
+    """Return the row that speaks at a row's place; None where that row's place is elsewhere."""
     if row["supersedes_sequence"]:
         return None
     return (view.log_row_of(row["operation_id"]) or row) if is_lite(row) else row
@@ -41,8 +41,8 @@ def check_order(
 ) -> None:
     """Refuse effects on records that an operation wrote whose place in the order is a later one.
 
-    Without such a one, the state is what it would be, had they been applied at their place. What
-    settled a lite operation after a review stands for that one.
+    Without such a writer the state is what it would be had the effects been applied at their
+    place. An operation that settled a lite one after a review stands at that one's place.
 
     Raises:
         EffectInapplicable: `superseding_write_out_of_order`, naming the later writer.
@@ -70,7 +70,7 @@ def settles_before(view: LedgerView, sequence: int, position: int) -> bool:
 
 
 def _written_later(view: LedgerView, store: str, key: str, position: int) -> str | None:
-    """Return a writer of a record whose place is after a position; none before it can be one."""
+    """Return a writer of a record whose place is after a position."""
     sequence: int | None = None
     while True:
         last = view.tables.select(

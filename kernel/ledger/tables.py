@@ -24,7 +24,7 @@ class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure
 
 
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
-    """Tell whether a value comes after another in an order's direction; all come after None."""
+    """Tell whether a value comes after another in an order; every value comes after None."""
     if after is None:
         return True
     return bool(value < after if descending else value > after)
@@ -63,8 +63,8 @@ class TablesView(Protocol):
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column.
 
-        In no order; many values cost little more than one. Where there are more rows than
-        `limit`, it is any of them.
+        They come in no order, and many values cost little more than one. Beyond `limit` rows,
+        any of them are returned.
         """
 
     def columns(
@@ -78,7 +78,7 @@ class TablesView(Protocol):
     ) -> list[tuple[Any, ...]]:
         """Return some columns of the rows in the order of one column.
 
-        What `select` returns, for who reads very many rows and little of each.
+        Like `select`, for readers of very many rows and little of each.
         """
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
@@ -107,8 +107,8 @@ class Tables(TablesView, Protocol):
     def append(self, table: Table, row: Row) -> None:
         """Add a row whose key and unique values are new by construction.
 
-        One that is there all the same fails here with DuplicateKey or, at the latest, the whole
-        transaction at its end.
+        If it exists all the same, this raises DuplicateKey or, at the latest, the whole
+        transaction fails at its end.
         """
 
     def put(self, table: Table, row: Row) -> None:
@@ -146,7 +146,7 @@ class Store(Protocol):
         An exception inside rolls back. Writers of every process wait for each other here.
 
         Raises:
-            LedgerUnavailable: when the lock was not had in time; nothing happened.
+            LedgerUnavailable: when the lock was not granted in time; nothing happened.
             CommitOutcomeUnknown: when COMMIT itself failed.
         """
 

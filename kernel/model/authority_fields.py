@@ -20,7 +20,7 @@ NIGHTLY = "scheduled_nightly_only"
 """Only the nightly tick asks, and whoever asks by name."""
 
 LAZY = "lazy_on_query"
-"""What was once done, and is refused."""
+"""The strategy of earlier versions, which is refused."""
 
 
 def waits_for_the_tick(payload: Mapping[str, Any]) -> bool:

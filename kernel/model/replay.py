@@ -1,4 +1,4 @@
-"""What a replay is asked and what it answers (§6.2, §6.3, §6.6)."""
+"""The parameters and the answers of a replay (§6.2, §6.3, §6.6)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

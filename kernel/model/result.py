@@ -1,4 +1,4 @@
-"""What a submission comes to: applied, rejected, or told what it came to before."""
+"""The result of a submission: applied, rejected, or the answer that was given before."""
 
 from dataclasses import dataclass, field
 from typing import Any

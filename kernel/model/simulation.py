@@ -1,4 +1,4 @@
-"""What a simulation is asked under and what it answers (§11.2, §11.3)."""
+"""The parameters and the answers of a simulation (§11.2, §11.3)."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,1 +1,1 @@
-"""Access overlays: what may be written of a thing, by what was laid over it and around it (§12)."""
+"""Access overlays: which writes the overlays on a thing and its containers permit (§12)."""

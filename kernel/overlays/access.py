@@ -1,4 +1,4 @@
-"""Whether overlays keep somebody from a thing: from writing it, or from sending it out (§12.2)."""
+"""Whether overlays forbid a writer to write a thing, or to send it out (§12.2)."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

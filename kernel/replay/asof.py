@@ -29,7 +29,7 @@ RECORDS_KNOWN_MAX = 100_000
 EFFECTS_PAGE_ROWS = 1000
 
 _NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
-"""Read as they are: two by commitments to their content, and the head, which a replay overrules."""
+"""Tables read as they are: two that are keyed by their content, and the head."""
 
 
 class StateAsOf:
@@ -45,14 +45,14 @@ class StateAsOf:
         self._gone: dict[str, frozenset[str]] = {}
 
     def begin(self, sequence: int, recorded: Iterable[bytes]) -> None:
-        """Stand just before an operation, whose recorded effects say what they found."""
+        """Move to just before an operation, whose effects name the states that they met."""
         self._sequence = sequence
         self._recorded, self._own = recorded, None
         if len(self._known) > RECORDS_KNOWN_MAX:
             self._known.clear()
 
     def forget(self) -> None:
-        """Look everything up again: an operation was not computed, or not as it was recorded."""
+        """Forget every known record, because an operation was not computed as it was recorded."""
         self._known.clear()
 
     def schema_faults(self) -> list[StorageFault]:
@@ -165,7 +165,7 @@ class StateAsOf:
             self.put(table, {**(self.get(table, *key) or {}), **values})
 
     def delete(self, table: Table, *key: str | int) -> None:
-        """Have no row of state under a key from here on."""
+        """Remove a row of state for the operations to come."""
         if store_of(table) is not None:
             self._known[(table.name, str(key[0]))] = None
 
@@ -176,7 +176,7 @@ class StateAsOf:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo nothing: whoever meets an exception forgets everything."""
+        """Undo nothing: after an exception the caller forgets everything."""
         yield
 
     def _lookup(self, table: Table, name: str, key: str) -> Row | None:
@@ -193,7 +193,7 @@ class StateAsOf:
         return self._restored(table, key, pre_image_hash) if pre_image_hash else None
 
     def _found_by_own(self, name: str, key: str) -> str | None:
-        """Return what the operation itself found under a key, by its first effect on it.
+        """Return the state that the operation met under a key, by its first effect on it.
 
         Most records are known from the operations before, so effects are read when one is not.
         """

@@ -23,7 +23,7 @@ from kernel.stores.model_outputs import stated_part, statement_of
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What replaying one operation came to, before any receipt of it is written."""
+    """The result of replaying one operation, before a receipt of it is written."""
 
     operation_id: str
     ec_sequence_number: int | None
@@ -39,7 +39,7 @@ class Verdict:
 
     blocked_by_operation_id: str | None = None
     difference: str | None = None
-    """What is corrupt; nothing else is said of such an operation."""
+    """What is corrupt; then no other field is set."""
 
 
 def replay_one(
@@ -94,7 +94,7 @@ def judge_in_order(
                 waiting.setdefault(parent, []).append(child)
                 continue
             verdict = _after_parents(view, child, replayed, strategy, registry)
-            # What was never applied is no ground that its children stand on.
+            # Children do not stand on what was never applied.
             replayed[child.operation_id] = verdict.output_reproduced or not child.applied
             ready += reversed(waiting.pop(child.operation_id, []))
             yield verdict
@@ -147,7 +147,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where a recorded output stands today."""
+    """Whether a recorded output is available and eligible today."""
 
     available: bool
     corrupt: bool = False

@@ -30,7 +30,7 @@ def replay_operation(
     registry: ModelRegistry,
     audit_context: AuditContext | None = None,
 ) -> AuditReplayReceipt:
-    """Replay one operation and record what came of it (§6.3); its parents count as replayed.
+    """Replay one operation and record the result (§6.3); its parents count as replayed.
 
     Raises:
         LedgerCorrupt: when what is recorded is not what the envelope does; nothing is written.

@@ -40,7 +40,7 @@ _BAD_RECORD = (
     AttributeError,
     IndexError,
 )
-"""What a record that is not as it was written makes its reader raise."""
+"""Exceptions that reading a damaged record raises."""
 
 
 @dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
@@ -56,13 +56,13 @@ class Reproduction:
     """As the envelope states them."""
 
     erased: bool = False
-    """The envelope is no longer there, so there was nothing to compute."""
+    """The envelope was erased, so there was nothing to compute."""
 
     applied: bool = True
-    """False of a lite envelope that nobody has migrated: it did nothing to do again."""
+    """False for a lite envelope that was not migrated: it did nothing that could be repeated."""
 
     difference: str | None = None
-    """What is not as it is recorded; None where every byte is."""
+    """What differs from the record; None where every byte agrees."""
 
 
 class _Differs(Exception):  # noqa: N818 - what a comparison came to, said in a Reproduction
@@ -175,7 +175,7 @@ class _Run:
         )
 
     def pass_over(self) -> None:
-        """Leave out a row that changed the state: look everything up again."""
+        """Leave out a row that changed the state, and forget every known record."""
         self._state.forget()
 
     def _envelope(self, row: Row) -> Document | None:
@@ -207,7 +207,7 @@ class _Run:
         effects = rules.effects
         operation_id, receipts = envelope["operation_id"], 0
 
-        # It does not hold the operation that holds it: a cycle for each would be work to collect.
+        # No reference back to the operation that holds it: each such cycle would be collected.
         def emit(receipt: Receipt) -> str:
             nonlocal receipts
             receipt_id = f"receipt:{operation_id}:{receipts}"
@@ -282,7 +282,7 @@ class _RecordedEffect:
 
 
 def _effect_of(stated: Document) -> KernelEffect:
-    """Return an effect as the stores read it; a model of it would cost a fifth of the replay."""
+    """Return an effect as the stores read it; validating it would cost a fifth of the replay."""
     effect = _RecordedEffect(
         stated["effect_id"],
         stated["effect_kind"],

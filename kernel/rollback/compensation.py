@@ -1,4 +1,4 @@
-"""What makes up for an effect that nothing undoes: effects of the operation that it named (§5.3).
+"""Compensations: effects of the named operation, for an effect that has no inverse (§5.3).
 
 A compensation goes from the state that the effect left to one that undoes what it meant. It is an
 ordinary operation with a verb of its own, so where the state no longer admits it, it is refused.
@@ -21,7 +21,7 @@ Payloads = list[tuple[str, Document]]
 def compensating_effects(
     view: LedgerView, operation_id: str, effect: PlannedEffect
 ) -> list[Document]:
-    """Return the effects that make up for one effect of an operation, in order.
+    """Return the effects that compensate one effect of an operation, in order.
 
     None are left where the record stands already where they would lead.
 
@@ -39,7 +39,7 @@ def compensating_effects(
 def _transitions(view: LedgerView, _: str, effect: PlannedEffect) -> Payloads:
     """The steps of the named way back, from where the membership stands.
 
-    What came after the effect was made up for before it, and may have led along this way already.
+    Later effects were compensated before, and may have led part of the way already.
     """
     stated = effect.declared["payload"]
     way = _way_back(effect.declared["compensating_operation_kind"], stated)
@@ -63,7 +63,7 @@ def _transitions(view: LedgerView, _: str, effect: PlannedEffect) -> Payloads:
 
 
 def _way_back(kind: str, stated: Document) -> list[tuple[str, str]]:
-    # Where the way back has a choice, it takes the step that leads to the origin.
+    # Where several steps lead back, the one to the origin is taken.
     steps = sorted(STEPS_OF_KIND[kind], key=lambda step: step[1] != stated["from_state"])
     way: list[tuple[str, str]] = []
     state = stated["to_state"]
@@ -83,7 +83,7 @@ def _access(_: LedgerView, __: str, effect: PlannedEffect) -> Payloads:
 
 
 def _grant_anew(view: LedgerView, operation_id: str, effect: PlannedEffect) -> Payloads:
-    """Access that was revoked comes back by another link, never by the old token."""
+    """Return the grant of another link: revoked access never comes back by the old token."""
     link = view.record(schema.share_links, effect.declared["target_ref"])
     if link is None:
         raise RollbackRefused(

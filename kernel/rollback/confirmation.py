@@ -30,7 +30,7 @@ _DOMAIN = b"rotulus/confirmation/v1\x00"
 
 @dataclass(frozen=True, slots=True)
 class Confirmable:
-    """What is confirmed: one plan."""
+    """A plan that can be confirmed."""
 
     tier: int
     scope: str

@@ -32,7 +32,7 @@ def inverse_envelope(transaction: LedgerTransaction, step: Step, tier: int) -> D
 def compensating_envelope(
     transaction: LedgerTransaction, step: Step, effects: list[Document], ordinal: int
 ) -> Document:
-    """Return the operation that makes up for one effect of an operation."""
+    """Return the operation that compensates one effect of an operation."""
     targets = [effects[0]["target_ref"]]
     fields = _of_original(transaction, step) | {
         "target_refs": targets,
@@ -95,7 +95,7 @@ def scope_of(node_refs: list[str]) -> Document:
 
 
 def _key(transaction: LedgerTransaction, step: Step, purpose: str) -> str:
-    """Undoing is asked for once, until it is itself undone."""
+    """Return the key of an undoing: the same undoing is one operation until it is itself undone."""
     mark = mark_of(transaction, step.operation_id)
     return digest([step.operation_id, purpose, mark["brought_back_by"]])
 
@@ -144,7 +144,7 @@ def _inverses(transaction: LedgerTransaction, step: Step) -> list[Document]:
 
 
 def _writers(transaction: LedgerTransaction, step: Step) -> list[str]:
-    """Whoever wrote last what is undone: their writes have been seen."""
+    """Return the last writers of what is undone, as parents: their writes have been seen."""
     found = []
     for one in step.effects:
         table = schema.STORES.get(one.place[0])

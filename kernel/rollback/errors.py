@@ -1,4 +1,4 @@
-"""Why something is not undone."""
+"""The error of a rollback that is refused."""
 
 from typing import Any
 

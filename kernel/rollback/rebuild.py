@@ -234,7 +234,7 @@ def rebuild(
 ) -> Rebuild:
     """Replace every record that is not what the log gives, as it stands now.
 
-    An architect's word is always needed. Durable when the caller's transaction is.
+    An architect's token is always needed. Durable when the caller's transaction is.
 
     Raises:
         RollbackRefused: see `plan_rebuild` and `Confirmations.check`; `confirmation_used`.
@@ -312,7 +312,7 @@ def _expect_sound(findings: Sequence[Finding]) -> None:
 
 
 def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
-    """What happened outside after the checkpoint, and is not made to happen again."""
+    """Return the effects outside after the checkpoint, which are not performed again."""
     count = 0
     after = checkpoint
     while rows := view.log_rows(after=after, limit=_PAGE_ROWS):

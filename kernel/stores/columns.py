@@ -25,7 +25,7 @@ def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, An
 
 @cache
 def _declared(table: Table) -> tuple[tuple[str, Derive], ...]:
-    """The columns that follow from the record alone, as the schema has them."""
+    """Return the columns that follow from the record alone, as the schema declares them."""
     columns = ((str(column.name), column.info.get("of_record")) for column in table.columns)
     return tuple((name, derive) for name, derive in columns if derive is not None)
 
@@ -48,4 +48,4 @@ def _edge(record: Document, view: LedgerView) -> dict[str, Any]:
 _OF_OTHERS: Mapping[str, Callable[[Document, LedgerView], dict[str, Any]]] = MappingProxyType(
     {"nodes": _node, "edges": _edge}
 )
-"""Columns for which it takes more than the record."""
+"""Columns that need more than the record to be computed."""

@@ -25,7 +25,7 @@ _Long = Annotated[str, StringConstraints(max_length=MAX_ENVELOPE_BYTES)]
 
 
 class Emitted(Payload):
-    """Something with content that is to exist outside."""
+    """An effect's statement of content that is to exist outside."""
 
     content_hash: Sha256
     content: _Long | None = None
@@ -83,7 +83,7 @@ def recorded_content(view: LedgerView, request: Document) -> bytes | None:
 
 
 def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
-    """The node as it was when the effect was decided: its newest record, or a kept state."""
+    """Return the node as of the effect's decision: its newest record, or a kept state."""
     row = view.tables.get(schema.nodes, payload["content_node_ref"])
     if row is not None and sha256_hex(row["record"]) == payload["content_record_hash"]:
         return _of_node(orjson.loads(row["record"]))

@@ -22,7 +22,7 @@ LIFECYCLE = frozenset(
         ("confirmed", "withdrawn"),
     }
 )
-"""What the table does not hold is disallowed; `None` is the state before the first observation."""
+"""The allowed transitions; `None` is the state before the first observation."""
 
 
 class CourtDispositionObservation(Payload):

@@ -42,10 +42,10 @@ Day = Annotated[str, AfterValidator(_day)]
 
 
 def check_same_day(instant: str, day: str) -> None:
-    """Refuse a day that the instant has nowhere.
+    """Refuse a day that the instant has at no offset.
 
     Raises:
-        ValueError: when it has it nowhere.
+        ValueError: when no offset gives that day.
     """
     moment = datetime.fromisoformat(instant).astimezone(UTC)
     try:

@@ -18,7 +18,7 @@ _PRIORITY = "background_normal"
 def request_external_effect(effect: KernelEffect, operation: Operation, payload: Document) -> None:
     """Ask for an effect outside, in the transaction of the decision; keyed by the operation.
 
-    `payload` is what performing it takes, but for the content itself, which may be erased.
+    `payload` is what the performer needs, without the content itself, which may be erased.
     """
     transaction = operation.transaction
     transaction.head_now.request_sequence += 1

@@ -1,4 +1,4 @@
-"""What became of an effect outside: an operation that gives its request the one outcome (K19).
+"""The outcome of an effect outside, as an operation that closes its request (K19).
 
 A report names its request and what was asked for, so it cannot close another's. It is applied like
 any effect, so closing a request follows from the log, and replaying closes it again without
@@ -32,7 +32,7 @@ _REPORTS: Mapping[str, tuple[type[ExternalEffectReport], str]] = MappingProxyTyp
         FAILED: (ExternalEffectFailed, "dead_letter"),
     }
 )
-"""By the kind of receipt: what is stated, and the outcome that the request gets."""
+"""By the kind of receipt: its model, and the outcome that the request gets."""
 
 
 def report_external_effect(effect: KernelEffect, operation: Operation) -> Applied:
@@ -87,7 +87,7 @@ def _open_request(report: ExternalEffectReport, operation: Operation) -> Documen
 
 
 def _check_performed(report: ExternalEffectPerformed, asked: Document) -> None:
-    """What was asked for is what was written."""
+    """Refuse a report whose written content is not the content that was asked for."""
     payload = asked["payload"]
     if canonical_kind(report.effect_kind) == "share_link_grant":
         if report.token_sha256 is None:

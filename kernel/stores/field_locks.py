@@ -19,7 +19,7 @@ _NAME_MAX = 512
 
 
 def check_unlocked(before: Document, fields: Document, operation: Operation) -> None:
-    """Refuse a write of a field that is locked, and of the lock if it comes to less."""
+    """Refuse a write of a locked field, and one that shrinks the lock."""
     locked = before.get(FIELD_LOCK)
     if not isinstance(locked, list) or not locked or operation.semantic_intent == OVERRIDE:
         return
@@ -36,7 +36,7 @@ def check_unlocked(before: Document, fields: Document, operation: Operation) -> 
 
 
 def check_lock(after: Document, stated: Document) -> None:
-    """Refuse a lock that is not a list of fields, or that would stop what the kernel computes."""
+    """Refuse a lock that is no list of fields, or that names a field which the kernel computes."""
     if FIELD_LOCK not in stated:
         return
     locked = after[FIELD_LOCK]

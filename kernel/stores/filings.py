@@ -10,7 +10,7 @@ from kernel.stores.typed import Name, Payload, Sha256, TypedStore
 
 
 class FilingUnit(Payload):
-    """What was filed, and when in the court's own time."""
+    """What was filed, and when, in the court's time zone."""
 
     filing_date_utc: Instant
     filing_date_originating_tz: Zone

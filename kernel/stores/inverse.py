@@ -17,7 +17,7 @@ from kernel.stores.record import Applied, Operation
 
 
 def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
-    """Put a record back as it was before the effect that is undone, or remove it again.
+    """Put a record back as it was before an effect, or remove it if it was not there before.
 
     Raises:
         EffectInapplicable: `rollback_superseded_by_later_write` where another state stands,
@@ -58,7 +58,7 @@ def _put_back(undone: UndoneEffect, operation: Operation) -> None:
     try:
         content = transaction.pre_image(undone.restores_hash)
     except LedgerCorrupt as error:
-        # Refusing changes nothing, and verification names the row; whoever asks ends no process.
+        # Refusing changes nothing and verification names the row, so a request ends no process.
         raise EffectInapplicable(
             str(error), code="rollback_pre_image_corrupt", field="undoes.restores_hash"
         ) from error

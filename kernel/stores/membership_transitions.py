@@ -31,7 +31,7 @@ Trigger = Literal[
 
 
 class MembershipTransition(Payload):
-    """From where to where, in which corpus, and by what."""
+    """A transition: the states, the corpus and the trigger."""
 
     corpus_id: Key
     from_state: State

@@ -40,7 +40,7 @@ def stated_part(record: Document) -> Document:
 
 
 def record_model_outputs(outputs: Iterable[RecordedModelOutput], operation: Operation) -> None:
-    """Record what is new, with a receipt each, and count one reference more for what is not.
+    """Record new outputs, with a receipt each, and count one more reference for known ones.
 
     Raises:
         EffectInapplicable: when an id is on record, or stated twice, with something else.

@@ -25,19 +25,19 @@ class VisibilityChange(Payload):
 
 
 class ReviewDisposition(Payload):
-    """What a review came to."""
+    """The result of a review."""
 
     review_disposition: Name
 
 
 class Quarantine(Payload):
-    """Why a node is set apart, or is so no longer."""
+    """Why a node is quarantined or released."""
 
     quarantine_reason: Name
 
 
 class Access(Payload):
-    """Who is let in, or no longer is."""
+    """Who is granted access, or loses it."""
 
     grantee: Name
 

@@ -22,7 +22,7 @@ from kernel.stores.typed import stamp
 from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
 
 _AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("override_authority",)}
-"""What feeds an authority, by node kind: a number from 0 to 1, or null."""
+"""The fields that feed an authority, by node kind: a number from 0 to 1, or null."""
 
 _MAY_CREATE = frozenset({"merge", "split", "supersede", "source_binding_create"})
 """Verbs that write a node that is there, or one that is new."""
@@ -168,7 +168,7 @@ def _state_after(effect: KernelEffect, operation: Operation, state: str) -> str:
 
 
 def _check_provenance(record: Document, sources: Iterable[str], operation: Operation) -> None:
-    """Refuse a class below that of a source; sources that a node no longer names stay in it."""
+    """Refuse a class below that of a source; a source that is no longer named keeps its effect."""
     for ref in sources:
         source = operation.transaction.node(ref)
         if source is not None and is_lowered(
@@ -216,7 +216,7 @@ def _check_authorities(node_kind: str, fields: Document) -> None:
 
 
 def _check_strategy(node_kind: str, fields: Document) -> None:
-    """Refuse what would compute an authority on reading (INV-A-AUTHORITY-EAGER-1)."""
+    """Refuse a strategy that would compute an authority on reading (INV-A-AUTHORITY-EAGER-1)."""
     strategy = fields.get("cu_authority_strategy", EAGER)
     if node_kind != UNDERSTANDING or strategy in (EAGER, NIGHTLY):
         return

@@ -85,7 +85,7 @@ def write_record(
 
 
 def _check_names(key: str, columns: Mapping[str, Any]) -> None:
-    """Refuse what not every store's text can hold; a record's content may hold it."""
+    """Refuse names that not every store's text can hold; a record's content is bytes."""
     for value in (key, *columns.values()):
         if type(value) is str and "\x00" in value:
             raise EffectInapplicable(

@@ -10,7 +10,7 @@ from kernel.stores.typed import Name, Payload, TypedStore
 
 
 class Disposition(Payload):
-    """What was decided of something."""
+    """What a court decided about one thing."""
 
     disposition: Name
 

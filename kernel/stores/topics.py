@@ -30,7 +30,7 @@ def apply_topic_assignment(effect: KernelEffect, operation: Operation) -> Applie
 
 
 def apply_anchor(effect: KernelEffect, operation: Operation) -> Applied:
-    """Anchor a topic, or let it go."""
+    """Anchor a topic, or end its anchoring."""
     node_id = effect.target_ref or ""
     node_reference(operation, node_id, "target_ref", TOPIC)
     before = operation.transaction.node(node_id) or {}

@@ -83,7 +83,7 @@ def validated(model: type[AnyPayload], payload: Document) -> AnyPayload:
 def check_reference(
     operation: Operation, table: Table, key: str | None, place: str, node_kind: str | None = None
 ) -> None:
-    """Refuse a reference to what is not there, or is there no longer; None refers to nothing."""
+    """Refuse a reference to a record that does not exist or was taken back; None refers to none."""
     if key is None:
         return
     record = operation.transaction.record(table, key)
@@ -97,7 +97,7 @@ def check_reference(
 
 
 def standing(before: Document | None, key: str) -> Document:
-    """Return the record that stands, which is one that was not taken back."""
+    """Return the record that stands: one that exists and was not taken back."""
     if before is None or before["state"] not in LIVE:
         raise EffectInapplicable(f"no record {key}", code="record_not_found", field="target_ref")
     return before
@@ -135,5 +135,5 @@ def stamp(operation: Operation) -> dict[str, Any]:
 
 
 def node_reference(operation: Operation, key: str, place: str, node_kind: str | None) -> None:
-    """Refuse a reference to a node that is not there, or is of another kind."""
+    """Refuse a reference to a node that does not exist, or is of another kind."""
     check_reference(operation, schema.nodes, key, place, node_kind)

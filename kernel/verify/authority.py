@@ -69,7 +69,7 @@ class AuthorityCheck:
             self._reader.findings.add(schema.nodes, node_id, "authority_differs", message)
 
     def _authorities_of(self, node: Document) -> list[float]:
-        """What the inputs give, by the newest rules first.
+        """Return what the inputs give under each version of the rules, the newest first.
 
         Nobody computes an authority again because the rules changed, so each version may speak;
         that the value was written by the rules of its row, the fold sees.

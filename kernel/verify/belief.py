@@ -23,12 +23,12 @@ EVENTS_PAGE_ROWS = 64
 
 
 class _TrailBroken(Exception):  # noqa: N818 - the end of a replay, already reported
-    """Events are missing, so that what follows cannot be replayed; the finding is noted."""
+    """Events are missing, so that later ones cannot be replayed; the finding is noted."""
 
 
 @dataclass(slots=True)
 class BeliefCounts:
-    """How much was read."""
+    """How many sessions and events were read."""
 
     sessions: int = 0
     events: int = 0
@@ -123,13 +123,13 @@ class _Snapshots:
         self._advance()
         with self._reader.findings.guard(schema.belief_snapshots, self._key(row)):
             stored = SessionSnapshot.from_bytes(row["snapshot_bytes"])
-            # Where the one before is gone, it still says how far that one went.
+            # Where the one before is gone, this one still says how far that one went.
             expected = session.take_snapshot(min(max(stored.since, 0), session.n_events))
             if not stored.says_what(expected):
                 self._differs(row, "the events come to something else")
 
     def finish(self) -> None:
-        """Name what stands for no moment of the session."""
+        """Report the snapshots that belong to no event of the session."""
         while self._next is not None:
             self._differs(self._next, "the session was never of that length")
             self._advance()
@@ -143,7 +143,7 @@ class _Snapshots:
 
 
 def _titles(reader: Reader, session_id: str) -> set[str]:
-    """What a session may be called: its id, or something that its declaration says of it."""
+    """Return the titles that a session may have: its id, or a text of its declaration."""
     first = reader.get(schema.belief_events, session_id, 0)
     declaration = None if first is None else load_object(first["event_bytes"])
     payload = {} if declaration is None else declaration["payload"]

@@ -33,7 +33,7 @@ class Causeless:
         self._next = next(self._said, None)
 
     def write_until(self, position: int | None) -> None:
-        """Write what the receipts up to a place of the chain say; all of them for None."""
+        """Write what the receipts up to a place of the chain say; without one, all of them."""
         while self._next is not None:
             place, document = self._next
             if position is not None and place > position:
@@ -57,7 +57,7 @@ class Causeless:
             return
         rules = rules_of(document.get("rules_version"))
         if rules is None:
-            # The walk along the chain says so.
+            # The walk along the chain reports it.
             return
         with self._ledger.transaction() as transaction:
             transaction.head_now.committed_at_us = emitted_us

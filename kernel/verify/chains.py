@@ -91,7 +91,7 @@ class Chain:
         self._misfit: int | None = None
 
     def go_on_after(self, sequence: int, row_hash: str) -> None:
-        """Begin behind a row that was checked before, instead of at the first."""
+        """Begin after a row that was checked before, and not at the first."""
         self.last, self.tail_hash, self._expected = sequence, row_hash, row_hash
 
     def step(self, row: Row) -> Document | None:
@@ -184,7 +184,7 @@ class Chain:
             self._misfit = sequence
 
     def _settle(self, *, vouched: bool) -> None:
-        """Name the stranger of two rows that do not fit, now that the next row has spoken."""
+        """Report which of two rows that do not fit is the stranger, by the row after them."""
         if self._misfit is None:
             return
         sequence, self._misfit = self._misfit, None

@@ -1,7 +1,7 @@
-"""A head that was kept elsewhere: the log must hold its row still.
+"""A head that was kept elsewhere: the log must still hold its row.
 
 A record that was cut at its end, or computed anew from some row on, is sound by itself. A sequence
-and a hash that somebody wrote down before say which record it was.
+and a hash that an operator kept say which record it was.
 """
 
 import re
@@ -15,7 +15,7 @@ _FORM = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")
 
 
 class ExpectedHead(NamedTuple):
-    """The newest row as it was when somebody kept it."""
+    """The newest row at the time at which an operator kept it."""
 
     ec_sequence_number: int
     row_hash: str
@@ -44,7 +44,7 @@ def mismatch(expected: ExpectedHead, row_hash: str | None) -> tuple[Rule, str] |
 
 
 def check_expected(reader: Reader, expected: ExpectedHead) -> None:
-    """Compare the row of the log with the one that was kept."""
+    """Compare a row of the log with the kept one."""
     sequence = expected.ec_sequence_number
     row_hash: str | None = GENESIS
     if sequence:

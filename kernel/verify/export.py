@@ -26,7 +26,7 @@ from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
-"""A longer line is none that an export has."""
+"""No export has a longer line."""
 
 _MEMBERS = {
     "header": {"format", "kind"},
@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class LineFinding:
-    """The first line that is not what the lines before it, or its own hashes, demand."""
+    """The first line that contradicts the lines before it, or its own hashes."""
 
     line: int
     """Counted from one."""
@@ -112,7 +112,7 @@ def verify_export(
 
 
 class _Walk:
-    """Both chains as far as the file has told them."""
+    """Both chains, as far as the file was read."""
 
     def __init__(self, expected: ExpectedHead | None) -> None:
         self._expected = expected
@@ -123,7 +123,7 @@ class _Walk:
         self._committed_us = 0
         self._emitted_us = 0
         self._lite: dict[str, Document] = {}
-        """Lite rows whose place nobody has taken, by their sequence."""
+        """Lite rows that are not superseded yet, by their sequence."""
         self._started = False
         self._ended = False
 

@@ -112,7 +112,7 @@ class Fold:
             return False
         self._causeless.write_until(self._position(document.get("receipt_chain_head")))
         if document.get("semantic_intent") == LITE_INTENT:
-            # A lite envelope does nothing: its place in the order is all that it has.
+            # A lite envelope does nothing; it only has a place in the order.
             with self._ledger.transaction() as transaction:
                 transaction.head_now.ec_sequence_number = sequence
             return True
@@ -212,7 +212,7 @@ class Fold:
     def _compare_ephemeral(self, folded: Reader) -> None:
         """Compare what is left of the ephemeral receipts: they go after their time.
 
-        A replay's receipt is no operation's: it is held against its own bytes alone.
+        A replay's receipt belongs to no operation and is held against its own bytes alone.
         """
         for row in self._reader.pages(schema.ephemeral_receipts):
             document = load_object(row["receipt_bytes"])
@@ -241,7 +241,7 @@ class Fold:
         self._name_purged_early(folded)
 
     def _name_purged_early(self, folded: Reader) -> None:
-        """Name what is gone before its time: purging moves the record's clock past it."""
+        """Report receipts that went before their time: purging moves the record's clock past it."""
         head = self._reader.get(schema.chain_head, LEDGER_ID)
         now_us = 0 if head is None else head["committed_at_us"]
         for row in folded.pages(schema.ephemeral_receipts, order_by="expires_at_us"):
@@ -260,7 +260,7 @@ class Fold:
 
 
 def _said(receipt: Row) -> Document | None:
-    """What a receipt says but for its place in the chain, where refusals have places too."""
+    """Return what a receipt says without its place in the chain, which refusals share."""
     document = load_object(receipt["receipt_bytes"])
     if document is None:
         return None

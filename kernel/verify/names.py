@@ -1,4 +1,4 @@
-"""Names are data: no database guards them, so whoever reads a row asks the registry (K30).
+"""Names are data: no database guards them, so verification asks the registry (K30, kernel/0188).
 
 A row of a version that this program does not have, a name that its version does not have, and a
 receipt that says what its kind does not, are findings: a newer program, or nobody, wrote them.
@@ -32,7 +32,7 @@ def unknown_row_name(document: Document, rules: Rules) -> str | None:
     if intent not in rules.verbs:
         return f"semantic_intent {shown(intent)} is no verb of version {rules.version}"
     kind = document.get("operation_kind")
-    # A lite envelope keeps the kind that its own time had.
+    # A lite envelope keeps the kinds of version 1.5.
     if intent != LITE_INTENT and kind not in rules.operation_kinds:
         return f"operation_kind {shown(kind)} is none of version {rules.version}"
     return None
@@ -52,7 +52,7 @@ def unknown_effect_name(document: Document, rules: Rules) -> str | None:
 
 
 def check_receipt(reader: Reader, table: Table, key: object, document: Document) -> bool:
-    """Tell whether a receipt is what its kind says by its rules; what is not is a finding."""
+    """Tell whether a receipt fits its kind by its version's rules; a misfit is a finding."""
     version = document.get("rules_version")
     rules = rules_of(version)
     if rules is None:

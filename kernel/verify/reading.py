@@ -1,4 +1,4 @@
-"""How verification reads, and what it says: page by page, trusting nothing that it finds.
+"""Reading for verification, page by page and without trust, and the findings.
 
 Whatever a stored row makes a reader raise becomes a finding that names the row. A finding says
 what is wrong with which row; why it is so, nobody can tell from the bytes.
@@ -47,7 +47,7 @@ Rule = Literal[
     "head_not_found",
     StorageRule,
 ]
-"""What is wrong with a row, or with what holds it; each name is stable."""
+"""What can be wrong with a row, or with what holds it; the names are stable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Finding:
 
 
 class EnoughFindings(Exception):  # noqa: N818 - the end of the search, not a failure
-    """As many findings as were asked for are there."""
+    """The limit of findings is reached."""
 
 
 class Findings:
@@ -92,7 +92,7 @@ class Findings:
 
     @contextmanager
     def guard(self, table: Table | str, key: object) -> Iterator[None]:
-        """Turn whatever the block raises into a finding about this row.
+        """Turn an exception of the block into a finding about this row.
 
         Raises:
             LedgerUnavailable: when the store went away, which says nothing about the row.
@@ -106,7 +106,7 @@ class Findings:
 
 
 class Reader:
-    """The tables of one snapshot, read with suspicion."""
+    """The tables of one snapshot, read without trusting them."""
 
     def __init__(self, tables: TablesView, findings: Findings) -> None:
         self.tables = tables
@@ -153,7 +153,7 @@ class Reader:
                 return
             full = len(rows) == limit
             if full and limit > 1:
-                # Rows that share the last value may go on behind the page: leave them to the next.
+                # Rows with the last value may continue on the next page, so they are left to it.
                 kept = [row for row in rows if row[column] != rows[-1][column]]
                 if not kept:
                     limit *= 2
@@ -228,7 +228,7 @@ def _printable(text: str) -> str:
 
 
 def _whole(digits: str) -> int | float:
-    # Past 2^53 - 1 canonical JSON knows no integers: the digits are those of a float.
+    # Beyond 2^53 - 1 canonical JSON has no integers: the digits are a float's.
     value = int(digits)
     return value if abs(value) < 1 << 53 else float(digits)
 

@@ -20,12 +20,12 @@ from kernel.verify.reading import EnoughFindings, Findings, Reader
 from kernel.verify.storage import add_faults
 
 ROWS_MAX = 20_000
-"""Of the log, and of the receipts, in one audit."""
+"""The most rows of the log, and of the receipts, in one audit."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditMark:
-    """Where the chains were found sound up to; the beginning of the record."""
+    """How far both chains were found sound; by default the beginning of the record."""
 
     ec_sequence_number: int = 0
     row_hash: str = GENESIS
@@ -35,18 +35,18 @@ class AuditMark:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found since a mark, and the mark of the next audit."""
+    """The findings since a mark, and the mark of the next audit."""
 
     found: Verification
     mark: AuditMark
-    """Where it began, if anything was found."""
+    """The mark of the next audit; where this one began, if anything was found."""
 
     mark_fits: bool = True
-    """Whether the record bore out the mark that was handed in."""
+    """Whether the record agreed with the mark that was handed in."""
 
 
 def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> Audit:
-    """Check what was recorded since a mark, at most so many rows; nothing stored makes it raise."""
+    """Check at most so many rows since a mark; no stored bytes make it raise."""
     mark_fits = False
     findings = Findings(LIMIT_FINDINGS)
     reader = Reader(view.tables, findings)

@@ -32,7 +32,7 @@ def check_supersession(reader: Reader, row: Row, document: Document) -> None:
     if row["supersedes_sequence"] != stated:
         message = f"supersedes_sequence is {shown(row['supersedes_sequence'])}, the bytes say "
         reader.findings.add(_LOG, sequence, "column_differs", f"{message}{shown(stated)}")
-    # No limit: with one, a planner may look for the few in the order of the log.
+    # No limit: with one, a planner may search in the order of the log.
     rows = reader.select(_LOG, {"operation_id": row["operation_id"]})
     has_two = named is not None or document.get("semantic_intent") == LITE_INTENT
     if len(rows) > (2 if has_two else 1):
@@ -81,7 +81,7 @@ def _writer_after(reader: Reader, place: Document, before: int, position: int) -
 
 
 def _settles_before(reader: Reader, sequence: int, position: int) -> bool:
-    """Whether an operation settled a lite one whose place is before another: it stands for that."""
+    """Tell whether an operation settled a lite one whose place is before another's."""
     for settled in reader.select(schema.adjudications, {"ec_sequence_number": sequence}):
         for row in reader.select(schema.receipts, {"receipt_id": settled["receipt_id"]}):
             item = load_object(row["receipt_bytes"]) or {}

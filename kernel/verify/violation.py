@@ -1,6 +1,6 @@
 """The findings of a verification as a receipt on the record (§17.5, decision kernel/0106).
 
-The receipt names what was found first, and where; the operator decides what becomes of it. It goes
+The receipt names what was found first, and where; an operator decides what to do. It goes
 to the end of the chain of receipts, so it can be written while an earlier row is damaged, and what
 it says can itself be verified.
 """
@@ -50,5 +50,5 @@ def record_violation(
 
 
 def _storable(text: str) -> str:
-    """What was found may hold anything; a receipt holds text."""
+    """Return a finding's text as a receipt can hold it."""
     return text[:_TEXT_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

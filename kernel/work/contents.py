@@ -1,4 +1,4 @@
-"""What each queue of asked-for work takes, as a table (§13.4, §14.2, §16.5).
+"""The contents of asked-for work by queue, as a table (§13.4, §14.2, §16.5).
 
 A content keeps what its producer stated, fields that no model names included (K14).
 """

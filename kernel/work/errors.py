@@ -1,4 +1,4 @@
-"""What a producer is told who asks for work that cannot be recorded."""
+"""The error of a request for work that cannot be recorded."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Asking a gateway again while nobody answers, or it says that it may be asked again.
+"""Repeats a request to a gateway while nobody answers, or its status allows asking again.
 
 The pause grows from 50 ms to 2 s, is never shorter than what `Retry-After` names (30 s at most),
 and is longer by up to a half, so that many who were refused together do not come back as one.
@@ -15,10 +15,10 @@ PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
 
 TRY_AGAIN: Final = frozenset({408, 429, 503})
-"""Statuses after which the same may be asked again."""
+"""Statuses after which the same request may be sent again."""
 
 Refused = httpx.Response | httpx.TransportError
-"""What came instead of a success; an error of transport where nobody answered."""
+"""What came instead of a success: a refusal, or an error of transport where nobody answered."""
 
 
 async def patiently(
@@ -29,7 +29,7 @@ async def patiently(
     give_up_after_s: float,
     may_repeat: Callable[[Refused], bool] = lambda _: True,
 ) -> httpx.Response:
-    """Ask until there is a success, and return it; raises what `error_of` makes of the last.
+    """Ask until there is a success and return it, or raise what `error_of` makes of the last.
 
     `give_up_after_s` counts the pauses alone. `may_repeat` says where asking again is safe.
     """

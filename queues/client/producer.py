@@ -1,9 +1,9 @@
 """The producers' client: asking one queue for work, waiting for outcomes, taking requests back.
 
-It speaks HTTP to a gateway, because what is asked for must be on the record, and only a gateway
-writes there. Each request has a key, its producer's or one that is made once for the call; so
-sending again after a failure is safe, and this does so until the gateway answers or
-`give_up_after_s` is over.
+It sends HTTP to a gateway, because a request must be on the record before it counts, and only a
+gateway writes the record (decision queues/0019). Each request has a key, the producer's own or one
+that the client makes for the call. Sending it again under that key is safe, and the client does so
+until the gateway answers or `give_up_after_s` is over.
 """
 
 import json
@@ -25,10 +25,10 @@ DEFAULT_URL: Final = "http://127.0.0.1:8440"
 TIMEOUT_S: Final = 60.0
 GIVE_UP_AFTER_S: Final = 60.0
 POLL_S: Final = 5.0
-"""So long one question for outcomes may wait; a gateway allows 30 s."""
+"""How long one question for outcomes waits; a gateway allows 30 s."""
 
 BODY_BYTES_MAX: Final = 4 << 20
-"""Of the requests of one call; half of what a gateway takes."""
+"""Bytes of the requests in one call; half of what a gateway takes."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewRequest:
-    """What to ask for; see the contents of each queue in the README of `kernel/`."""
+    """What to ask for; `kernel/work/contents.py` says what each queue takes."""
 
     content: Mapping[str, Any]
     request_key: str | None = None
@@ -47,15 +47,15 @@ class NewRequest:
     """One of the queue's; only where the content does not decide it."""
 
     delay_s: int = 0
-    """For so long after it was recorded nobody begins with it."""
+    """Seconds after it was recorded in which nobody begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What taking a request back came to."""
+    """The answer to a cancellation."""
 
     cancelled: bool
-    """Whether this call did it; False where the request had its outcome before."""
+    """Whether this call took the request back; False where it had its outcome before."""
 
     request: WorkStatus
 
@@ -130,7 +130,7 @@ class Producer:
         return asked
 
     async def status(self, request_id: str) -> WorkStatus:
-        """Return a request as it stands; raises `work_request_unknown`."""
+        """Return the state of a request; raises `work_request_unknown`."""
         return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
 
     async def wait(self, request_id: str, timeout_s: float) -> Outcome:
@@ -195,7 +195,7 @@ class Producer:
             ) from None
 
     async def _patiently(self, method: str, path: str, **options: Any) -> Any:
-        """Send until there is an answer that stands; the same bytes each time."""
+        """Send the same bytes until the gateway gives a final answer."""
         request = self._http.build_request(method, path, **options)
         response = await patiently(
             lambda: self._http.send(request),

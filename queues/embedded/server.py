@@ -1,8 +1,11 @@
 """The Redis-compatible server that runs when no other one is configured.
 
 Rules: it listens on the loopback only; its password is random, made once per data folder, and
-stands in files that only the owner can read, never on a command line; whoever knows it may read
-and write, and cannot administer: a signal of its parent stops the server, and nothing else does.
+stands in files that only the owner can read, never on a command line. Whoever knows it may read,
+write and run scripts, and cannot administer: CONFIG SET writes files, REPLICAOF copies the data
+away, DEBUG and SHUTDOWN stop the server, and every worker knows the password. Only a signal of its
+parent stops it. FLUSHALL stays allowed, because whoever may delete every key may flush, and the
+ledger brings all of it back.
 It keeps an append-only file beside the ledger; it ends with the process that started it. One
 process at a time owns the folder, by a file lock that the system drops when that process dies. A
 process is signalled only after it has answered, with our password, that it has the pid that we

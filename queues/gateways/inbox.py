@@ -1,8 +1,12 @@
-"""What one gateway sends to another at once: answers, and hints to look somewhere.
+"""The inbox of a gateway: answers to its requests, and hints to look into a mailbox or the leases.
 
-A list for each gateway, so that one blocking connection hears everything. It is cut to its newest
-notes and forgotten when nobody has sent anything for a while: an answer that is lost here is asked
-for again, and a hint only saves time.
+Each gateway has one list on which one connection blocks. The mailboxes of shards lie under their
+own hash tags, on different nodes of a cluster, so they cannot be waited for together, and a
+connection for each shard would be 64. Whoever posts to a mailbox therefore sends its owner a hint,
+and the owner looks into every mailbox once a second all the same.
+
+The list is cut to its newest notes and expires when nobody has sent anything for a while: the
+asker of a lost answer asks again, and a lost hint costs up to a second.
 """
 
 import re
@@ -30,11 +34,11 @@ _SHARD: Final = re.compile(rb"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was sent to a gateway, in order."""
+    """The notes to a gateway, by kind and in order."""
 
     replies: list[bytes]
     mail_for: frozenset[int]
-    """Shards in whose mailboxes something new stands."""
+    """Shards whose mailboxes have new entries."""
 
     leases_changed: bool
 
@@ -59,7 +63,7 @@ class Inbox:
         self._key = _key(gateway)
 
     async def listen(self, timeout_s: float) -> Heard | None:
-        """Wait for notes; nothing after a time, None when Redis cannot be reached.
+        """Wait for notes and return them, empty after `timeout_s`; None when Redis is away.
 
         It takes a connection of its own. Cancellation loses at most one note.
         """

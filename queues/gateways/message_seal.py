@@ -1,10 +1,10 @@
-"""What gateways of one ledger send each other, sealed: Redis can neither read nor make it.
+"""Seals the messages between gateways of one ledger: Redis can neither read nor forge them.
 
 A message is encrypted with AES-256-GCM under a key of its own, which HMAC-SHA-256 derives from the
-ledger's key and 24 random bytes. Two messages share a key only where these are equal: after 2^64
-messages of one ledger that has a probability below 2^-64, so the ledger's key needs no renewal for
-their number. What the message is for, who is answered and until when it counts are associated data:
-a message opens as what it was sealed as, or not at all.
+ledger's key and 24 random bytes. Two messages share a key only where these bytes are equal: after
+2^64 messages of one ledger that has a probability below 2^-64, so the ledger's key needs no
+renewal. The place, the direction, the id of the request and the expiry are associated data: a
+message opens as what it was sealed as, or not at all (decision queues/0047).
 
  version 1 | expires_at_ms 8 | length of ask id 1 | ask id | random 24 | ciphertext and tag
 """
@@ -29,7 +29,7 @@ _RANDOM_BYTES: Final = 24
 _TAG_BYTES: Final = 16
 _FIXED_BYTES: Final = len(_VERSION) + _TIME_BYTES + 1
 _NONCE: Final = bytes(12)
-"""Every message has a key of its own, so one nonce does for all."""
+"""Every message has a key of its own, so all of them can have the same nonce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Seal:
     """Seals messages and opens what was sealed under the same key."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        """Without a key, seal under one that nobody else has, until `use` is told another."""
+        """Without a key, seal under a random one until `use` is called."""
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else key
 
     def use(self, key: bytes) -> None:
@@ -55,7 +55,7 @@ class Seal:
     def close(
         self, direction: Direction, place: str, ask_id: str, expires_at_ms: int, content: bytes
     ) -> bytes:
-        """Return content sealed for a place, as the asking of this id or the answer to it.
+        """Seal content for a place, as the request of this id or as the answer to it.
 
         Raises:
             ValueError: when the id has more than 255 bytes, or the time is before 1970.
@@ -70,7 +70,7 @@ class Seal:
         )
 
     def open(self, direction: Direction, place: str, sealed: bytes) -> Opened | None:
-        """Return the message that was sealed for this place and direction; None for all else."""
+        """Open a message that was sealed for this place and direction; None for anything else."""
         if len(sealed) < _FIXED_BYTES or sealed[:1] != _VERSION:
             return None
         end = _FIXED_BYTES + sealed[_FIXED_BYTES - 1] + _RANDOM_BYTES

@@ -1,11 +1,12 @@
-"""Which gateways live, and which shards each of them should try to own.
+"""Which gateways are alive, and which shards each of them should try to own.
 
-A gateway lives as long as it beats, and its shards are leased as long as it lives, so a lease costs
-one script for all of them. What stands here is a hint: who may write for a shard is decided by the
-ledger. A flushed table is filled again by the next beats of those who hold something, and says
-for one lease that it is not settled, so that nobody takes for free what was only forgotten.
+A gateway is alive for one lease after each beat, and leases its shards for as long as it is alive.
+So a beat is one script, however many shards there are; the cost is that the whole table lies under
+one hash tag, on one node. The table is a hint: the ledger decides who may write for a shard. After
+a flush the next beats of the owners fill the table again, and for one lease it says that it is not
+settled, so that nobody takes a shard that was only forgotten.
 
-Nothing here raises for a Redis that cannot be reached: whoever asks goes on without the hint.
+No method raises when Redis cannot be reached: the caller goes on with the ledger alone.
 """
 
 import secrets
@@ -32,16 +33,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """Who lives and who leases what, as it was at one moment."""
+    """The gateways that are alive and the owners of the shards, at one moment."""
 
     table_id: str
-    """Another one after the table was lost."""
+    """Differs from the one before when the table was lost."""
 
     gateways: frozenset[str]
-    """The living; without the asker where another process goes by its name."""
+    """The gateways that are alive; without the caller when another process has its name."""
 
     owners: Mapping[int, str]
-    """Who leases a shard; shards of the dead stay until somebody claims them."""
+    """The lessee of each shard; the shards of a dead gateway stay until somebody claims them."""
 
     settled: bool
     """Whether the table is at least one lease old."""
@@ -62,10 +63,10 @@ class ShardLeases:
         self._reached = True
 
     async def beat(self, held: Collection[int]) -> LeaseTable | None:
-        """Live for one more lease, claim what is held and nobody living leases; return the table.
+        """Renew this gateway for one lease and return the table; None when Redis is away.
 
-        None when Redis cannot be reached. The first beat takes the name over from whoever had it
-        and tells the others.
+        The beat also claims the held shards that no living gateway leases. The first beat takes the
+        name over from an earlier process and tells the others.
         """
         try:
             mine, table_id, age_ms, alive, owners = await self._scripts.run(
@@ -94,7 +95,7 @@ class ShardLeases:
         return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
-        """Lease shards and return those that were had: free ones, and those leased before."""
+        """Lease shards; return those that this gateway leases now: free ones, and its own."""
         try:
             had = await self._scripts.run(
                 "shard_claim", self._scripts.now(), self._gateway, self._incarnation, *shards
@@ -109,7 +110,7 @@ class ShardLeases:
         await self._release(0, shards)
 
     async def leave(self) -> None:
-        """Give up every lease, live no longer, and tell the others."""
+        """Give up every lease, leave the table, and tell the others."""
         await self._release(1, ())
 
     async def _release(self, leaving: int, shards: Collection[int]) -> None:

@@ -1,14 +1,16 @@
 """The mailboxes of shards: one stream for each, read by the gateway that owns the shard.
 
-An entry waits until it is deleted; who reads keeps its own place and asks for what comes after.
-A mailbox holds so many entries and takes no more. Each entry names the mailbox in which it stands,
-because the offsets of one that was lost with Redis say nothing of its successor's.
+An entry waits until it is deleted; the reader keeps its own place and reads from there on. A
+mailbox refuses an entry beyond `ENTRIES_MAX`. Each entry names its mailbox, because the offsets of
+a mailbox that was lost with Redis say nothing about those of its successor.
 
-Entries and answers are sealed until they expire. What does not open was put there by nobody who
-may, or by a gateway of another ledger; what opens a second time, at another place, was put there
-again. Both are deleted, and counted, like what has expired. An asking is taken once by a process;
-that it takes effect once, whoever takes it, is for the ledger to say (`mailbox_offsets`, and the
-keys of what is asked for).
+Entries and answers are sealed, and expire (decision queues/0047). A message that does not open was
+not sealed by a gateway of this ledger; one that opens a second time, at another place, is a copy.
+Both are deleted and counted, and so is a message that has expired. A process takes a request once.
+That a request takes effect once, whichever gateway takes it, is ensured by the ledger
+(`mailbox_offsets`, and the keys of requests).
+
+A mailbox counts how often an entry was in the hands of a process that ended (decision queues/0040).
 """
 
 import re
@@ -29,10 +31,10 @@ from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
 ASIDE_MAX: Final = 64
-"""Entries of a shard that are kept beside its mailbox; of others the finding alone is left."""
+"""Entries of a shard that are kept beside its mailbox; of more, only the receipt is left."""
 
 VALID_MS: Final = 120_000
-"""How long a message counts, by the clock of who sealed it: longer than any asker waits."""
+"""How long a message is valid by the clock of its sender: longer than any asker waits."""
 
 Refused = Literal["entry", "answer", "expired", "replayed"]
 
@@ -50,17 +52,17 @@ class Entry:
 
     mailbox_id: str
     offset: str
-    """Its place; sorts as text like the entries of its mailbox."""
+    """Its place in the mailbox; the order of these texts is the order of the entries."""
 
     body: bytes
 
     ends: int = 0
-    """How often who had it in hand has ended since, without giving it back."""
+    """How many processes have ended while they had it in hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """An entry that nobody takes any more."""
+    """An entry beside its mailbox, which nobody takes any more."""
 
     shard: int
     offset: str
@@ -79,11 +81,11 @@ class ShardMail:
         refused: Callable[[Refused], None] = lambda _: None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        """`refused` is told of each entry and each answer that did not open or came too late."""
+        """Bind to Redis; `refused` is called for each message that was not accepted, with why."""
         self._seal = seal
         self._clock_s = clock_s
         self._taken: dict[str, tuple[int, tuple[int, bytes, str]]] = {}
-        """By id of an asking: until when it counts, and at which place it was read."""
+        """By id of a request: until when it is valid, and the place where it was read."""
         self._forgets_at_ms = 0
         self._refused = refused
         self._redis = redis
@@ -92,7 +94,7 @@ class ShardMail:
         self._entries_max = entries_max
 
     async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
-        """Put an entry behind those of a shard and wake its owner; False when there is no room.
+        """Append an entry to a shard's mailbox and wake its owner; False when there is no room.
 
         Raises:
             QueueError: `queue_unavailable`; the entry may be there.
@@ -105,7 +107,7 @@ class ShardMail:
         return bool(posted)
 
     async def listen(self, timeout_s: float) -> Heard | None:
-        """Wait for what other gateways send to this one; None when Redis cannot be reached."""
+        """Wait for notes to this gateway and open its answers; None when Redis is away."""
         heard = await self._inbox.listen(timeout_s)
         if heard is None or not heard.replies:
             return heard
@@ -127,8 +129,8 @@ class ShardMail:
     ) -> Mapping[int, Sequence[Entry]] | None:
         """Return the entries of shards after the given offsets, "" for the beginning.
 
-        None when Redis cannot be reached. At most `limit` of each shard; shards without are left
-        out.
+        None when Redis cannot be reached. At most `limit` of each shard; a shard without entries is
+        left out.
         """
         pipe = self._redis.pipeline(transaction=False)
         for shard, cursor in cursors.items():
@@ -177,11 +179,11 @@ class ShardMail:
         return all(isinstance(one, int) or "WRONGTYPE" in str(one) for one in deleted)
 
     async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Count entries as taken, until they are deleted or given back; False as for `delete`."""
+        """Count entries as taken until they are deleted or given back; False as for `delete`."""
         return await self._count_taken(offsets, 1)
 
     async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Take the count back: they were not carried out, and nobody ended; False as before."""
+        """Lower the count of entries that were not carried out; False as for `delete`."""
         return await self._count_taken(offsets, -1)
 
     async def _count_taken(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
@@ -196,7 +198,7 @@ class ShardMail:
         return all(isinstance(one, int) for one in counted)
 
     async def set_aside(self, shard: int, offset: str) -> None:
-        """Keep an entry beside its mailbox, where nobody takes it.
+        """Move an entry beside its mailbox, where nobody takes it.
 
         Raises:
             QueueError: `queue_unavailable`.
@@ -205,9 +207,9 @@ class ShardMail:
         await scripts.run("mail_set_aside", _stream_id(offset), ASIDE_MAX)
 
     async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
-        """Put an entry that was set aside behind those that wait; False where it is not there.
+        """Append an entry that was set aside to its mailbox; False where it is not there.
 
-        It is sealed anew: its time was over, and it was taken.
+        It is sealed anew, because it has expired and its id was taken.
 
         Raises:
             QueueError: `queue_unavailable`.
@@ -226,7 +228,7 @@ class ShardMail:
         return bool(there)
 
     async def aside(self, shards: Collection[int]) -> list[SetAside]:
-        """Return what was set aside of shards, oldest first in each.
+        """Return the entries of shards that were set aside, the oldest of each shard first.
 
         Raises:
             QueueError: `queue_unavailable`.
@@ -245,7 +247,7 @@ class ShardMail:
         ]
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
-        """Send answers, each with what it answers; where Redis cannot be reached they are lost."""
+        """Send answers by gateway, each with the id of its request; lost when Redis is away."""
         try:
             for gateway, some in replies.items():
                 place, expiry_ms = _reply_place(gateway), self._expiry_ms()
@@ -285,7 +287,7 @@ class ShardMail:
         return self._now_ms() + VALID_MS
 
     def _forget(self) -> None:
-        """Forget the askings that have expired: nobody takes them a second time."""
+        """Forget the ids of expired requests: nobody takes those a second time."""
         now_ms = self._now_ms()
         if now_ms >= self._forgets_at_ms:
             self._forgets_at_ms = now_ms + VALID_MS // 4
@@ -294,7 +296,7 @@ class ShardMail:
             }
 
     async def _refuse(self, refused: Mapping[int, Sequence[tuple[str, Refused]]]) -> None:
-        """Delete what nobody may take; where Redis has gone away it is refused again."""
+        """Log, count and delete refused entries; while Redis is away they are refused again."""
         for shard, entries in refused.items():
             whys = sorted({why for _, why in entries})
             _log.warning("entries_refused", shard=shard, count=len(entries), whys=whys)

@@ -4,6 +4,10 @@
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
 -- Atomic   over the whole batch. A second death under one key joins the first: causes of both,
 --          newest payload and signature. What was cancelled leaves instead.
+-- Why      the box holds causes, not keys: one bad cause must not block a key for ever, and the
+--          relay must not revive it by sending it again. So a dead cause stays dead until it is
+--          requeued, and a new cause under its key is a new item: a key can be live and dead at
+--          once. The box is not trimmed, because a trimmed cause would be sent again as new.
 
 local now, results = now_ms(ARGV[1]), {}
 

@@ -5,6 +5,8 @@
 --          claim, whatever that is; its successor is dropped) | unknown
 -- Atomic   over the whole list. What is dead under a key is cancelled with what is live. The
 --          causes are forgotten: asked for again, they are new.
+-- Why      an item in flight stays until its claim ends, because somebody may be at work on it: at
+--          most one visibility time.
 
 local function stop(key, live)
   take_successor(live)

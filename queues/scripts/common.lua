@@ -3,6 +3,12 @@
 -- KEYS[1] of every script is the prefix of one queue (or lease, or fleet) and carries the hash
 -- tag, so each key that is derived from it lies on the same cluster node.
 --
+-- Causes are fields of the item's hash, because claim and acknowledge are the hot path and nearly
+-- every item has few causes: one read brings the item and one delete removes it. A cause beyond
+-- CAUSES_KEPT is counted and not kept, so it is not recognised when it is sent again, and the item
+-- is delivered once more; the open request on the ledger makes that harmless. Each cause carries
+-- its own lineage, the operation and trace that caused it: some 80 bytes where there is one.
+--
 -- A record is the hash <prefix>item:<key>:
 --   state     ready | suspended | delayed | in_flight
 --   rank      0 (most urgent) .. 4               deadline  ms

@@ -4,7 +4,7 @@
 -- Returns  how many claims ended
 -- Atomic   over one call. A claim ends at its deadline, not after it. What was
 --          cancelled leaves instead. What had been begun counts one more end; of what had not, the
---          delivery was no attempt.
+--          delivery was no attempt (decision queues/0041).
 
 local flying, now = PREFIX .. 'in-flight', now_ms(ARGV[1])
 local beyond = '(' .. string.format('%.0f', now + TIME_MS_MAX)

@@ -4,6 +4,9 @@
 -- Returns  how many ms to block at most; 0 when there is something to claim already
 -- Atomic   the look and the announcement, so that no item slips in between. Wakes that nobody
 --          took are dropped here: nothing is ready, so they are about items already claimed.
+-- Why      a wake is a hint. Scripts push to a list only while a sleeper has announced itself, and
+--          at most WAKES_MAX entries; an exact queue of wakes would be a second queue. A consumer
+--          may wake and find nothing.
 
 local pause, least, paused = tonumber(ARGV[2]), tonumber(ARGV[3]), paused_ranks()
 local lists = {}

@@ -4,7 +4,9 @@
 -- Returns  for each claim: 1, or 0 when the token no longer holds the item (nothing changes)
 -- Atomic   over the whole batch. The delivery does not count as an attempt; a successor is merged
 --          into its item. Stamps are ms and never repeat, so that they are an order; an item keeps
---          its first. Nobody is woken: there is no capacity. What was cancelled leaves instead.
+--          its first until it is done, buried or lost, so that a worker that suspends it again
+--          gives it its old place back. Nobody is woken: there is no capacity. What was cancelled
+--          leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
 local stamp = math.max(now - 1, number(redis.call('GET', PREFIX .. 'stamp')) or 0)

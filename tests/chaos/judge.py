@@ -1,7 +1,8 @@
 """Whether a record keeps what its fleet promised, held against the answers that were given.
 
 A record is read as plain data, by SQL and `json`, so that no code that writes it has a say; only
-its own verification is asked as well. Every check is a pure function that returns what is wrong.
+its own verification is asked as well. Every check is a pure function that returns what is wrong,
+and has a record, broken on purpose, in which it must find something.
 """
 
 import json

@@ -1,4 +1,11 @@
-"""One run: a fleet, its load, its faults, its judgement. `make chaos` is this as a command."""
+"""One run: a fleet, its load, its faults, its judgement. `make chaos` is this as a command.
+
+A seed is the schedule, not the run: the same faults come at the same times for the same targets,
+and what they meet depends on the machine. When something is wrong, seed, schedule, answers, logs
+and the rows of the ledger stay in the folder that the last line names. A process that ends by
+itself is started again, as a supervisor would, and fails the run by itself: it is the first
+finding, with the end of its log, even if the record is sound.
+"""
 
 import argparse
 import json

@@ -1,8 +1,8 @@
 """From a seed to the faults of a run: what, when, whom and for how long; pure.
 
 Time is cut into one slot for each fault. A fault begins somewhere in its slot and ends within it,
-so that what follows it can be told from what follows the next. Every kind comes once before any
-comes twice, in an order that the seed decides.
+so that whatever goes wrong has one cause. A pause goes past the lease of a shard (2 s in these
+runs). Every kind comes once before any comes twice, in an order that the seed decides.
 """
 
 from dataclasses import dataclass

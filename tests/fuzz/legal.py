@@ -1,7 +1,8 @@
 """Legal requests of every route: what sessions grow from, and what hostile requests begin as.
 
-A request follows from a seed and a number alone, whatever was answered before. What has to succeed
-keeps to names of its own (`legal`), which no hostile request knows.
+A request follows from a seed and a number alone, whatever was answered before, so one request can
+be looked at without its run. Requests that have to succeed keep to names and sessions of their own
+(`legal`), because a hostile one may lock, undo and seal what it finds.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -37,17 +38,12 @@ BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_ke
 """They say who may write, and not what was decided."""
 
 TABLES = [one for one in schema.metadata.sorted_tables if one not in BESIDE_THE_RECORD]
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 BYTES_COLUMNS = [
     (table, column.name)
     for table in TABLES
     for column in table.columns
     if isinstance(column.type, LargeBinary)
-]
-OTHER_COLUMNS = [
-    (table, column.name)
-    for table in TABLES
-    for column in table.columns
-    if not isinstance(column.type, LargeBinary)
 ]
 
 
@@ -171,46 +167,12 @@ def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
 # --- one change at a time ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), BYTES_COLUMNS, ids=[f"{t.name}.{c}" for t, c in BYTES_COLUMNS]
-)
-def test_a_flipped_byte_is_found_and_its_row_is_named(tampered, table, column):
-    row = tampered.a_row(table)
-    tampered.set(table, row, **{column: flipped(row[column])})
-    found = tampered.first()
-    assert names(found, table, row), found
-
-
 NOT_ON_RECORD = {
     ("idempotency_records", "expires_at_us"),
     ("belief_sessions", "updated_at_us"),
     ("chain_head", "committed_at_us"),
 }
 """Columns that follow from nothing: a small change to them cannot be seen."""
-
-SEEN_FROM = {
-    ("outbox_outcomes", "request_id"): "outbox",
-    ("belief_sessions", "session_id"): "belief_events",
-    ("belief_snapshots", "session_id"): "belief_sessions",
-}
-"""Where a changed key leaves a hole, the row that misses it is found first."""
-
-
-@pytest.mark.parametrize(
-    ("table", "column"),
-    [one for one in OTHER_COLUMNS if (one[0].name, one[1]) not in NOT_ON_RECORD],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_a_changed_column_is_found_and_its_row_is_named(tampered, table, column):
-    row = tampered.a_row(table)
-    is_key = column in table.primary_key.columns
-    held = row[column]
-    changed = held + 1000 if isinstance(held, int) else f"{held or ''}x"
-    tampered.set(table, row, **{column: changed})
-    found = tampered.first()
-    assert found.table == SEEN_FROM.get((table.name, column), table.name), found
-    if not is_key and (table.name, column) != ("outbox", "request_sequence"):
-        assert names(found, table, row), found
 
 
 def test_columns_that_follow_from_nothing_have_bounds(tampered):
@@ -219,77 +181,12 @@ def test_columns_that_follow_from_nothing_have_bounds(tampered):
     assert tampered.first().table == "chain_head"
 
 
-SEEN_FROM_HOLE = {"outbox_outcomes": "outbox"}
-
-
-@pytest.mark.parametrize(
-    "table",
-    [t for t in TABLES if t not in (schema.ephemeral_receipts, schema.belief_snapshots)],
-    ids=lambda t: t.name,
-)
-def test_a_deleted_row_is_missed(tampered, table):
-    row = tampered.a_row(table)
-    tampered.delete(table, row)
-    found = tampered.first()
-    assert found.table == SEEN_FROM_HOLE.get(table.name, table.name), found
-    assert found.rule in ("gap", "missing", "column_differs", "bytes_changed")
-    if table.name in ("kernel_event_log", "receipts", "blobs", "nodes", "belief_events"):
-        assert names(found, table, row), found
-
-
 @pytest.mark.parametrize(
     "table", [schema.ephemeral_receipts, schema.belief_snapshots], ids=lambda t: t.name
 )
 def test_what_the_record_does_without_may_be_gone(tampered, table):
     tampered.delete(table, tampered.a_row(table))
     assert tampered.verify().ok
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-def test_an_inserted_row_is_found(tampered, table):
-    row = tampered.a_row(table)
-    copied = dict(row)
-    unique = {column.name for column in table.primary_key.columns}
-    for index in [*table.indexes, *table.constraints]:
-        if getattr(index, "unique", False) or type(index).__name__ == "UniqueConstraint":
-            unique |= {column.name for column in index.columns}
-    unique -= {"session_id"} if table is schema.belief_events else set()
-    for name in unique:
-        last = max(one[name] for one in tampered.rows(table))
-        copied[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
-    tampered.insert(table, copied)
-    found = tampered.first()
-    expected = {
-        "belief_sessions": "belief_events",
-        "belief_snapshots": "belief_sessions",
-        "outbox": "outbox",
-    }
-    assert found.table == expected.get(table.name, table.name), found
-
-
-@pytest.mark.parametrize(
-    "table",
-    [schema.kernel_event_log, schema.receipts, schema.applied_effects, schema.belief_events],
-    ids=lambda t: t.name,
-)
-def test_swapped_rows_are_found_at_the_first_of_them(tampered, table):
-    rows = tampered.rows(table)
-    one, other = next(
-        (a, b)
-        for a, b in itertools.pairwise(rows[1:])
-        if all(
-            a[c.name] == b[c.name] or len(table.primary_key.columns) == 1
-            for c in list(table.primary_key.columns)[:-1]
-        )
-    )
-    key = {column.name for column in table.primary_key.columns} | {"place"}
-    content = {name: value for name, value in one.items() if name not in key}
-    other_content = {name: value for name, value in other.items() if name not in key}
-    tampered.delete(table, other)
-    tampered.set(table, one, **other_content)
-    tampered.insert(table, {**other, **content})
-    found = tampered.first()
-    assert names(found, table, one), found
 
 
 def test_a_window_is_whole_hours(tampered):
@@ -727,29 +624,35 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-@pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_anywhere_is_a_finding_and_never_an_exception(
-    honest_file, tmp_path, garbage, table
-):
+def test_garbage_anywhere_is_a_finding_and_never_an_exception(honest_file, tmp_path, table):
+    """Every column holds some garbage in turn; with HYPOTHESIS_PROFILE=nightly, all of it."""
+    kinds = [*GARBAGE.values()]
+    turns = itertools.islice(itertools.cycle(kinds), len(table.name) % len(kinds), None)
     for column in table.columns:
-        path = tmp_path / f"{table.name}.{column.name}.db"
-        shutil.copy(honest_file, path)
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("PRAGMA ignore_check_constraints = ON")
-            for change in ("update", "delete"):
-                db.execute(f"DROP TRIGGER IF EXISTS {table.name}_refuses_{change}")
-            try:
-                assigned = f"{column.name} = {GARBAGE[garbage]}"
-                words = ("UPDATE", table.name, "SET", assigned, "WHERE rowid = ?")
-                first = ("SELECT min(rowid) FROM", table.name)
-                row_number = db.execute(" ".join(first)).fetchone()
-                db.execute(" ".join(words), row_number)
-            except sqlite3.IntegrityError:
-                continue  # a row number holds numbers only
-        found = verify_file(path)
-        path.unlink()
-        if (table.name, column.name) not in NOT_ON_RECORD:
-            assert not found.ok, f"{table.name}.{column.name}"
+        for garbage in GARBAGE.values() if NIGHTLY else [next(turns)]:
+            path = tmp_path / f"{table.name}.{column.name}.db"
+            shutil.copy(honest_file, path)
+            if not _spoiled(path, table, column, garbage):
+                continue
+            found = verify_file(path)
+            path.unlink()
+            if (table.name, column.name) not in NOT_ON_RECORD:
+                assert not found.ok, f"{table.name}.{column.name}"
+
+
+def _spoiled(path, table, column, garbage):
+    """Write garbage into the first row of a table; False where the column cannot hold it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        for change in ("update", "delete"):
+            db.execute(f"DROP TRIGGER IF EXISTS {table.name}_refuses_{change}")
+        try:
+            words = ("UPDATE", table.name, "SET", f"{column.name} = {garbage}", "WHERE rowid = ?")
+            first = ("SELECT min(rowid) FROM", table.name)
+            db.execute(" ".join(words), db.execute(" ".join(first)).fetchone())
+        except sqlite3.IntegrityError:
+            return False  # a row number holds numbers only
+    return True
 
 
 @pytest.mark.parametrize("value", ["randomblob(8)", "random()"])

@@ -29,7 +29,7 @@ from workers.api.routes import (
 from workers.api.services import Services
 
 _DOCUMENT = Path(__file__).with_name("openapi.json")
-"""What the routes are; making it of them takes longer than a request may hold the event loop."""
+"""The OpenAPI document; making it takes longer than a request may hold the event loop."""
 
 
 def build_app(

@@ -1,8 +1,10 @@
-"""How large the body of each route may be: its bytes, and what they hold.
+"""How large the body of each route may be: its bytes, its values, its objects and arrays.
 
 Reading JSON is one call that keeps the interpreter to itself, at worst for as long as these limits
-allow, so what a body holds is counted in its bytes before it is read. A text costs what its length
-is; a value costs as much as a hundred characters, an object or an array far more.
+allow. So the values of a body are counted in its bytes before it is read (413,
+`request_too_large`). A text costs what its length is; a value costs as much as a hundred
+characters, an object or an array far more. Lengths of lists and texts are limited as the OpenAPI
+document states them, and an envelope nests 32 levels deep at most (a receipt of V1).
 """
 
 from collections.abc import Mapping
@@ -13,16 +15,16 @@ from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 
 MAX_BODY_BYTES = 8 << 20
-"""Of any body."""
+"""Bytes of any body."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What one body may hold."""
+    """The limits of one body."""
 
     body_bytes: int = MAX_BODY_BYTES
     values: int = 300_000
-    """Of every kind, counted as commas, brackets and braces outside texts."""
+    """Values of every kind, counted as commas, brackets and braces outside texts."""
 
     containers: int = 100_000
     """Objects and arrays."""
@@ -30,7 +32,7 @@ class BodyLimits:
 
 BULK = BodyLimits()
 UNIVERSE = BodyLimits(values=MAX_HYPOTHESES + 100_000)
-"""Of a route that takes as many ids as a session may have hypotheses."""
+"""Limits of a route that takes as many ids as a session may have hypotheses."""
 
 INTENTS = BodyLimits(containers=12_000)
 """As many spans as one understanding may rest on, or inputs; each becomes a model, all at once.
@@ -39,7 +41,7 @@ A worker whose batch is larger sends it in halves.
 """
 
 ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
-"""Twice of what counts of an envelope, its canonical form: blanks and escapes have room."""
+"""Twice the limit of an envelope's canonical form, so that blanks and escapes have room."""
 
 _LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
     {

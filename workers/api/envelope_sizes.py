@@ -1,4 +1,9 @@
-"""What of an envelope's size a door looks at, before it gives the envelope to anybody."""
+"""Checks the size of an envelope at the door, before it is read into a model.
+
+Each list has its limit (`kernel/checks/v01_sizes.py`), which a mailbox and V1 check as well. Eight
+MiB of empty effects took 51 s and 5.7 GB in the write transaction before; counting them takes
+10 ms. A refusal at the door has no receipt, because nothing was submitted yet.
+"""
 
 from typing import Any
 
@@ -10,13 +15,13 @@ from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 
 CANONICAL_BYTES_OF_BYTE = 6
-"""What a byte of JSON may become in canonical form: 1e20 has 21 digits there."""
+"""Bytes that one byte of JSON may become in canonical form: 1e20 has 21 digits there."""
 
 
 async def check_envelope_size(document: dict[str, Any], body_bytes: int) -> None:
-    """Return if an envelope is no larger than it may be; whatever else is wrong is V1's to say.
+    """Return if an envelope is within its limits; V1 finds whatever else is wrong with it.
 
-    `body_bytes` is how much it came in.
+    `body_bytes` is the size of the body that it came in.
 
     Raises:
         EnvelopeTooLarge: naming the field, its limit and what it has.

@@ -22,10 +22,10 @@ RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
 FIELD_CHARS_MAX = 500
 MESSAGE_CHARS_MAX = 1000
-"""What a refusal repeats of what was sent is cut off here."""
+"""Characters of a request that a refusal repeats at most."""
 
 RETRYABLE_STATUS = frozenset({429, 503})
-"""Of answers that name a time after which the same may be sent again."""
+"""Statuses of answers that name a time after which the same may be sent again."""
 
 HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
         413: ("request_too_large", "the body is larger than this gateway takes"),
     }
 )
-"""What the framework refuses by itself."""
+"""Codes of refusals by the framework itself."""
 
 
 class ApiError(Exception):

@@ -1,7 +1,8 @@
-"""Answers as JSON: small ones at once, long ones on a thread and in steps.
+"""Writes answers as JSON: small ones at once, long ones on a thread and in steps.
 
-Writing a long answer is one call that lets nobody in between, as reading a long body is; and the
-framework would look at every value of it before.
+orjson writes them, from 64,000 characters on a thread and in steps, because one long call lets
+nothing else run. The framework's own way looks at every value first, and held the event loop for
+0.2 s for a universe.
 """
 
 from typing import Any

@@ -1,6 +1,8 @@
-"""Reading the body of a request: counted first, no key twice, and never long at a time.
+"""Reads the body of a request: counts it first, refuses a repeated key, never holds the loop long.
 
-A large body is read on a thread and in steps, which lets the event loop have its turn in between.
+A body whose JSON cannot be followed, or in which an object has a key twice at any depth, however it
+is escaped, is refused with 422. A large body is read on a thread and in steps, so that the event
+loop has its turn in between (decision workers/0066).
 """
 
 import json
@@ -19,7 +21,7 @@ from workers.api.body_limits import BodyLimits, limits_of
 from workers.api.errors import ApiError
 
 READ_AT_ONCE_BYTES = 32 << 10
-"""So much is read on the event loop: less than going to a thread costs others."""
+"""Bytes that are read on the event loop, because a thread would cost other requests more."""
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _JSON_TYPES = re.compile(r"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
@@ -31,7 +33,7 @@ class JsonRoute(APIRoute):
     """A route whose body is read by this module."""
 
     def get_route_handler(self) -> Handler:
-        """Return what answers a request: reads its body, if the route has one, and goes on."""
+        """Return a handler that reads the body, if the route has one, and calls the route."""
         handler = super().get_route_handler()
         if self.body_field is None:
             return handler

@@ -1,4 +1,10 @@
-"""What the OpenAPI document says of errors: one body at every route, stated once."""
+"""The error body in the OpenAPI document: one for every route, stated once.
+
+See decision workers/0011. A door takes exactly what the document says: a name in a path has 512
+characters at most, and a time is written as one (`2026-01-31T12:00:00Z`), not as seconds since an
+epoch. The two bodies of `/v1/rollbacks` are told apart by a number, which a discriminator of
+OpenAPI cannot say, so the document has a plain `oneOf`.
+"""
 
 from typing import Any
 

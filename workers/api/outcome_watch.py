@@ -1,7 +1,7 @@
-"""Who waits for outcomes: one reader for all of them, woken by commits.
+"""Waits for the outcomes of requests: one reader for all waiters, woken by commits.
 
-However many wait, the ledger is read once for all, after a commit of this process, and from time
-to time because another process may have committed.
+However many wait, the ledger is read once for all of them after a commit of this process, and twice
+a second because another process may have committed (decision workers/0031).
 """
 
 from collections.abc import Collection
@@ -16,14 +16,14 @@ from workers.api.errors import ApiError
 from workers.api.middleware.admission import place_given_back
 
 WAITED_FOR_MAX = 20_000
-"""Requests that may be waited for at once, each counted for each who waits."""
+"""Requests that may be waited for at once, counted once for each waiter."""
 
 LOOK_EVERY_S = 0.5
 PAUSE_S = 0.01
-"""Between two looks; collects what is committed meanwhile."""
+"""Pause between two looks; commits of that time are seen together."""
 
 PAUSE_SHARE = 4
-"""A look that took long is followed by a rest so many times as long."""
+"""After a look that took long the reader rests for this many times as long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class OutcomeWatch:
         self._stopped = False
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the reader after a commit; cheap, and harmless when called too often."""
         if self._waits:
             self._changed.set()
 

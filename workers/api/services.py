@@ -1,4 +1,4 @@
-"""What the routes are given."""
+"""The services that routes get: sessions, ledger, queues, the next commit."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,16 +44,16 @@ class Services:
     sessions: Sessions
     synthesis: Synthesis
     queues: Mapping[str, WorkQueue]
-    """By name; every queue that the relay carries to."""
+    """Every queue that the relay serves, by name."""
 
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: Redis
     write: Write
-    """Run one unit in the next commit and return what it came to; raises what it raised."""
+    """Runs one unit in the next commit and returns its result, or raises its error."""
 
     report: Report
-    """Run units in the next commit, before what is not urgent, and return what each came to."""
+    """Runs urgent units in the next commit, before others, and returns their results."""
 
     confirmations: Confirmations
     replay: Replay
@@ -73,7 +73,7 @@ class Services:
     """The mailboxes of the shards; None as for `ownership`."""
 
     problems: dict[str, str] = field(default_factory=dict)
-    """What is wrong with this process, by component; health tells it."""
+    """Problems of this process by component, which health reports."""
 
     @property
     def queue(self) -> WorkQueue:

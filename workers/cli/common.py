@@ -1,4 +1,4 @@
-"""What the commands share: options, settings, clean errors, printing."""
+"""Helpers of all commands: options, settings, clean errors, printing."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager

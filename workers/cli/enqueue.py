@@ -1,4 +1,9 @@
-"""`rotulus enqueue`: ask a queue for work, and wait for it if wanted."""
+"""`rotulus enqueue`: ask a queue for work, and wait for it if wanted.
+
+It reads everything before it sends anything, so a line that is no request leaves nothing behind.
+When the gateway refuses a later request, the error says how many are on the record. With `--wait`
+it ends with 1 unless everything was completed.
+"""
 
 import sys
 from collections import Counter

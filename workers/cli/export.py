@@ -1,4 +1,8 @@
-"""`rotulus export`: the log as a file that needs no ledger to be verified."""
+"""`rotulus export`: the log as a file that needs no ledger to be verified.
+
+It holds one snapshot open while it writes, so the write-ahead log is not cut back meanwhile. A file
+takes its name when it is whole.
+"""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A question to the record as it stands; nothing else needs to run."""
+"""Reads the record for a command; no other process needs to run."""
 
 from collections.abc import Callable
 from pathlib import Path

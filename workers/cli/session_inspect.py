@@ -1,4 +1,8 @@
-"""What `rotulus session` reads: where a session stands, its trail, and what that replays to."""
+"""`rotulus session show, audit, watch, replay`: the state of a session, its trail, its replay.
+
+Watching polls the audit twice a second: the stream at `/events` is the dashboard's picture of the
+whole process and names no entries.
+"""
 
 from typing import IO, Any
 from uuid import UUID

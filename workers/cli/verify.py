@@ -1,4 +1,10 @@
-"""`rotulus verify`: the record, computed again."""
+"""`rotulus verify`: the record, computed again.
+
+It prints what it found before anything else can go wrong: a finding that cannot be recorded (a tree
+runs, the schema is altered) is printed all the same, and the error follows. It ends with 0 when
+nothing was found, with 1 on findings and where there is nothing to read, with 2 when it was called
+wrongly.
+"""
 
 import sys
 from pathlib import Path

@@ -61,7 +61,7 @@ class SessionClient:
         return _read(Declared, await self._gateway.ask("POST", "/v1/sessions", **options)).snapshot
 
     async def snapshot(self) -> Snapshot:
-        """Return where the session stands."""
+        """Return the state of the session."""
         return _read(Snapshot, await self._gateway.ask("GET", self._path, params=self._query))
 
     async def eliminate(

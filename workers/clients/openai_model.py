@@ -2,11 +2,14 @@
 
 1. The key goes into one header and nowhere else: no log, no message, no repr has it.
 2. What a server says of itself is data: it is checked and cut to size before anybody uses it.
-3. Nothing is unpacked: an answer is asked for as it is, and one that is encoded all the same is
-   refused by its header.
+3. Nothing is unpacked: an answer is requested unencoded, and one that is encoded all the same is
+   refused by its header (decision workers/0076).
 4. A call ends when its time is over, however slowly the bytes of an answer come.
-5. A server on this machine is local; every other is outside, and what it kept of a prompt is said.
-6. Nothing is tried again here: the asker knows whether it may.
+5. A server on this machine is local; every other is outside. A call says `store: false` and
+   `Cache-Control: no-store`. There is no common way to forbid a server its prompt cache, so whether
+   one was used is read from its usage report.
+6. Nothing is tried again here: the caller, whose request is known by its key, may do that. The
+   grammar goes along as the response format, and the answer is checked against it here.
 """
 
 import ipaddress
@@ -35,7 +38,7 @@ _HEADERS = {
 _CODE_OF_STATUS = {408: "model_timeout", 429: "model_unavailable"}
 
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError)
-"""What httpx raises, and what passes through it of a server that does not speak HTTP."""
+"""Errors of httpx, and errors that pass through it when a server does not speak HTTP."""
 
 _Count = Annotated[int, Field(ge=0, le=_TOKENS_MAX)]
 

@@ -16,10 +16,10 @@ SECURITY = {
 }
 
 LIVE = {**SECURITY, "Cache-Control": "no-store"}
-"""For what is true only now."""
+"""Headers of an answer that is true only now."""
 
 FOREVER = {**SECURITY, "Cache-Control": "public, max-age=31536000, immutable"}
-"""For a file under its own version."""
+"""Headers of a file under its own version."""
 
 RECHECK = {**SECURITY, "Cache-Control": "no-cache"}
-"""For a file that was asked for under another version."""
+"""Headers of a file that was requested under another version."""

@@ -3,8 +3,8 @@
 Rules:
 
 1. One reader, one serialisation, any number of readers of the result.
-2. There is no queue for a client. A stream that falls behind finds the newest picture when it
-   comes back, never a backlog; what it missed is gone.
+2. A change is made once for all clients, and there is no queue for a client. A stream that falls
+   behind finds the newest picture when it comes back, never a backlog.
 3. Nobody listening: one read every `idle_interval_s`. Somebody listening or asking: one read
    every `interval_s`, never more.
 4. `stop` ends every wait at once.
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class TooManyListeners(Exception):  # noqa: N818 - named for what happened
-    """As many streams are open as the hub allows; try again later."""
+    """Raised when as many streams are open as the hub allows."""
 
     code = "too_many_listeners"
 
@@ -48,7 +48,7 @@ class Published:
     full: bytes
     """The whole picture as JSON."""
     delta: bytes
-    """What changed since the picture before this one, as JSON."""
+    """The changes since the picture before this one, as JSON."""
 
 
 def utc_now() -> datetime:

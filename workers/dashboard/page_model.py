@@ -38,7 +38,7 @@ Row: TypeAlias = dict[str, Any]
 """Field name to str, int, float, list[str] or Rows."""
 
 CLOSE_TO_TARGET = 0.8
-"""From this share of its service target on, a priority is said to be close to it."""
+"""Share of its service target from which a priority is shown as close to it."""
 
 _METER_MAX = 2**53 - 1
 

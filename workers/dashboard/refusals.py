@@ -7,6 +7,6 @@ from workers.dashboard.headers import LIVE
 
 
 def refusal(code: str, message: str, **headers: str) -> JSONResponse:
-    """Return a refusal as every door has it."""
+    """Return a refusal in the form of every door."""
     body = {"error": {"code": code, "message": message}}
     return JSONResponse(body, status_of(code), headers={**LIVE, **headers})

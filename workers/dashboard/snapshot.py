@@ -1,4 +1,4 @@
-"""What the dashboard shows, as one frozen picture, and the port that takes the picture.
+"""The state that the dashboard shows, as one frozen picture, and the port that takes it.
 
 Rules:
 
@@ -24,7 +24,7 @@ class Part(Generic[T]):
     """One part of the picture, with its origin, its moment, and its error if it has one."""
 
     origin: str
-    """Where it was read, as people call it: "Redis", "ledger"."""
+    """The place where it was read, as people call it: "Redis", "ledger"."""
     read_at: datetime
     """Aware; when `value` was read, or when reading it failed."""
     value: T | None
@@ -139,7 +139,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the kernel has done since the record began."""
+    """Counts of the kernel's work since the record began."""
 
     operations: int
     eliminations: int

@@ -2,7 +2,7 @@
 
 Running it again is safe at any point: sessions, intents and observations are named by the docket,
 so the gateway recognises what it has and takes what it lacks. Bad input is counted by its code and
-the rest goes on.
+the rest goes on; a docket whose session was declared differently before is reported as failed.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Summary:
-    """What an ingest came to."""
+    """The counts of an ingest."""
 
     dockets: int = 0
     entries: int = 0

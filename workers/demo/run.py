@@ -20,7 +20,7 @@ POLL_S = 0.2
 
 @dataclass(slots=True)
 class Report:
-    """What the job came to, and how long each step took."""
+    """The results of the job, and how long each step took."""
 
     summary: Summary
     requests: dict[str, Any]

@@ -2,7 +2,12 @@
 
 Every id is made from the docket's `source_id` and the position of the entry in it, so a second
 run addresses the same session and the same nodes. An `intent_key` also carries the digest of the
-entry: a repeated step is recognised, and one whose entry was changed is not taken for it.
+entry: a repeated step is recognised, and an entry that the court edited keeps its node and is a new
+intent.
+
+A strike's justification holds the words that the rule matched, and where they stand, counted in
+Unicode code points of the description as it was read. The words of a sealed entry are left out,
+because a trail has no visibility class of its own.
 """
 
 from collections.abc import Iterator

@@ -9,8 +9,22 @@ only for an act that the entry itself records:
   strikes nothing;
 * an entry that calls itself an error strikes nothing (`NO_ACT`).
 
+A rule reads how an entry opens, because there stands what the clerk docketed; what the entry refers
+to stands later. It may infer that a phase is over, from the act that ends it or from a later act
+that presupposes it, and that an ending is impossible, from an order that brought another. It infers
+nothing from silence, from the time that has passed, or from another entry. That a defendant made a
+motion shows that the defendant appeared.
+
 A case is taken to end once. A case that is dismissed, brought back and then discharged strikes
-every posture: no hypothesis survives, which says that this universe did not hold the truth.
+every posture: no hypothesis survives, which says that this universe did not hold the truth. A
+posture "brought back" was rejected: no entry could ever strike it, so no case would come to one
+survivor.
+
+The same caution settles the endings. A case that changes its chapter goes on: conversion to
+chapter 7 only ends the wait for a plan, and a petition under chapter 7 strikes nothing, because
+cases are converted back. A stipulated dismissal of the whole action that the court ordered is a
+settlement. `awaiting_service` ends with the first defendant who was served or appeared. A dismissed
+appeal is reinstated now and then, so only its mandate ends one.
 """
 
 import re

@@ -1,7 +1,9 @@
 """What the beginning of a bankruptcy case excludes: the order for relief, and the schedules.
 
 A voluntary petition is itself the order for relief (11 U.S.C. 301(b)); after an involuntary one the
-case waits for the court's. What the code lets happen only afterwards shows that it was made.
+case waits for the court's. What the code lets happen only afterwards shows that it was made. This
+is the one phase that an ordinary case leaves on its first day, so the report counts apart what it
+alone narrowed.
 """
 
 from workers.dockets.rule import Rule, opens_with, says

@@ -1,8 +1,10 @@
-"""What a child process finds in its environment: what it needs, and nothing else.
+"""The environment of a child process: what it needs, and nothing else.
 
-Least privilege is a table. A worker computes and hands in; it has no key by which a person's word
-is signed, and none of the model's. What the machine offers is taken by name too, so that an
-operator's other secrets stay with the operator.
+Least privilege is a table: settings by the kind of process, the machine's variables by name, those
+of libpq and of the exporter if a setting brings them in. A worker computes and reports; it has
+neither the keys that sign confirmations nor the model's. A variable of a library that is not in the
+table does not reach the processes of a tree; `rotulus gateway` and `rotulus worker` by themselves
+have the environment in which they are started.
 """
 
 import os
@@ -50,7 +52,7 @@ MACHINE: Final = _names(
     " PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONWARNINGS PYTHONFAULTHANDLER"
     " PYTHONMALLOC PYTHONUTF8 PYTHONIOENCODING"
 )
-"""What any child is given of the parent's environment."""
+"""Variables of the parent that every child gets."""
 
 _ALWAYS: Final = ("LC_", "MALLOC_")
 _WITH: Final = (("traces_url", "OTEL_"), ("database_url", "PG"))

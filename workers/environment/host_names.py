@@ -1,7 +1,7 @@
-"""The names that a process answers to: an explicit list.
+"""The host names that a process answers to: an explicit list.
 
-A page elsewhere can let a name of its own point at our address (DNS rebinding); its reader's
-browser then sends that name as the host, and it is not on the list.
+A page elsewhere can let a name of its own point at our address (DNS rebinding). Its reader's
+browser then sends that name as the host, which is not on the list.
 """
 
 import ipaddress

@@ -35,7 +35,7 @@ def ledger_place(settings: Settings) -> LedgerPlace:
 
 
 def shown_place(place: LedgerPlace) -> str:
-    """Return what may be said of a place: a URL without its user and password."""
+    """Return a place as it may be shown: a URL without its user and password."""
     if isinstance(place, Path):
         return str(place)
     from kernel.ledger.postgres_connection import place_of  # noqa: PLC0415 - see `open_store`

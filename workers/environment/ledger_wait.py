@@ -1,4 +1,9 @@
-"""Opening a ledger that does not answer yet: its server starts, or nobody has founded it."""
+"""Opens a ledger that may not answer yet, because its server starts or nobody has founded it.
+
+A process that starts waits for half a minute: a gateway for a database server that is away, a
+worker also for whoever founds the ledger. A gateway's own file that cannot be opened is an error at
+once.
+"""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
 """The sockets at which processes listen: bound once, also on behalf of a child.
 
-A parent that binds for its child keeps the port for as long as it lives. So nobody else ever
-answers there, not even while the child is dead, and what answers is the child or nobody: only the
-two of them hold the socket. What comes meanwhile waits until the child is there again.
+A parent that binds for its child keeps the port for as long as it lives (decision workers/0080). So
+no other program ever answers there, not even while the child is dead: only the two of them hold the
+socket. Connections that come meanwhile wait until the child is there again.
 """
 
 import os

@@ -4,7 +4,9 @@
    let in may have put something there, and somebody may have meant it.
 2. A file belongs to who runs this too, is a plain file and has one name. A link would lead what is
    written elsewhere, and a second name would let it be changed from there.
-3. A file that others may read is made private, for the folder kept them out.
+3. A file that others may read is made private, because the folder kept them out.
+
+See decision workers/0078.
 """
 
 import os

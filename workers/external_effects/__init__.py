@@ -1,1 +1,1 @@
-"""Effects outside the process: performed after their commit, once, and reported to the record."""
+"""Effects outside the process: performed once, after their commit, and reported to the record."""

@@ -1,4 +1,4 @@
-"""Why an effect outside did not happen, and whether trying again can help."""
+"""The errors of effects outside; each says whether trying again can help."""
 
 import errno
 from collections.abc import Iterator, Mapping

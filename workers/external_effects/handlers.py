@@ -30,7 +30,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Where effects go, and the randomness for tokens."""
+    """The folders that effects go to, and the randomness for tokens."""
 
     folder: OutsideFolder
     events: EventFile
@@ -39,7 +39,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What exists outside now."""
+    """The file, event or token that exists outside now."""
 
     written: tuple[WrittenFile, ...]
     token_sha256: str | None = None
@@ -53,7 +53,7 @@ def write_artifact(asked: Asked, outside: Outside) -> Performed:
 
 
 def emit_materialization(asked: Asked, outside: Outside) -> Performed:
-    """Write a file under its path, then tell whoever reads the events (§4.3.11)."""
+    """Write a file under its path, then append its event (§4.3.11)."""
     place = (MATERIALIZED, *asked.payload["materialized_path"].split("/"))
     written = _written(asked, outside, place)
     event = {

@@ -1,14 +1,15 @@
 """Performs the effects that the record asks for: after the commit, in order, once (K19).
 
-The ledger is the truth. An open request is performed, and what became of it is committed as an
-operation that closes it. Killed in between, the next process performs it again, which changes
+The ledger is the truth. An open request is performed, and its outcome is committed as an operation
+that closes it. If the process is killed in between, the next one performs it again, which changes
 nothing outside (`handlers.py`), and closes it. Replaying and verifying never come here.
 
-Where gateways share a ledger, the one that owns the shard of `system` performs them. It looks at
-the record once more just before it acts, and what it reports is committed under the shard's fence.
+Where gateways share a ledger, the owner of the shard of `system` performs them. It reads the record
+once more just before it acts, and its report is committed under the shard's fence.
 
-Effects on one record keep their order. What may pass (a full disk) is tried again, ever later, a
-bounded number of times in the life of a process; then the request ends as a dead letter.
+Effects on one record keep their order. An error that may pass (a full disk) is tried again, ever
+later, a bounded number of times in the life of a process; then the request ends as a dead letter
+(decision workers/0009).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +44,7 @@ DELAY_MAX_S = 60.0
 PENDING_MAX = 1000
 LOOK_EVERY_S = 30.0
 LOOK_EVERY_SHARED_S = 1.0
-"""Where other gateways commit as well, which do not wake this performer."""
+"""Pause between looks for the commits of other gateways, which do not wake this performer."""
 
 PAUSE_BETWEEN_LOOKS_S = 0.02
 """Collects what is committed meanwhile; an idle performer begins at once."""
@@ -52,7 +53,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Commits(Protocol):
-    """Where reports go: the process's one writer."""
+    """The process's one writer, which takes the reports."""
 
     async def commit(self, units: Sequence[Unit], fence: Fence | None = None) -> list[Any]:
         """Run units in one transaction and return their results once it is durable."""
@@ -92,7 +93,7 @@ class ExternalEffects:
         self._wake = anyio.Event()
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the performer after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
     async def run(self) -> None:

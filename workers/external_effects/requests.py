@@ -1,4 +1,4 @@
-"""What a request asks for, read from the record at one snapshot."""
+"""Reads what a request for an effect asks for, from the record at one snapshot."""
 
 from dataclasses import dataclass
 
@@ -33,11 +33,11 @@ class Asked:
     """Whether the share link that it grants was not revoked meanwhile."""
 
     held_back: str | None = None
-    """Why it may not leave as the record stands now: the code with which it fails."""
+    """The code with which it fails, if it may not leave as the record stands now."""
 
     @property
     def payload(self) -> Document:
-        """What performing it takes, but for the content."""
+        """Everything that performing it takes, except the content."""
         payload: Document = self.document["payload"]
         return payload
 

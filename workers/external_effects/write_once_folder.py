@@ -7,7 +7,7 @@
    from lower case, names that differ in nothing else are one name, and the second is refused.
 3. What is answered survives the loss of power: the file and every folder that changed are synced.
 
-One process writes at a time (the lock of the data folder sees to that).
+One process writes at a time (the lock of the data folder ensures that). See decision workers/0009.
 """
 
 import hashlib

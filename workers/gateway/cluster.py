@@ -1,4 +1,9 @@
-"""Sessions that gateways share: everything that one of them runs for it, wired here."""
+"""Wires the part of a gateway that shares sessions with other gateways: shards, leases, mail.
+
+A gateway is named after its machine and port, in a process tree after its machine and data folder.
+The name is the same after a restart, so the gateway has its shards back at once.
+`ROTULUS_GATEWAY_ID` names it otherwise, and has to where two machines have one host name.
+"""
 
 import socket
 from collections.abc import Callable
@@ -39,7 +44,7 @@ class Sharing:
     mail: ShardMail
 
     def taken(self, notify: Callable[[], None]) -> None:
-        """Let somebody else know as well whenever shards were taken."""
+        """Add a listener that is called whenever shards were taken."""
 
         def tell() -> None:
             self.postroom.wake()
@@ -48,7 +53,7 @@ class Sharing:
         self.keeper.taken = tell
 
     async def begin(self) -> None:
-        """Take what is this gateway's already, so that one alone serves everything at once.
+        """Take the shards that this gateway may have at once; one alone then serves everything.
 
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
@@ -68,7 +73,7 @@ class Sharing:
             tasks.start_soon(self.postroom.run)
 
     async def leave(self) -> None:
-        """Finish what is in hand and let others have the shards at once."""
+        """Let the actors finish, and release every shard."""
         with anyio.move_on_after(LEAVE_S):
             await self.keeper.leave()
             await self.postroom.empty()
@@ -125,5 +130,5 @@ def share_sessions(
 
 
 def gateway_name(settings: Settings, port: int) -> str:
-    """Return what a gateway is called, which is the same when it is started again."""
+    """Return the name of a gateway, which is the same after a restart."""
     return settings.gateway_id or f"{socket.gethostname()}:{port}"

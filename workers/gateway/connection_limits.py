@@ -1,8 +1,14 @@
-"""What a client may do with a connection besides asking: how many there are, how slow it may be.
+"""Limits how many connections a gateway has, and how slow a client may be.
 
-The server bounds by itself only how long a connection is kept for another request. Looked at from
-time to time: one whose next request does not begin, because its headers never end, and one whose
-client does not take its answer; both are cut off. A body that does not end is the guard's.
+A client has 30 s for each of: the headers of a request, after the connection or the last answer;
+its body; taking an answer. The guard answers a slow body (408). Nobody listens for an answer in the
+other two cases, so a loop that looks at every connection once a second cuts them off. uvicorn by
+itself bounds only how long a connection is kept for another request: 15 s here, longer than our
+clients keep theirs, or a connection would be closed while it is used again.
+
+There are 8192 connections at most, fewer if the process may not open as many files (it allows
+itself what its hard limit allows, and keeps 256 for everything else). One too many is answered
+`gateway_full`, whatever it asks, health included.
 """
 
 import asyncio
@@ -17,10 +23,10 @@ from workers.api.errors import RETRY_AFTER_S, error_body
 
 CONNECTIONS_MAX = 8192
 FILES_KEPT = 256
-"""File descriptors for everything that is no client: ledger, Redis, effects outside."""
+"""File descriptors for everything but clients: ledger, Redis, effects outside."""
 
 SLOW_S_MAX = 30.0
-"""From when a request might begin until its headers are there; for taking an answer as well."""
+"""Time for the headers of a request, from when it might begin, and for taking an answer."""
 
 LOOK_EVERY_S = 1.0
 
@@ -36,7 +42,7 @@ FULL = b"\r\n".join(
         _FULL,
     )
 )
-"""Said to a connection that is too many, whatever it asks."""
+"""The answer to every request of a connection that is one too many."""
 
 Make = Callable[..., asyncio.Protocol]
 
@@ -53,7 +59,7 @@ def connections_max() -> int:
 
 
 def bounded(make: Make, limit: int) -> Make:
-    """Return what makes the protocol of each connection, and of one too many one that refuses."""
+    """Return a factory of protocols, which refuses every request on a connection too many."""
 
     def made(*, server_state: Any, **given: Any) -> asyncio.Protocol:
         if len(server_state.connections) >= limit:
@@ -76,16 +82,16 @@ class SlowClients:
     def __init__(self, connections: Callable[[], set[Any]]) -> None:
         self._connections = connections
         self._since: dict[Any, tuple[object, float]] = {}
-        """For what each connection waits on its client, and since when."""
+        """What each connection waits for from its client, and since when."""
 
     async def run(self) -> None:
-        """Look at every connection until cancelled."""
+        """Look at every connection once a second until cancelled."""
         while True:
             self.look(anyio.current_time())
             await anyio.sleep(LOOK_EVERY_S)
 
     def look(self, now_s: float) -> None:
-        """Cut off those that have waited for the same for too long."""
+        """Cut off connections that have waited for the same thing for too long."""
         since, self._since = self._since, {}
         for one in tuple(self._connections()):
             waits_for = _waits_for(one)
@@ -101,7 +107,7 @@ class SlowClients:
 
 
 def _waits_for(connection: Any) -> object:
-    """Return what of its client a connection waits for, by the last request; None where it works.
+    """Return what a connection waits for from its client, by its last request; None if nothing.
 
     `cycle` is the last request that began on it, whichever parser the server uses.
     """

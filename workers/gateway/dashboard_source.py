@@ -1,7 +1,7 @@
-"""Takes the dashboard's picture from Redis and the ledger; counts by differences, never by scans.
+"""Reads the dashboard's snapshot from Redis and the ledger; counts by differences, never by scans.
 
-What grows without bound is counted once at the start and from then on by what is new since the
-last picture.
+A number that grows without bound is counted once at the start, and afterwards by what is new since
+the last snapshot.
 """
 
 from collections import Counter, defaultdict

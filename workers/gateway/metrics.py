@@ -1,7 +1,7 @@
-"""What a gateway measures, and what it says of itself, its queues and its ledger at `/metrics`.
+"""The metrics of a gateway, its queues and its ledger at `/metrics`.
 
-Operations and requests are counted as they end. Everything else stands somewhere already and is
-read when somebody asks, at most once a second whatever the number of askers.
+Operations and requests are counted when they end. Everything else is read from where it stands
+when somebody asks, at most once a second however many ask (decision workers/0043).
 """
 
 import time
@@ -30,20 +30,20 @@ from workers.telemetry.metric_table import GATEWAY
 
 FRESH_S = 1.0
 PART_S = 3.0
-"""How long Redis may take: whoever scrapes waits ten seconds. The ledger bounds its own waits."""
+"""How long Redis may take: Prometheus waits ten seconds. The ledger bounds its own waits."""
 
 Labels = tuple[str, ...]
 
 
 class _Readings(dict[str, dict[Labels, float]]):
-    """What was read, by metric and labels."""
+    """The values that were read, by metric and labels."""
 
     def put(self, name: str, value: float, *labels: str) -> None:
         self.setdefault(name, {})[labels] = value
 
 
 class GatewayMeasures:
-    """What can only be measured when it happens."""
+    """The metrics that can only be observed when something happens."""
 
     def __init__(self) -> None:
         self.operations: Counter[Labels] = Counter(
@@ -56,7 +56,7 @@ class GatewayMeasures:
             {(what,): 0 for what in ("entry", "answer", "expired", "replayed")}
         )
         self.read: Readings = {}
-        """What was read last."""
+        """The values that were read last."""
 
         self._metrics = Metrics(GATEWAY, lambda: self.read)
 
@@ -69,7 +69,7 @@ class GatewayMeasures:
             self._count(result)
 
     def mail_refused(self, what: str) -> None:
-        """Take note of an entry or an answer from elsewhere that was not sealed by a gateway."""
+        """Count a message from elsewhere that was refused."""
         self.refused[what,] += 1
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -178,7 +178,7 @@ def install(app: FastAPI, metrics: GatewayMetrics) -> None:
 
 
 async def _part(found: _Readings, name: str, read: Callable[[_Readings], Awaitable[None]]) -> None:
-    """Add what can be read; half of it is none of it."""
+    """Add the readings of one part, all of them or, if one fails, none."""
     part, up = _Readings(), False
     with anyio.move_on_after(PART_S):
         try:

@@ -1,7 +1,8 @@
-"""The gateway process: everything that decides, wired here and served over HTTP.
+"""The gateway process: wires everything that decides, and serves it over HTTP.
 
-Stopping has an order: streams end, the server finishes its requests, the shards are handed over,
-the actors and the committer end, the ledger is closed.
+A gateway takes its shards before its first request, so that one alone answers as soon as it
+listens. A stop has an order: streams end, the server finishes its requests, the shards are handed
+over, the actors and the committer end, the ledger is closed.
 """
 
 import secrets
@@ -88,10 +89,11 @@ _log = structlog.get_logger(__name__)
 
 
 class GatewayServer(uvicorn.Server):
-    """A server whose streams and waits end when it is told to stop, not when somebody goes away.
+    """A server that ends its streams and waits when it has to stop, without waiting for clients.
 
-    What is to be left behind is left once its requests are finished. The signal that stopped it has
-    done its work then: uvicorn would raise it again and end the process with the ledger open.
+    `leave` releases the shards after the last request. uvicorn alone would raise the stop signal
+    again at the end of its own shutdown and so end the process with the ledger open; this server
+    takes the signal and does not raise it again.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals that stop for as long as a block runs."""
+        """Handle the stop signals while the block runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -125,7 +127,7 @@ class GatewayServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what is being served, then leave."""
+        """Finish the requests in flight, then call `leave`."""
         await super().shutdown(sockets)
         await self._leave()
 
@@ -133,7 +135,7 @@ class GatewayServer(uvicorn.Server):
 async def serve_gateway(
     settings: Settings, redis_url: str, listening: socket.socket | None = None
 ) -> None:
-    """Run a gateway until it is told to stop, at a socket that its parent has or at one of its own.
+    """Run a gateway until it has to stop, on a socket that its parent has bound or on its own.
 
     Raises:
         AddressUnusableError: somebody else listens at the address.
@@ -282,10 +284,10 @@ def _replaying(write: Write, models: ModelRegistry) -> Replay:
 
 
 async def _beside(ending: Iterable[Run], kept: Iterable[Run], serving: Awaitable[None]) -> None:
-    """Run everything for as long as the server serves.
+    """Run loops for as long as the server serves.
 
-    The failure of an `ending` one ends the process: sessions and their writer hold what cannot be
-    trusted then. One that is `kept` begins again.
+    When an `ending` loop fails the process ends, because what sessions and their writer hold in
+    memory cannot be trusted then. A `kept` loop is started again.
     """
     async with anyio.create_task_group() as tasks:
         for run in ending:
@@ -360,7 +362,7 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
 
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:
-    """Open a ledger, found it where it is new, and throw away what has expired."""
+    """Open a ledger, found it if it is new, and delete what has expired."""
     store = open_store(place)
     try:
         ledger = Ledger.create(store, host)

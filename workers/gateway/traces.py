@@ -1,7 +1,7 @@
-"""What a gateway tells of traces: the request, the mailbox, the commit, the way into the queue.
+"""The spans of a gateway: the request, the mailbox, the commit, the way into the queue.
 
-What a request is called on the record is known when it has been answered, so its spans are told
-then, with the times that they had.
+The id of a request on the record is known only when it has been answered, so its spans are emitted
+then, with the times that they had (decision workers/0050).
 """
 
 import time
@@ -34,11 +34,11 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(slots=True)
 class _Asking:
-    """One HTTP request, and what it turned out to be about."""
+    """One HTTP request, and the operations and requests of work that it turned out to be about."""
 
     causes: list[Cause] = field(default_factory=list)
     joined: list[TraceContext] = field(default_factory=list)
-    """Spans of others that it belongs to: it hands in what they came to."""
+    """Spans of other processes whose results this request reports."""
 
 
 _asking: ContextVar[_Asking | None] = ContextVar("asking", default=None)
@@ -51,7 +51,7 @@ class GatewayTraces:
         self.spans = spans
 
     def handled(self, messages: Sequence[Message], taken_ns: int) -> None:
-        """Tell of a batch that an actor has answered: how it waited, how it was committed."""
+        """Emit the spans of a batch that an actor has answered: its wait and its commit."""
         now_ns, size = time.time_ns(), {"rotulus.messages": len(messages)}
         for message in messages:
             for parent, attributes, failed in self._places(message):
@@ -90,7 +90,7 @@ class GatewayTraces:
         return TracedQueue(redis, name, self.spans)
 
     def sessions(self, sessions: Sessions, runtime: SessionRuntime) -> Sessions:
-        """Return the same sessions; what they answer is known to the request that asked."""
+        """Wrap sessions so that a request knows the ids in its answer."""
         runtime.handled = self.handled
         return _TracedSessions(sessions)
 
@@ -138,11 +138,11 @@ class GatewayTraces:
         return traced
 
     def install(self, app: FastAPI) -> None:
-        """Tell of every request of an application that changes something."""
+        """Emit a span for every request of an application that changes something."""
         app.add_middleware(_Requests, spans=self.spans)
 
     async def close(self) -> None:
-        """Send what waits, for half a second at most."""
+        """Send the waiting spans, for half a second at most."""
         await anyio.to_thread.run_sync(self.spans.close)
 
 
@@ -246,7 +246,7 @@ def _join(traceparents: Traceparents) -> None:
 def _reported(
     traceparents: Traceparents, results: Sequence[Any]
 ) -> Iterator[tuple[TraceContext, Attributes, bool]]:
-    """Yield the spans that reports belong to, with what each report came to."""
+    """Yield the spans that reports belong to, with the outcome of each report."""
     for parents, result in zip(traceparents, results, strict=False):
         failed = isinstance(result, Exception)
         told = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}

@@ -1,4 +1,7 @@
-"""Adapters: the outcome of a probe becomes an elimination with its justification."""
+"""Adapters: the outcome of a probe becomes an elimination with its justification.
+
+Every outcome becomes one elimination, even an empty one, so that the trail shows what was asked.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who else has hypotheses: installed packages, by the entry points of one group.
+"""Finds providers of hypotheses in installed packages, by the entry points of one group.
 
 An entry point names an object that is a `HypothesisProvider`, or something that returns one when
 it is called without arguments (a class, a function).

@@ -1,4 +1,10 @@
-"""A kit: hypotheses, probes, and what each outcome of a probe eliminates, read from a TOML file."""
+"""A kit: hypotheses, probes, and what each outcome of a probe eliminates, read from a TOML file.
+
+The form is TOML and not YAML: the standard library reads it, its keys are always texts (in YAML 1.1
+a bare `yes` is a boolean, and a kit written so cannot be played), and a key that stands twice is an
+error. Outcomes are quoted all the same. Bundled kits need no entry point: they are found in the
+package, whose metadata may be older than its files.
+"""
 
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Oracles: who knows the truth that a kit is played for."""
+"""Oracles: they know the truth that a kit is played for, and answer its probes."""
 
 from collections.abc import Mapping
 from functools import partial

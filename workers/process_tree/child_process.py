@@ -101,7 +101,7 @@ class ChildSpec:
     ready: Callable[[], Awaitable[bool]] | None = None
     """Asked until it answers True; an exception counts as False. None: ready once started."""
     listening: socket.socket | None = None
-    """What the child inherits; the parent keeps it open for as long as it may start the child."""
+    """The socket that the child inherits; the parent keeps it open to start the child again."""
     stop_signal: signal.Signals = signal.SIGTERM
     grace_s: float = 1.0
 

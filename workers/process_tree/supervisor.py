@@ -43,7 +43,7 @@ STOP_TOTAL_S = 2.0
 READY_TIMEOUT_S = 20.0
 
 ALIKE_SAID = 3
-"""After so many deaths of a child in the same way, one after the other, it is said so."""
+"""Deaths of a child in the same way, one after the other, after which the log says so."""
 
 _READY_POLL_S = 0.05
 _READY_PROBE_S = 1.0
@@ -60,7 +60,7 @@ class SupervisorError(Exception):
         self.child = child
         self.reason = reason
         self.last_lines = list(last_lines)
-        """What the child wrote last, oldest first."""
+        """The last lines of the child, oldest first."""
         tail = "".join(f"\n  | {line}" for line in last_lines)
         super().__init__(f"{self.code}: {child}: {reason}{tail}")
 

@@ -1,8 +1,18 @@
 """The process tree of one machine: Redis, a gateway, workers, all children of one parent.
 
 With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
-holds the data folder's lock and every port, brings an older ledger forward, makes the token by
-which its workers are known, and leaves the ledger as one file.
+holds the data folder's lock and every port, and makes the token by which its workers are known.
+
+Before it starts a process the parent migrates an older `ledger.db` of its data folder: the lock
+says that nothing else runs on it, and the migration is one transaction, so nothing is copied
+before. There is no way back to an older program. A database may have other users and `rotulus
+gateway` holds no lock, so both refuse instead (`ledger_schema_older`) and name `rotulus migrate`.
+The parent also compares the schema of its file, so that an altered one is a refusal and not a
+gateway that is started again and again.
+
+After a clean end the ledger is one file: writers fold the write-ahead log when they close, and the
+tree once more when its last process is gone, also one that was killed. Readers leave no file behind
+where there was one. A log that a killed writer left stays as evidence until somebody writes.
 """
 
 import secrets
@@ -41,7 +51,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree that stands."""
+    """A process tree that has started."""
 
     supervisor: Supervisor
     folder: DataFolder
@@ -140,7 +150,7 @@ def _gateway_id(folder: DataFolder) -> str:
 def _measured(
     settings: Settings, workers: int, sockets: ExitStack
 ) -> Sequence[socket.socket | None]:
-    """Where each worker can be measured, the same when it is started again."""
+    """Return the address of each worker's metrics, the same after a restart."""
     first = settings.worker_metrics_port
     if first is None:
         return [None] * workers

@@ -25,7 +25,7 @@ _EDGE_TYPE_NUMBERS = {name: number for number, name in EDGE_TYPES.items()}
 
 
 class EdgeKey(NamedTuple):
-    """What tells one edge from another."""
+    """The source, target and type of an edge."""
 
     source: str
     target: str

@@ -1,7 +1,7 @@
-"""Requests that cannot be read are answered INVALID_ARGUMENT, whichever service they are for.
+"""Answers requests that cannot be decoded with INVALID_ARGUMENT, whichever service they are for.
 
-gRPC reads a request before the service sees it, and writes a traceback into the log where that
-fails. So it is read here, and the service is called with what could be read alone.
+gRPC decodes a request before the service sees it, and logs a traceback when that fails. So this
+module decodes it, and calls the service only with a decoded request; health is read the same way.
 """
 
 import functools

@@ -1,7 +1,12 @@
 """The process `rotulus tee`: the Tee contract and gRPC health on one port, from one ledger.
 
-Stopping has an order: health goes red and no call is taken any more, those that run are finished,
-the ledger is closed.
+A stop has an order: health goes red and no call is taken any more, those that run are finished, the
+ledger is closed.
+
+Every call has a thread, 64 of them, and 8 are answered at once: a call whose message never comes
+held one of eight threads for ever, and eight of them stopped the Tee. A connection lasts a minute
+and the calls on it half a minute more, so a call that only waits is gone then. A client connects
+anew each minute.
 """
 
 import signal

@@ -177,7 +177,7 @@ class TeeService(TeeServicer):
             context.abort(grpc.StatusCode.INTERNAL, "internal")
 
     def _stop_serving(self, error: Exception, context: Any) -> NoReturn:
-        """What does not verify is neither retried nor skipped (L3)."""
+        """Stop serving: a record that does not verify is neither retried nor skipped (L3)."""
         _log.critical("tee_record_corrupt", error=str(error))
         self._refusal = "ledger_corrupt: the record does not verify"
         self._corrupt()

@@ -1,9 +1,14 @@
 """Tombstones in a Tee: an elimination store over gRPC; a session is an incident (seed 000 §3.2).
 
 A Tee's graph grows, and what it shows of an incident may grow with it. The universe of a session
-does not, so it is kept here, and everything that a Tee answers is cut down to it. A hypothesis is
-tombstoned when the Tee says so of that node or that edge; survivors are the rest of the universe.
-One answer holds both kinds of tombstones, so what is recovered is of one moment.
+does not, so it is kept here (if this process did not create the session, as the ledger has it), and
+everything that a Tee answers is cut down to it. A hypothesis is tombstoned when the Tee says so of
+that node or that edge; survivors are the rest of the universe. One `GetTombstones` holds both kinds
+of tombstones, so what is recovered is of one moment. The live view would not do: it grows with the
+graph, loses an edge with its ends, and is of another moment than the tombstones.
+
+An elimination of nodes and edges is two calls to a Tee, and one call for each 1000 ids. If a later
+call fails the earlier ones have struck; asking again strikes the rest.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""How long requests take, and how they end, by route; how many spans were told."""
+"""Metrics of HTTP requests by route, their times and their ends; counts of emitted spans."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from queues.dropped import DROPPED
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "(none)"
-"""What no route answered: refused before, or asked for under a path that is not there."""
+"""The label of requests that no route answered: refused before, or of an unknown path."""
 
 
 class SpanTally(Protocol):
@@ -42,7 +42,7 @@ Told = Callable[[str, str, int, float], None]
 
 
 class Measured:
-    """ASGI middleware: tells of each answer when it begins, for a stream may never end."""
+    """ASGI middleware: measures each answer when it begins, because a stream may never end."""
 
     def __init__(self, app: ASGIApp, *, told: Told) -> None:
         self._app = app

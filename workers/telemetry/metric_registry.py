@@ -1,4 +1,4 @@
-"""The metrics of one process: histograms that are told, numbers that are read when asked for."""
+"""The metrics of one process: histograms that are observed, numbers that are read on a scrape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -13,14 +13,14 @@ from workers.telemetry.metric_table import Metric
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 Readings = Mapping[str, Mapping[tuple[str, ...], float]]
-"""By metric: the value for each choice of labels."""
+"""The value for each choice of labels, by metric."""
 
 # Else each histogram would come with a second metric that is in no table.
 _disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
 
 
 class Metrics(Collector):
-    """What one process says, in the rows of its table and no others."""
+    """The metrics of one process: the rows of its table and no others."""
 
     def __init__(self, table: Sequence[Metric], read: Callable[[], Readings]) -> None:
         self._read_rows = [one for one in table if not one.buckets]

@@ -1,4 +1,6 @@
-"""Every metric there is, by the process that has it; `deploy/README.md` shows the same table.
+"""Every metric, by the process that has it; `deploy/metrics.md` shows the same table.
+
+A reading that is not in the table fails (decision workers/0043).
 
 Labels have few values, known before: names of queues, priorities, routes, outcomes. None holds an
 id, a name that a caller chose, or content.

@@ -1,7 +1,8 @@
-"""The door of a process that has no other: `GET /metrics`, and nothing else.
+"""`GET /metrics`, and nothing else, for a process that has no other door.
 
-It runs on a thread of its own and serves one asker after another, each for two seconds at most:
-what asks too much or too slowly waits, and takes nothing from the work.
+It runs on a thread of its own and serves one client after another, each for two seconds at most: a
+client that asks too much or too slowly waits, and takes nothing from the work (decision
+workers/0044).
 """
 
 import socket

@@ -1,8 +1,8 @@
-"""Spans on their way to a collector; the only module that loads OpenTelemetry's SDK.
+"""Sends spans to a collector; the only module that loads OpenTelemetry's SDK.
 
-A span is told when what it speaks of has ended. It is put into a bounded queue, which a thread
-empties to the collector; what has no room, and what the collector does not take, is dropped and
-counted. Nobody who does the work ever waits.
+A span is emitted when what it describes has ended (decision workers/0050). It goes into a bounded
+queue, which a thread empties to the collector; a span that finds no room, or that the collector
+does not take, is dropped and counted. Nobody who does the work ever waits.
 """
 
 import logging
@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Spans:
-    """What one process tells of traces, from one thread; whoever measures may look from another."""
+    """The spans of one process, added from one thread; their counts may be read from another."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Spans:
         sample: float = 1.0,
         spans_max: int = SPANS_MAX,
     ) -> None:
-        """Take spans for an exporter; `sample` is the share of the traces that are told."""
+        """Take spans for an exporter; `sample` is the share of the traces that are emitted."""
         self.exported = 0
         self._refused = 0
         self._lost = 0

@@ -1,4 +1,4 @@
-"""Which trace a piece of work belongs to, and under which span: computed from names, never stored.
+"""Which trace and span a piece of work belongs to, computed from names (decision workers/0049).
 
 The trace of an operation and of everything that it causes has an id that follows from the
 operation's, the trace of asked-for work one that follows from its request. So every process finds
@@ -14,7 +14,7 @@ from hashlib import sha256
 from queues.items import Claim
 
 TRACED_CAUSES_MAX = 8
-"""Of the causes of one item: a coalesced one may have a thousand."""
+"""Causes of one item that are traced: a coalesced one may have a thousand."""
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
 

@@ -1,4 +1,4 @@
-"""Whose traces an answer belongs to: the operations and the requests for work that it speaks of."""
+"""The traces that an answer belongs to: those of the operations and requests that it names."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kernel.work.requests import Asked
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What an answer speaks of, by the name that its trace has."""
+    """An operation or a request that an answer names, by the name of its trace."""
 
     name: str
     attributes: Mapping[str, str]
@@ -20,7 +20,7 @@ class Cause:
 
 
 def causes_of(answer: Any) -> Iterator[Cause]:
-    """Yield what an answer speaks of: operations, and requests for work."""
+    """Yield the operations and the requests for work that an answer names."""
     if isinstance(answer, SimulationResult):
         return
     if isinstance(answer, SubmissionResult):

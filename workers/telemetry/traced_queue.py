@@ -11,7 +11,7 @@ from queues.work_queue import WorkQueue
 from workers.telemetry.span_exporter import Attributes, Spans
 
 _ENTERED = frozenset({"new", "merged", "successor"})
-"""What was sent before is in a span already."""
+"""States of items that this sending added; one that was sent before has its span already."""
 
 
 class TracedQueue(WorkQueue):

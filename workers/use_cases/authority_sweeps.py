@@ -1,8 +1,9 @@
 """Recomputes that are asked for in bulk: deferred cascades, the nightly tick, the backfill (§8).
 
-Each is read on snapshots and comes to pages, in an order in which each page may be recorded by
-itself. So a sweep that is killed has asked for part of what it was to ask for, and the next run
-asks for the rest: what has been asked for is on the record and is not asked for again.
+Each reads a thousand understandings to a snapshot and commits a page of 256 requests at a time, in
+an order in which each page may be recorded by itself, so other requests come in between. A sweep
+that is killed has recorded part of its requests, and the next run records the rest. One sweep of a
+kind runs in a gateway at a time (`authority_sweep_running`, 409).
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,7 +55,7 @@ class SweepRefused(KernelError):  # noqa: N818 - a verdict
 
 @dataclass(slots=True)
 class SweepResult:
-    """What a sweep has come to so far."""
+    """The counts of a sweep so far."""
 
     trigger_source_id: str
     requested: int = 0
@@ -166,7 +167,7 @@ class DeferredCascades:
         self._wake = anyio.Event()
 
     def notify(self) -> None:
-        """Say that something was committed; cheap, and may be said too often."""
+        """Wake the sweeps after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
     async def run(self) -> None:

@@ -1,4 +1,8 @@
-"""What may be asked of undoing, the same at every door: over HTTP and on a ledger file (K21)."""
+"""Undoing, the same at every door: over HTTP and on a ledger file (K21).
+
+Building the state again takes every shard away in its own transaction, so a gateway that reaches
+the database from elsewhere drops its memory and takes its shards anew.
+"""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -51,7 +55,7 @@ Undoing = UndoOperation | UndoEpoch | BuildAgain
 
 
 def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
-    """Say exactly what would happen, with the digest that a confirmation binds.
+    """Return exactly what would happen, with the digest that a confirmation binds.
 
     Raises:
         RollbackRefused: what stands in the way.

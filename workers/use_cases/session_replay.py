@@ -11,15 +11,15 @@ from kernel.canonical import canonicalize
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to."""
+    """The result of a replay."""
 
     snapshot: dict[str, Any] | None
-    """What the trail gives; None where it gives nothing."""
+    """The session that the trail gives; None where it gives none."""
 
     head_event_hash: str | None
     events: int
     differences: tuple[str, ...]
-    """What was found, empty where everything agrees."""
+    """The differences, empty where everything agrees."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""

@@ -1,4 +1,4 @@
-"""What a replay without receipts came to: counted, and shown as far as it went wrong."""
+"""The result of a replay without receipts: its counts, and what went wrong in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

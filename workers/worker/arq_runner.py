@@ -1,12 +1,12 @@
-"""A worker process: drain slots that arq keeps running (architecture, section 5).
+"""A worker process: drain slots that arq keeps running (decision workers/0002).
 
-arq owns the life of the process's jobs; this module is the only one that knows it. A job is a slot
-(`slots.py`), not an item, so an item costs no arq job and is picked up in milliseconds. arq's own
-queue is private to the process and holds slots alone; it may be lost with the rest of Redis, and
-the slots that are missing are started again within a second. It is looked at only while one is
-missing.
+This module is the only one that knows arq. A job is a slot (`consumers.py`), not an item, so an
+item costs no arq job and is picked up in milliseconds. arq's own queue is private to the process
+and holds slots alone; it may be lost with the rest of Redis, and missing slots are started again
+within a second. It is looked at only while a slot is missing.
 
-A stop lets every slot finish the batch that it holds; what is not finished in time is given back.
+A stop lets every slot finish the batch that it holds. A batch that is not finished within 0.6 s is
+given back, untried and due at once, so that others serve it before its visibility ends.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ BEAT_EVERY_S = 4.0
 BEAT_TTL_MS = 12_000
 SLOT_TURN_S = 600.0
 ARQ_POLL_S = 0.2
-"""Sends nothing while every slot runs."""
+"""Pause between looks for missing slots; a look sends nothing while every slot runs."""
 
 KEEP_EVERY_S = 1.0
 TICK_EVERY_S = 1.0
 RECONNECT_PAUSE_S = 0.5
 RECONNECT_PAUSE_MAX_S = 4.0
 FINISH_S = 0.6
-"""How long a stop waits for the batches that are in hand; a supervisor kills after one second."""
+"""How long a stop waits for the batches in hand; a supervisor kills after one second."""
 
 GIVE_BACK_S = 0.3
 
@@ -58,7 +58,7 @@ class WorkerProcess:
 
     redis: Redis
     drainers: Mapping[str, Drainer]
-    """By the name of their queue."""
+    """The drainers by the name of their queue."""
 
     leases: CapacityLeases
     heartbeats: Heartbeats

@@ -1,9 +1,16 @@
-"""What every drain slot does with a batch, whatever its queue: hand it over, settle each claim.
+"""Drains a batch of any queue: hands it to the handler of the queue and settles each claim.
 
-A handler knows what an item is; this knows what a claim is. Each claim ends in one of four ways:
-it leaves the queue, it is put off or suspended (which is nobody's attempt), or it failed, which is
-tried again after a growing pause until its attempts are used up, and then recorded as a dead
-letter. An item leaves the queue when the record no longer asks for it, not before.
+A handler knows what an item is; this module knows what a claim is. Each claim ends in one of four
+ways: the item leaves the queue, it is put off or suspended (which counts as no attempt), or it
+failed. A failed item is tried again after a growing pause until its attempts are used up, and is
+then recorded as a dead letter. An item leaves the queue only when the record no longer asks for it.
+
+An item with which its worker ended `ENDS_MAX` times (decision queues/0041) is a dead letter,
+`worker_ended_three_times`; the next worker records that before it begins anything. A process works
+on one suspect at a time, whatever its slots: another slot waits and puts its suspect off, so that
+the end of the process counts against one item. After a worker was killed, what it held is therefore
+done one by one in each process. An item that kills for the first time while a sound suspect is in
+hand charges that one an end; it takes three such items to set a sound one aside.
 """
 
 import time
@@ -27,20 +34,20 @@ ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
 
 CAPACITY_SHORT = "envelope_capacity_unavailable"
-"""A refusal that another attempt may not meet, though the kernel names no time (§18)."""
+"""Refusals that another attempt may not meet, although the kernel names no time (§18)."""
 
 ENDED_ITS_WORKERS = "worker_ended_three_times"
-"""Why an item is given up with which a worker ended `ENDS_MAX` times, nothing else begun."""
+"""The error of an item that ended a worker `ENDS_MAX` times while nothing else was begun."""
 
 ALONE_WAIT_S = 0.2
-"""For how long a slot waits until no other of its process has a suspect in hand."""
+"""How long a slot waits until no other slot of its process has a suspect in hand."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a drainer has done since it started."""
+    """Counts of a drainer since it started."""
 
     completed: int = 0
     failed: int = 0
@@ -58,20 +65,20 @@ class Settlement:
     verdict: Literal["done", "put_off", "suspended", "failed"]
     code: str = ""
     delay_ms: int = ABSENCE_DELAY_MS
-    """Of what is put off."""
+    """The delay of an item that is put off."""
 
     final: bool = False
-    """Of a failure: trying again would change nothing."""
+    """Whether it failed and trying again would change nothing."""
 
 
 class Handler(Protocol):
-    """What the items of one queue are."""
+    """Works on the items of one queue."""
 
     claim_items: int = 64
     """How many of them a slot takes in hand at once."""
 
     async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
-        """Work on a batch and return how each claim ends; what is left out is put off.
+        """Work on a batch and return how each claim ends; a claim that is left out is put off.
 
         May be cancelled, and may be given the same item again.
         """
@@ -81,7 +88,7 @@ class Handler(Protocol):
         return "background"
 
     async def renew(self) -> None:
-        """Keep what it holds for the batches in hand; asked for as often as claims are renewed."""
+        """Keep the leases of the batches in hand; called as often as claims are renewed."""
         return
 
     async def give_up(self, claim: Claim, code: str) -> None:
@@ -89,10 +96,10 @@ class Handler(Protocol):
 
 
 class Told(Protocol):
-    """Who is told of batches."""
+    """A listener of batches, for traces."""
 
     def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
-        """Take note of a batch that was claimed then (ns since the epoch) and is settled now."""
+        """Called when a batch is settled; `claimed_ns` is when it was claimed."""
 
 
 class Drainer:
@@ -107,7 +114,7 @@ class Drainer:
         told: Told | None = None,
         alone: anyio.Lock | None = None,
     ) -> None:
-        """`alone` is shared by the drainers of a process: who holds it works on a suspect."""
+        """`alone` is shared by the drainers of a process; its holder works on a suspect."""
         self._told = told
         self._alone = anyio.Lock() if alone is None else alone
         self.queue = queue
@@ -122,7 +129,7 @@ class Drainer:
         return self._handler.claim_items
 
     async def ready(self) -> bool:
-        """Tell whether claiming makes sense: there is a gateway to hand in to."""
+        """Tell whether claiming makes sense: there is a gateway that takes reports."""
         return await self._hand_in.ready()
 
     async def least(self) -> CapacityPriority:
@@ -130,7 +137,7 @@ class Drainer:
         return await self._handler.least()
 
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
-        """Keep claims hidden, and what their handler holds for them."""
+        """Keep claims hidden, and the leases that their handler holds for them."""
         await self.queue.renew(claims, visibility_ms)
         await self._handler.renew()
 
@@ -219,13 +226,13 @@ class Drainer:
                 await self._bury(one.claim, code)
 
     def _spread(self, one: Settlement) -> int:
-        """Half to one and a half of an absence, so that a fleet does not come back as one."""
+        """Spread a pause between half and one and a half of it: a fleet must not return as one."""
         if one.delay_ms != ABSENCE_DELAY_MS:
             return one.delay_ms
         return int(one.delay_ms * (0.5 + self._random_unit()))
 
     async def _bury(self, claim: Claim, code: str) -> None:
-        """First on the record, then out of the queue: what is lost in between comes back."""
+        """Record first, then leave the queue: an item that is lost in between comes back."""
         if not await self._record_dead_letter(claim, code):
             await self.queue.retry([claim], [backoff_ms(claim.attempt, 1.0)], code)
             return

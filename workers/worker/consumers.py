@@ -1,9 +1,16 @@
 """Drain slots: each takes a lease for a queue, claims a batch, and rests until there is more.
 
-A slot takes its lease at the least capacity priority that has room, and claims what is at least as
-urgent (§8.3, §14.2). Where there is no room at all, critical work is claimed all the same, a user's
-after a pause, and what is of the background waits. One slot beside the others serves critical work
-alone, so that it is never behind a batch of anything else.
+A slot takes its lease at the least capacity priority that has room, and claims items that are at
+least as urgent (§8.3, §14.2). When there is no room at all, critical work is claimed all the same,
+a user's after a pause, and the background waits. A slot does not claim what its handler would
+suspend (`Handler.least`), or the item would come back at once. One slot beside the others serves
+critical work alone (decision workers/0035).
+
+A slot belongs to no queue (`queue_order.py`) and holds a lease only while it drains. One connection
+for each queue waits for work, whatever the number of slots, and a second one for critical work
+while all slots are busy. An idle worker sends about one command a second: these waits, which last
+ten seconds, a heartbeat every four seconds, and the crons. The claims and leases of a worker that
+died come back within eight seconds, because they last five and are renewed each second.
 """
 
 import contextlib
@@ -29,43 +36,43 @@ from workers.worker.metrics import WorkerMetrics
 from workers.worker.queue_order import is_fair, turn_order
 
 VISIBILITY_MS = 5_000
-"""How long the claims of a worker that died stay hidden; a living one renews them."""
+"""How long the claims of a dead worker stay hidden; a living worker renews its own."""
 
 RENEW_EVERY_S = 1.0
 LEASE_TTL_MS = 5_000
 LEASE_RETRY_MS = 250
-"""After which a slot that had to leave something looks whether there is capacity for it."""
+"""Pause after which a slot that had to leave an item looks for capacity again."""
 
 IDLE_WAIT_S = 10.0
-"""For how long a wait may be deaf: a flushed Redis forgets who waits."""
+"""How long a wait may be deaf, because a flushed Redis forgets who waits."""
 
 GATEWAY_RETRY_S = 0.5
 STUCK_PAUSE_S = 0.02
-"""After a batch of which nothing left the queue: others have to move first."""
+"""Pause after a batch of which nothing left the queue: something else has to happen first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a slot may claim of a queue now, by the least urgent priority; None is nothing."""
+    """What a slot may claim from a queue now, by the least urgent priority; None for nothing."""
 
     at_once: str | None
     after_pause: str | None = None
     pause_ms: int = 0
-    """Not 0 where something is left out: look again after so long."""
+    """Seconds after which to look again, 0 when nothing is left out."""
 
 
 @dataclass(slots=True)
 class _Slot:
     holder: Holder
     floor: CapacityPriority
-    """It serves nothing that is less urgent."""
+    """The least urgent priority that the slot serves at all."""
 
 
 class Bell:
-    """Wakes the slots that rest when a queue may have something that they serve."""
+    """Wakes resting slots when a queue may have something for them."""
 
     def __init__(self, behind: "Bell | None" = None) -> None:
-        """One behind another is silent while a slot of the other rests, which serves as much."""
+        """`behind` another bell, be silent while a slot of that one rests, which serves as much."""
         self._behind = behind
         self._resting = 0
         self._somebody_rests = anyio.Event()
@@ -75,7 +82,7 @@ class Bell:
 
     @asynccontextmanager
     async def resting(self) -> AsyncIterator[anyio.Event]:
-        """Let the queues be listened to; gives the event of the next ring."""
+        """Listen to the queues while the block runs; yields the event of the next ring."""
         self._resting += 1
         self._somebody_rests.set()
         self._nobody_rests = anyio.Event()
@@ -105,7 +112,7 @@ class Slots:
     """The slots of one process, what they share, and the batches that they have in hand."""
 
     drainers: Mapping[str, Drainer]
-    """By the name of their queue."""
+    """The drainers by the name of their queue."""
 
     leases: CapacityLeases
     lease_slots: int
@@ -114,13 +121,13 @@ class Slots:
     _served: dict[str, int] = field(default_factory=dict)
     _serving: int = 0
     _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
-    """By holder: the batch that its slot has begun."""
+    """The batch that a slot has begun, by the slot's holder."""
 
     _bells: dict[CapacityPriority, Bell] = field(default_factory=dict)
-    """By the floor of the slots that hear it."""
+    """The bells, by the least priority of the slots that hear them."""
 
     def listeners(self) -> list[tuple[Bell, WorkQueue, str]]:
-        """Return what has to be listened to while slots drain: `Bell.listen` of each."""
+        """Return the listeners to run while slots drain: `Bell.listen` of each queue."""
         everything = Bell()
         self._bells = {"background": everything, "critical": Bell(behind=everything)}
         return [
@@ -142,7 +149,7 @@ class Slots:
             await slot.holder.release()
 
     async def give_back(self) -> None:
-        """Return the batches that were cut off to their queues, at once and untried."""
+        """Return unfinished batches to their queues, at once and untried."""
         while self._in_hand:
             _, (queue, claims) = self._in_hand.popitem()
             await queue.put_off(claims, [0] * len(claims), "worker_stopped")
@@ -205,7 +212,7 @@ class Slots:
         return Permit(critical, users, max(1, course.for_ms))
 
     async def _serve(self, slot: _Slot, drainer: Drainer, least: str | None) -> bool:
-        """Claim what is as urgent and drain it; False when there was nothing."""
+        """Claim items that are at least as urgent and drain them; False when there were none."""
         if least is None:
             return False
         claims = await drainer.queue.claim(drainer.claim_items, VISIBILITY_MS, least)
@@ -217,7 +224,7 @@ class Slots:
         return True
 
     async def _finish(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> bool:
-        """Drain a batch; one that was begun is finished: it may be on the record already."""
+        """Drain a batch to its end once it was begun, because it may be on the record already."""
         moved, began_s = False, time.perf_counter()
         self.metrics.claimed(drainer.queue.name, claims)
         self._in_hand[slot.holder.name] = (drainer.queue, claims)
@@ -242,7 +249,7 @@ class Slots:
         await self._until_stopped(anyio.sleep(seconds))
 
     async def _until_stopped(self, waiting: Awaitable[Any]) -> None:
-        """Await something that a stop cuts short."""
+        """Await something until a stop cuts it short."""
 
         async def stop_early() -> None:
             await self.stopping.wait()

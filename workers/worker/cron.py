@@ -1,7 +1,13 @@
-"""What a fleet does from time to time, each once in its period whatever the number of workers.
+"""Periodic work of a fleet, each once in its period whatever the number of workers.
 
-A worker claims the period of a cron in Redis and runs it. Redis may forget a claim, so each of them
-is such that a second run changes nothing: what it writes, the ledger recognises.
+A worker claims the period of a cron in Redis and runs it. Redis may forget a claim, so a second run
+of any cron changes nothing: the ledger recognises what it would write. Sweeps run where the writer
+is, so a cron that writes posts to the gateway.
+
+How far the audit of the chains has come is a mark in Redis, a hint: without it the audit begins at
+the beginning. A period looks at 100,000 rows at most and says when it is behind. A worker that
+finds something reports the mark; the gateway looks itself, records the same findings once, and is
+not ready from then on.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,14 +33,14 @@ CHAIN_AUDIT = "chain-audit"
 RETENTION_SWEEP = "retention-sweep"
 DECAY_TICK = "decay-tick"
 AUDITS_MAX = 5
-"""Pages of an audit in one period; a record that grows faster is looked at later."""
+"""Pages of an audit in one period; a record that grows faster is audited later."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CronTools:
-    """What crons work with."""
+    """What a cron is handed to work with."""
 
     queues: Mapping[str, WorkQueue]
     ledger: Ledger
@@ -112,7 +118,7 @@ class CronRunner:
     """The newest period of each that this worker has looked at."""
 
     async def tick(self, now_s: float) -> None:
-        """Run what is due; a run that failed is given back, for whoever ticks next."""
+        """Run the crons that are due; a period that failed is given back for the next tick."""
         for name, cron in self.table.items():
             period = int(now_s) // cron.every_s
             if self._seen.get(name) == period:
@@ -151,6 +157,6 @@ _MARK: Final[Mapping[str, Field]] = MappingProxyType(
 
 
 def _mark(state: dict[str, Any]) -> AuditMark:
-    """Read where the last audit came to; a hint, which the record has to bear out."""
+    """Read how far the last audit came; a hint, which the record has to bear out."""
     read = records("chain_audit_mark", [state] if state else [], lambda one: fields(one, _MARK))
     return AuditMark(**read[0]) if read else AuditMark()

@@ -1,8 +1,14 @@
-"""How a worker hands in: batches, their outcomes, and what the gateway's absence means.
+"""A worker's reports to its gateway: batches, their outcomes, and what an absent gateway means.
 
-That a gateway is away, full or failing is no item's fault: what could not be handed in is put off
-without counting as an attempt, and nothing is claimed until the gateway answers again. A full
-mailbox makes the pause longer each time, so that a fleet claims as fast as its gateway takes.
+A worker writes nothing itself: its ledger handle can only read (K18), and it proves itself with a
+token that `rotulus up` makes for each run. Any gateway takes a report; it goes to the actor of its
+session, through the shard's mailbox if another gateway owns it.
+
+A gateway that is away, full, starting or failing, a shard that changes hands, a wrong token or a
+capacity that names a time is no item's fault: such an item is put off without counting as an
+attempt, and the worker claims nothing until its gateway takes something again, with a longer pause
+each time, up to five seconds. A session that is full holds up no other session. One whose actor
+fails costs its own items an attempt, or a single item would be tried for ever.
 """
 
 import time
@@ -23,22 +29,22 @@ ABSENCES = frozenset(
     for code, meaning in ERRORS.items()
     if meaning.fault == "caller" or (meaning.is_retryable and meaning.fault != "request")
 )
-"""Codes of a refused request that speak of the gateway, or of this worker, and of no item."""
+"""Codes of a refused report that are about the gateway or this worker, and about no item."""
 
 NO_ROOM = frozenset(
     code for code in ABSENCES if ERRORS[code].fault == "service" and ERRORS[code].status is not None
 )
-"""The same of one item's outcome, which a gateway says; an item may cause an `actor_failed`."""
+"""The same codes as the outcome of one item; an item itself may cause an `actor_failed`."""
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
-"""Statuses that speak of a batch as a whole, though one item may be to blame: halves are tried."""
+"""Statuses of a whole batch for which one item may be to blame: its halves are tried."""
 
 Outcome = dict[str, Any]
 
 
 class HandIn:
-    """One worker's way to its gateway, shared by everything that it drains."""
+    """Reports of one worker to its gateway, shared by all of its slots."""
 
     def __init__(
         self, gateway: GatewayClient, clock_s: Callable[[], float] = time.monotonic
@@ -50,13 +56,13 @@ class HandIn:
         self._busy_s = BUSY_FIRST_S
 
     async def ready(self) -> bool:
-        """Tell whether there is a gateway that takes something now."""
+        """Tell whether the gateway takes reports now."""
         if self._away:
             self._away = not await self._gateway.answers("/healthz")
         return not self._away and self._clock_s() >= self._busy_until_s
 
     async def post(self, path: str, body: Any) -> Any:
-        """Post and return the answer; a failure is remembered where it is the gateway's.
+        """Post and return the answer; remember a failure that is the gateway's.
 
         Raises:
             GatewayError: with the gateway's own code, or `gateway_unreachable`.
@@ -75,9 +81,9 @@ class HandIn:
         more: dict[str, Any] | None = None,
         claims: Sequence[Claim] = (),
     ) -> list[Outcome]:
-        """Hand items in under a name and return an outcome for each, in order; never raises.
+        """Report items under a name and return an outcome for each, in order; never raises.
 
-        `claims` are what they come of, one for each: who is traced, and what is urgent.
+        `claims` holds the claim of each item, for its traces and its urgency.
         """
         if not items:
             return []
@@ -109,7 +115,7 @@ class HandIn:
 
 
 def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return what a hand-in says of its claims: their traces, and whether any is critical."""
+    """Return the fields of a report about its claims: traces, and whether any is critical."""
     told: dict[str, Any] = {}
     if traceparents := traceparents_of(claims):
         told["traceparents"] = traceparents

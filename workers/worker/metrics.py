@@ -1,4 +1,4 @@
-"""What a worker measures of its batches, and what it says of itself."""
+"""The metrics of a worker and its batches."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The worker process: a ledger that it may only read, queues, and a gateway to hand in to."""
+"""The worker process: a ledger that it may only read, queues, and a gateway for its reports."""
 
 import os
 import random
@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What handlers are made of."""
+    """What a handler is handed to work with."""
 
     ledger: Ledger
     hand_in: HandIn
@@ -77,7 +77,7 @@ def _extraction(bench: Bench) -> Handler:
 HANDLERS: Mapping[str, Callable[[Bench], Handler]] = MappingProxyType(
     {AUTHORITY_QUEUE: _authority, BINDING_QUEUE: _binding, EXTRACTION_QUEUE: _extraction}
 )
-"""What the items of each queue are."""
+"""The handler of each queue."""
 
 
 async def serve_worker(
@@ -154,7 +154,7 @@ async def serve_worker(
 def _metrics_door(
     settings: Settings, process: WorkerProcess, listening: socket.socket | None
 ) -> Iterator[None]:
-    """Let the worker be measured for the time of a block, where that was asked for."""
+    """Serve the worker's metrics while the block runs, if a port was asked for."""
     if listening is None and settings.worker_metrics_port is None:
         yield
         return

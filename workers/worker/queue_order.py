@@ -1,15 +1,15 @@
-"""Whose turn it is among the queues that a slot drains.
+"""Which of its queues a slot drains next.
 
-The earliest deadline goes first, over all queues: time makes everything urgent. A queue whose
-deadlines are all long past could keep the others waiting for as long as it is behind, so every few
-turns go to whoever was served longest ago. Such a turn does not believe that a queue is empty:
-what stands at its head in Redis, and hides what is behind, may be nothing that can be read.
+The earliest deadline over all queues goes first: time makes everything urgent. A queue whose
+deadlines are all long past could keep the others waiting for as long as it is behind, so every
+fourth turn goes to the queue that was served longest ago. Such a turn does not believe that a queue
+is empty, because an undecodable item at its head may hide what is behind it.
 """
 
 from collections.abc import Mapping
 
 FAIR_EVERY = 4
-"""One turn of so many does not ask for deadlines."""
+"""One turn of this many ignores the deadlines."""
 
 
 def turn_order(
@@ -34,5 +34,5 @@ def turn_order(
 
 
 def is_fair(turn: int) -> bool:
-    """Tell whether a turn goes to whoever was served longest ago, whatever the deadlines."""
+    """Tell whether a turn goes to the queue that was served longest ago."""
     return turn % FAIR_EVERY == 0

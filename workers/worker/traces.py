@@ -1,4 +1,4 @@
-"""What a worker tells of traces: how long an item waited, and what its handling came to."""
+"""The spans of a worker: how long an item waited, and the outcome of its handling."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Whether a worker traces; what tracing takes is loaded only where it does."""
+"""Decides whether a worker traces; the modules of tracing are loaded only if it does."""
 
 from typing import TYPE_CHECKING
 

@@ -1,14 +1,14 @@
-"""How many requests a gateway has in flight, and what it refuses before anything of it is read.
+"""Limits how many requests a gateway has in flight; refuses others before reading them.
 
-A request has a place from its headers until its answer; where there is none left, or no room for
-its body beside the others, it is answered at once, 503 `gateway_full`. Who asks is told by the
-path, and each kind of asker has places of its own: however many producers ask, workers hand in,
-because what they hand in is the end of work that was taken, and makes room. Health, metrics and
-files have no limit; the dashboard's stream has its own. Who waits for an outcome has given its
-place back meanwhile, for that is bounded elsewhere.
+A request has a place from its headers until its answer. When no place is left, or no room for its
+body beside the others, it is answered at once, 503 `gateway_full`. Each kind of caller has places
+of its own, told by the path: workers' reports get through however many producers ask, because they
+end work that was taken and make room. Health, metrics and files have no limit; the dashboard's
+stream has its own. A request that waits for an outcome gives its place back meanwhile, because
+those waits are bounded elsewhere (decision workers/0055).
 
-What was given a place begins in turn, a few at a time: reading and checking a request holds the
-event loop, and health, hand-ins and refusals shall come in between.
+Requests with a place begin a few at a time, because reading and checking a request holds the event
+loop, and health, reports and refusals have to come in between (decision workers/0056).
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from workers.api.body_limits import MAX_BODY_BYTES
 from workers.api.errors import respond
 
 WORKERS_MAX = 256
-"""As many as may wait for a commit with something urgent."""
+"""Places of workers: as many as may wait for a commit with something urgent."""
 
 PAGES_MAX = 64
 BODIES_BYTES_MAX = 128 << 20
-"""Of the bodies of all requests of one kind of asker; sixteen of the greatest."""
+"""Bytes of the bodies of all requests of one kind of caller; sixteen of the greatest."""
 
 BEGUN_AT_ONCE_MAX = 64
-"""Of one kind of asker, in one turn of the event loop: 13 ms, if each has ten intents.
+"""Requests of one kind of caller in one turn of the event loop: 13 ms, with ten intents each.
 
 With fewer, what comes together is spread over more commits, which costs more than it is worth.
 """
@@ -52,7 +52,7 @@ _ASKERS_BELOW: Mapping[str, str | None] = MappingProxyType(
 
 
 def asker_of(path: str) -> str | None:
-    """Return who asks for a path; None where there is no limit."""
+    """Return the kind of caller that a path belongs to; None where there is no limit."""
     if path in _ASKERS:
         return _ASKERS[path]
     for prefix, asker in _ASKERS_BELOW.items():
@@ -62,22 +62,22 @@ def asker_of(path: str) -> str | None:
 
 
 class Places:
-    """The places of one kind of asker, and whose turn it is to begin."""
+    """The places of one kind of caller, and whose turn it is to begin."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
         self.body_bytes = 0
-        """Of the bodies of those who have a place."""
+        """Bytes of the bodies of the requests that have a place."""
 
         self.refused = 0
-        """How often there was none left."""
+        """How often no place was left."""
 
         self._begun = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, body_bytes: int) -> bool:
-        """Take a place for a request with such a body; False where there is none left."""
+        """Take a place for a request with a body of this size; False when none is left."""
         if self.taken >= self.limit or self.body_bytes + body_bytes > BODIES_BYTES_MAX:
             self.refused += 1
             return False
@@ -95,7 +95,7 @@ class Places:
         self.body_bytes -= body_bytes
 
     async def turn(self) -> None:
-        """Return when it is the caller's turn; at once where few have come together."""
+        """Return when it is the caller's turn; at once when few have come together."""
         if self._waiting or self._begun >= BEGUN_AT_ONCE_MAX:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -117,7 +117,7 @@ class Places:
 
 
 class Admission:
-    """All places of a gateway, by asker."""
+    """All places of a gateway, by kind of caller."""
 
     def __init__(self, requests_max: int) -> None:
         self.places: Mapping[str, Places] = MappingProxyType(
@@ -135,7 +135,7 @@ _held: ContextVar[tuple[Places, int] | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def place_given_back() -> Iterator[None]:
-    """Have no place while the block runs; who comes back is not refused."""
+    """Give the place back while the block runs, and take it again without being refused."""
     held = _held.get()
     if held is None:
         yield

@@ -1,8 +1,11 @@
-"""What every request passes before a route: names, origins, sizes and times (dashboard.md).
+"""What every request passes before a route: names, origins, sizes and times.
 
-A page of another origin must not reach a gateway on loopback through its reader's browser: the
-host must be one of ours, and a request must come from our own pages, or from no page at all. A
-link from elsewhere may be followed, as long as a whole page opens by it.
+A page of another origin must not reach a gateway on loopback through its reader's browser, and any
+page can let a name of its own point at our address. So a request names one well-formed host
+(`host_invalid`) that is a name of the loopback or in `ROTULUS_ALLOWED_HOSTS` (`host_unknown`); a
+gateway on another address does not start without that list. A request must come from our own pages
+or from no page at all (`origin_refused`), reading and streams included. A link from elsewhere may
+be followed if it opens a whole page.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""Health that tells the truth: alive is not ready, and ready names what is missing."""
+"""Health: whether the process is alive, and whether it is ready, with what is missing.
+
+A gateway is ready when it owns a shard. With more gateways than shards some own none and say so;
+they pass requests on all the same.
+"""
 
 from typing import Any, Literal
 

@@ -1,6 +1,9 @@
-"""Producers at the door: asking for work, how it stands, waiting for its outcome, taking it back.
+"""The routes of producers: asking for work, its state, waiting for its outcome, taking it back.
 
-What is answered is on the record. The producer's key makes asking again safe (K6).
+What is answered is on the record. The producer's key makes asking again safe (K6). A call is all or
+nothing, and its refusal names the `index` and the `field` that are to blame. A queue with 100,000
+open requests answers 429; requests that are on the record already are answered all the same, so a
+repetition never runs into the limit.
 """
 
 from dataclasses import asdict

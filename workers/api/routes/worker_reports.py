@@ -1,4 +1,10 @@
-"""Where workers hand in what they computed; they prove with a token that they may (K18)."""
+"""Takes the reports of workers, which prove themselves with a token (K18).
+
+Without a token setting these routes are closed. The reports of a queue go through one actor
+(`work:<queue>`) unless they are of critical work (decision actors/0042), so its mailbox limits what
+reports at once, and their order is that of the batches. A worker names a request; the unit reads
+from the record what it asks for.
+"""
 
 import hmac
 from collections import defaultdict

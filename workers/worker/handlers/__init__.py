@@ -1,1 +1,1 @@
-"""What is done with an item of each queue."""
+"""The handlers, one for each queue."""

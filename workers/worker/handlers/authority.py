@@ -1,7 +1,7 @@
-"""What authority items are: computed from a snapshot, recorded if still due (§8.2).
+"""The handler of authorities: computes them from a snapshot (§8.2).
 
-A worker reads the ledger at one snapshot, computes, and hands in the values with the sequence it
-read; the gateway decides whether they are still due. The worker's ledger handle cannot write
+A worker reads the ledger at one snapshot, computes, and reports the values with the sequence that
+it read; the gateway decides whether they are still due. The worker's ledger handle cannot write
 (K18).
 """
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A claim, and what to hand in for it; None when the record asks for nothing any more."""
+    """A claim, and the value to report for it; None when the record asks for nothing any more."""
 
     claim: Claim
     result: Document | None
@@ -39,7 +39,7 @@ class AuthorityHandler(Handler):
     """Turns claims into recorded authorities."""
 
     claim_items = 256
-    """As many as one commit takes: to compute one costs much less than a commit."""
+    """As many as one commit takes: computing one costs much less than a commit."""
 
     def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:
         self._ledger = ledger
@@ -47,7 +47,7 @@ class AuthorityHandler(Handler):
         self._strategy = strategy
 
     async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
-        """Compute, hand in, and say how each claim ends."""
+        """Compute, report, and return how each claim ends."""
         settled, asked = [], []
         for one in await anyio.to_thread.run_sync(self._compute, claims):
             if one.error is not None:

@@ -1,9 +1,16 @@
-"""What binding items are: evaluations, as many as capacity and fan-out allow (§14.1, §14.3).
+"""The handler of bindings: evaluates as many as capacity and fan-out allow (§14.1, §14.3).
 
-What a binding evaluates is behind the port `BindingEvaluator`; a worker without one gives an item
-up as `binding_evaluator_missing`, so that nobody waits for what will not happen. Before it comes
-the fan-out of the event, then the capacity: `kernel.pressure.course_of` says what is evaluated
-without it, and what is suspended goes on in the order of suspension.
+The evaluation itself is behind the port `BindingEvaluator`; a worker without one gives an item up
+as `binding_evaluator_missing` (decision workers/0018). Before the evaluation come the fan-out of
+the event and the capacity. An evaluation holds a lease of its own (`binding_evaluation`,
+`ROTULUS_BINDING_SLOTS`), taken at its capacity priority for the batch and renewed as its claims
+are, so that a killed worker keeps nobody waiting for longer than a claim. Without a lease
+`kernel.pressure.course_of` decides: a critical binding runs, a user's runs after a pause, and the
+rest of the background is suspended in the queue, in the order of suspension. A binding to which
+capacity was refused under way comes back a second later, because its lease says that there is some.
+
+Every `BindingOutcomeRecord` goes to an observer, by default the process's log; one that is not
+pending stands on the receipt that closes the request as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +51,7 @@ REJECTED = "capacity_rejected_mid_evaluation"
 DEFERRED = "binding_deferred_fan_out_limit"
 
 REJECTED_DELAY_MS = 1000
-"""After which a binding to which capacity was refused under way is tried again."""
+"""Pause after which a binding is tried again to which capacity was refused under way."""
 
 _log = structlog.get_logger(__name__)
 
@@ -95,7 +102,7 @@ class BindingHandler(Handler):
         now_us: Callable[[], int],
         observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
     ) -> None:
-        """`observe` is told of every outcome, those that are pending included."""
+        """`observe` is called with every outcome, pending ones included."""
         self._observe = observe
         self._ledger = ledger
         self._hand_in = hand_in
@@ -117,7 +124,7 @@ class BindingHandler(Handler):
         return settled + await self._evaluate_all(evaluator, admitted)
 
     async def least(self) -> CapacityPriority:
-        """Return what would not be suspended at once, so that no other is claimed."""
+        """Return the least priority that would not be suspended at once; no less is claimed."""
         return await self._capacity.least()
 
     async def renew(self) -> None:
@@ -143,7 +150,7 @@ class BindingHandler(Handler):
         return due, plans
 
     def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[Settlement]:
-        """Put off what belongs to a later cycle of its event until that begins (K.30)."""
+        """Put off bindings of a later cycle of their event until that cycle begins (K.30)."""
         settled = []
         for event in dict.fromkeys(one.request.item_key for one in deferred):
             plan = plans[event]

@@ -39,7 +39,7 @@ class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What an evaluation came to; an evaluator's is not pending."""
+    """The outcome of an evaluation; an evaluator never returns a pending one."""
 
     outcome_state: OutcomeState
     outcome_reason_code: str
@@ -47,7 +47,7 @@ class Evaluated:
 
 
 class BindingEvaluator(Protocol):
-    """Whatever evaluates a binding against its event (§13.4)."""
+    """Evaluates a binding against its event (§13.4)."""
 
     async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
         """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
@@ -69,7 +69,7 @@ class BindingCapacity:
         self._worker_id = worker_id
         self._turn = 0
         self._holders: set[Holder] = set()
-        """Those who hold a slot now, or ask for one."""
+        """The holders that have a slot now, or ask for one."""
 
     async def least(self) -> CapacityPriority:
         """Return the least capacity priority that would not be suspended now."""
@@ -78,7 +78,7 @@ class BindingCapacity:
 
     @asynccontextmanager
     async def holder(self) -> AsyncIterator[Holder]:
-        """Give who holds a slot for a batch; `course` takes it, and it is renewed until the end."""
+        """Yield the holder of a slot for a batch; `course` takes the slot, and it is renewed."""
         self._turn += 1
         holder = Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
         self._holders.add(holder)
@@ -94,14 +94,14 @@ class BindingCapacity:
             await holder.renew()
 
     async def course(self, holder: Holder, priority: CapacityPriority) -> Course:
-        """Have the holder hold a slot at this priority, or say what is done without one."""
+        """Take a slot for the holder at this priority, or return what to do without one."""
         if await holder.hold(CAPACITY_RESOURCE, self._capacity, priority):
             return RUN
         await holder.release()
         return course_of(await self._state(), priority)
 
     async def signal(self, holder: Holder, priority: CapacityPriority) -> CapacitySignal:
-        """Return what is known of the capacity; who holds a slot wants no other."""
+        """Return what is known of the capacity; a holder of a slot wants no other."""
         depth = await self._queue.depth()
         waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
         wanted = ONE_SLOT if holder.lease is None else NOTHING

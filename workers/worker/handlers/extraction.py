@@ -1,7 +1,7 @@
-"""What extraction items are: steps of a run, recorded by the gateway in their order (§16.5).
+"""The handler of extractions: steps of a run, which the gateway records in their order (§16.5).
 
-The step is on the record with its request, so the worker only says that it is due. The relay sends
-a step when the one before has its outcome.
+The step is on the record with its request, so the worker only reports that it is due. The relay
+sends a step when the one before has its outcome.
 """
 
 from collections.abc import Sequence
