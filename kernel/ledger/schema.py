@@ -38,7 +38,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
