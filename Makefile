@@ -56,7 +56,7 @@ nightly: $(STAMP) ## What takes longer: the tests with examples of this night, t
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/properties tests/kernel tests/workers/api $(ARGS)
 	@$(BIN)/python -m tests.fuzz.run --minutes 60
 
-spec: $(STAMP) ## Which rule of the specification is proved by which tests
+spec: $(STAMP) ## Which rule of the specification is proved by which tests; checks the rulings
 	@$(BIN)/python -m tests.spec
 
 registry: $(STAMP) ## Write kernel/algebra/README.md from the registry

@@ -86,6 +86,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "shard_unowned": ErrorCode(503, "service", is_retryable=True),
         "stale_epoch": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "reply_lost": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "clocks_differ": ErrorCode(503, "service", is_retryable=True),
         "actor_failed": ErrorCode(503, "unknown", is_retryable=True, may_be_taken=True),
         "refusals_too_many": ErrorCode(429, "request", is_retryable=True),
         "request_unprocessable": ErrorCode(422, "request"),

@@ -62,6 +62,12 @@ class ReplyLost(ActorError):  # noqa: N818
     code = "reply_lost"
 
 
+class ClocksDiffer(ActorError):  # noqa: N818
+    """The clocks of two gateways are minutes apart, and one asked the other; nothing was taken."""
+
+    code = "clocks_differ"
+
+
 class RequestTooLarge(ActorError):  # noqa: N818
     """The request does not fit into the mailbox of another gateway; nothing was taken."""
 

@@ -6,8 +6,8 @@ and those below it hold together stays below the ceiling that `kernel.pressure.C
 a time and without a slot (decision queues/0023).
 
 Guaranteed, while one Redis keeps its data and its clock moves forwards:
-- No grant takes slots or cost beyond a ceiling, as the capacity that the asker states has it. Two
-  askers that state different ones are each judged by their own; a smaller one ends no lease.
+- No grant takes slots or cost beyond a ceiling of the capacity that its caller states. Two callers
+  that state different capacities are each judged by their own; a smaller one ends no lease.
 - Each grant has a higher token than every earlier one of its resource, and a lease that expired,
   was released, or was asked for again by its holder is renewed and released by nobody.
 - A step happened wholly or not at all, and may be sent again: a holder that asks again has one

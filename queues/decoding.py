@@ -147,6 +147,18 @@ def row(*readers: Read[Any]) -> Read[tuple[Any, ...]]:
     return read
 
 
+def by_name(each: Read[T], count_max: int) -> Read[dict[str, T]]:
+    """Return a reader of objects of at most so many values, each under a name."""
+    name = text()
+
+    def read(value: Any) -> dict[str, T]:
+        if not isinstance(value, dict) or len(value) > count_max:
+            raise Foreign("not an object within its bounds")
+        return {name(key): each(held) for key, held in value.items()}
+
+    return read
+
+
 def json_object(value: Any) -> dict[str, Any]:
     """Read a JSON object."""
     try:

@@ -6,6 +6,9 @@ from typing import Final
 
 import structlog
 
+KINDS_MAX: Final = 64
+"""Kinds that one process tells others of."""
+
 SAY_EVERY_S: Final = 60.0
 """Seconds between two log lines of one kind."""
 

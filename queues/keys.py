@@ -41,7 +41,10 @@ _OF_OTHERS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         **dict.fromkeys(("beat", "alive", "leave"), WORKERS),
         **dict.fromkeys(("gateway_beat", "shard_claim", "shard_release"), GATEWAYS),
-        **dict.fromkeys(("mail_post", "mail_set_aside", "mail_put_back"), SHARD),
+        **dict.fromkeys(
+            ("mail_post", "mail_read", "mail_set_aside", "mail_put_back", "mail_aside"), SHARD
+        ),
+        "inbox_take": INBOX,
         "mend": MappingProxyType({}),
     }
 )

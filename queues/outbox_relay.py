@@ -153,7 +153,7 @@ class OutboxRelay:
         with self._ledger.view() as view:
             requests = _open_requests(view, self._queue.name, 0)
             due_now = due(requests, self._ledger.host.now_us())
-            # Everything is here, so whoever waits for others is found by one walk over all.
+            # Every open request is here, so one walk over them finds those that wait for others.
             ready = self._route.ready(view, due_now)
             self._note(view, requests)
         self._held = _left_out(due_now, ready)

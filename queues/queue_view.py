@@ -1,7 +1,7 @@
 """Looking at a queue: what it holds, in which state, how old, and what is paused."""
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from redis.asyncio import Redis
 
@@ -19,7 +19,6 @@ from queues.items import (
     check_range,
     clip,
 )
-from queues.keys import QUEUE
 from queues.priorities import QUEUES, Priority
 from queues.redis_scripts import Clock, Scripts
 from queues.script_replies import dead_of, live_of
@@ -105,10 +104,10 @@ class QueueView:
 
     async def dead_by_signature(self) -> dict[str, int]:
         """Count the dead items of each error signature."""
-        reply: Any = self._redis.hgetall(f"{self.prefix}dead-signatures")
-        counts = cast("dict[bytes, bytes]", await self._scripts.ask(reply, QUEUE))
+        flat = await self._scripts.run("dead_signatures")
         foreign: list[Any] = []
-        read = dict(records("dead_signature", counts.items(), _SIGNATURE, foreign))
+        counts = zip(flat[::2], flat[1::2], strict=True)
+        read = dict(records("dead_signature", counts, _SIGNATURE, foreign))
         for signature, _ in foreign:
             removed: Any = self._redis.hdel(f"{self.prefix}dead-signatures", signature)
             await self._scripts.ask(removed)

@@ -1,14 +1,26 @@
 """Heartbeats: one record for each worker process, which disappears when its beats stop."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
 from redis.asyncio import Redis
 
-from queues.decoding import Field, Foreign, fields, json_object, many, records, row, text, whole
+from queues.decoding import (
+    Field,
+    Foreign,
+    by_name,
+    fields,
+    json_object,
+    many,
+    records,
+    row,
+    text,
+    whole,
+)
+from queues.dropped import KINDS_MAX
 from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
 from queues.redis_scripts import Clock, Scripts
 
@@ -32,6 +44,9 @@ class WorkerBeat:
     host: str = ""
     last_error: str = ""
     """Code of the last item that failed; empty while none has."""
+
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Values of Redis that it dropped since it began, by kind."""
 
     seen_at_ms: int = 0
     """When the last beat arrived; filled in by `alive`, ignored by `beat`."""
@@ -81,6 +96,7 @@ _BEAT: Final[Mapping[str, Field]] = MappingProxyType(
         "version": Field(text(), ""),
         "host": Field(text(), ""),
         "last_error": Field(text(), ""),
+        "dropped": Field(by_name(_COUNT, KINDS_MAX), {}),
     }
 )
 _ROW: Final = row(text(NAME_BYTES_MAX), _COUNT, json_object)

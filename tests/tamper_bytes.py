@@ -1,16 +1,23 @@
 """One bit of each byte of a SQLite file turned over: a finding, or nothing that is read changes.
 
-`make tamper ARGS=--bytes` turns over every byte; a test turns over a sample. Which bit of a byte it
-is follows from the byte's place. Pages are small here, so that few bytes of the file are free.
+`make tamper ARGS=--bytes` turns over every byte of every kind of page and writes what came of it
+into `tests/kernel/turned_bytes.json`, from which `make tamper` makes a sentence; `ARGS="--bytes
+--part 1/2"` does a half. A test turns over a sample. Which bit of a byte it is follows from the
+byte's place. Pages are small here, so that few bytes of the file are free.
 """
 
 import argparse
+import json
 import shutil
 import sqlite3
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from kernel.ledger import schema, sqlite, sqlite_catalog
@@ -23,6 +30,14 @@ from tests.tamper_doc import REASONS
 from workers.environment.ledger_access import verify_file
 
 PAGE_BYTES = 512
+RESULT = Path(__file__).parent / "kernel" / "turned_bytes.json"
+PROCESSES = 2
+CHUNKS = 32
+
+_FILE_HEAD_BYTES = 100
+_LEAVES = ("table leaf", "index leaf")
+_KINDS = {13: "table leaf", 10: "index leaf", 5: "table interior", 2: "index interior"}
+"""By the first byte of a page; what has another goes on from a page that was full."""
 
 
 def small_file(path: Path) -> Path:
@@ -96,24 +111,80 @@ class Bytes:
             return bool(verify_file(self._path, lambda _done, _total: None).findings)
 
 
-def main() -> int:
-    """Turn over every byte, or every so manyth, and count."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bytes", action="store_true", help="what the target is asked for")
-    parser.add_argument("--every", type=int, default=1)
-    every = parser.parse_args().every
-    counts: Counter[str] = Counter()
+def kinds_of(content: bytes) -> list[str]:
+    """Return what each page of a file is, as its first byte tells."""
+    return [_kind_of(content, start) for start in range(0, len(content), PAGE_BYTES)]
+
+
+def _kind_of(content: bytes, start: int) -> str:
+    head = start or _FILE_HEAD_BYTES
+    kind = _KINDS.get(content[head], "overflow")
+    cells = int.from_bytes(content[head + 3 : head + 5])
+    return f"empty {kind}" if kind in _LEAVES and not cells else kind
+
+
+def places_of(content: bytes) -> list[int]:
+    """Return the bytes to turn over: all, but of the pages that hold nothing one of each kind."""
+    seen: set[str] = set()
+    places: list[int] = []
+    for number, kind in enumerate(kinds_of(content)):
+        if not (kind.startswith("empty") and kind in seen):
+            places += range(number * PAGE_BYTES, (number + 1) * PAGE_BYTES)
+        seen.add(kind)
+    return places
+
+
+def sentence() -> str:
+    """Say which bytes were turned over and what came of it, as the last run has left it."""
+    kept = json.loads(RESULT.read_text())
+    outcomes: Counter[str] = Counter()
+    for part in kept["parts"].values():
+        outcomes.update(part)
+    pages = ", ".join(f"{count} {kind}" for kind, count in kept["pages"].items())
+    return (
+        f"Of the {kept['bytes']:,} bytes of a ledger of two operations, a refusal and a belief "
+        f"session, in pages of {PAGE_BYTES} bytes ({pages}), {outcomes.total():,} were turned over"
+        ", one bit of each: every byte of every page that holds something, and of the empty pages"
+        f" every byte of one of each kind. {outcomes['found']:,} were found,"
+        f" {outcomes['nothing changed']:,} changed nothing that is read, {outcomes['missed']:,} "
+        "were missed."
+    )
+
+
+def _outcomes(places: Sequence[int]) -> list[tuple[int, str]]:
+    # The same definitions are read again and again.
+    sqlite_catalog._tokens = cache(sqlite_catalog._tokens)
     with tempfile.TemporaryDirectory() as made:
         turned = Bytes(small_file(Path(made) / "honest.db"), Path(made))
-        for place in range(0, len(turned.content), every):
-            outcome = turned.outcome(place)
-            counts[outcome] += 1
-            if outcome == "missed":
-                print(f"missed: byte {place}")  # noqa: T201 - what the target tells
-            if place % (1000 * every) == 0:
-                print(place, dict(counts), file=sys.stderr, flush=True)  # noqa: T201 - likewise
-    print(len(turned.content), dict(counts))  # noqa: T201 - likewise
-    return 1 if counts["missed"] else 0
+        return [(place, turned.outcome(place)) for place in places]
+
+
+def main() -> int:
+    """Turn over every byte, or a part of them, and write down what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bytes", action="store_true", help="what the target is asked for")
+    parser.add_argument("--part", default="1/1", help="of how many parts which, such as 2/3")
+    part = parser.parse_args().part
+    number, parts = map(int, part.split("/"))
+    with tempfile.TemporaryDirectory() as made:
+        content = small_file(Path(made) / "honest.db").read_bytes()
+    places = places_of(content)[number - 1 :: parts]
+    with ProcessPoolExecutor(PROCESSES) as processes:
+        chunks = [places[start::CHUNKS] for start in range(CHUNKS)]
+        outcomes = dict(chain.from_iterable(processes.map(_outcomes, chunks)))
+    counts = Counter(outcomes.values())
+    missed = sorted(place for place, outcome in outcomes.items() if outcome == "missed")
+    print(part, dict(counts), "missed:", missed)  # noqa: T201 - what the target tells
+    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {"parts": {}}
+    others = kept["parts"].items() if kept.get("bytes") == len(content) else ()
+    same = {name: found for name, found in others if name.endswith(f"/{parts}")}
+    document = {
+        "bytes": len(content),
+        "pages": dict(Counter(kinds_of(content)).most_common()),
+        "parts": dict(sorted((same | {part: dict(sorted(counts.items()))}).items())),
+    }
+    RESULT.write_text(json.dumps(document, indent=2) + "\n")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -296,5 +296,5 @@ class ReplayUnit:
             first, last = self.target
             return replay_range(bench.transaction, first, last, *given)
         except LedgerCorrupt as error:
-            # It is the past that cannot be read; what is written now does not rest on it.
+            # Only the past cannot be read; this transaction does not depend on it.
             raise KernelError(str(error), code="replay_differs") from error

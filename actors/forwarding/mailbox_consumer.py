@@ -29,7 +29,15 @@ import anyio.abc
 import structlog
 
 from actors.commit.refusals import SetAsideUnit
-from actors.errors import ActorError, ActorFailed, CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
+from actors.errors import (
+    ActorError,
+    ActorFailed,
+    ClocksDiffer,
+    CommitFailed,
+    ReplyLost,
+    ShardUnowned,
+    StaleEpoch,
+)
 from actors.forwarding.message_codec import Asking, decode_asking, encode_reply
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
@@ -49,6 +57,8 @@ FINISHED_MAX = 4096
 ENDS_MAX = 3
 ALONE_S = 30.0
 """How long other entries wait at most for one that is taken alone."""
+
+CLOCKS_DIFFER = "the clocks of this gateway and the session's are too far apart: set them"
 
 _log = structlog.get_logger(__name__)
 
@@ -71,6 +81,10 @@ class Entry(Protocol):
     @property
     def ends(self) -> int:
         """How many processes have ended while they had it in hand."""
+
+    @property
+    def clocks_differ(self) -> bool:
+        """Whether its asker's clock is too far from this gateway's."""
 
 
 class Heard(Protocol):
@@ -306,6 +320,11 @@ class Postroom:
             self._open += 1
             self._finish(_Finished(fence.shard, entry.offset))
             return
+        if entry.clocks_differ:
+            self._open += 1
+            reply = encode_reply(asking.ask_id, None, ClocksDiffer(CLOCKS_DIFFER))
+            self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
+            return
         message = asking.message
         message.position = Position(entry.mailbox_id, entry.offset)
         message.ask_id = asking.ask_id
@@ -333,7 +352,7 @@ class Postroom:
         try:
             self._finished.send_nowait(finished)
         except anyio.WouldBlock:
-            # Its asker gives up and asks again; the next owner finds that it was taken.
+            # Its caller gives up and asks again; the next owner finds that the entry was taken.
             _log.warning("reply_dropped", shard=finished.shard)
             self._close(1)
 

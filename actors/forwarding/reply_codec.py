@@ -11,6 +11,7 @@ from typing import Any
 from actors.errors import (
     ActorError,
     ActorFailed,
+    ClocksDiffer,
     CommitFailed,
     EliminationStoreConflict,
     EliminationStoreFailed,
@@ -121,6 +122,7 @@ _ERRORS: Mapping[str, type[ActorError]] = MappingProxyType(
             EliminationStoreConflict,
             EliminationStoreFailed,
             MailboxFull,
+            ClocksDiffer,
             ReplyLost,
             EnvelopeTooLarge,
             RefusalsTooMany,

@@ -116,7 +116,7 @@ class LedgerEliminationStore:
 
         return self.read(session_id, state)
 
-    # --- for whoever has more to do in the same transaction ----------------------------------
+    # --- for callers with more to do in the same transaction ---------------------------------
 
     def write(self, session_id: str, work: Callable[[Bench], Found]) -> Found:
         """Do something about a session in one transaction; durable when this returns."""

@@ -199,7 +199,7 @@ class SessionRuntime:
             await active.ended.wait()
 
     def stop(self, shard: int) -> None:
-        """End the actors of a shard that somebody else owns by now; their askers may ask again."""
+        """End the actors of a shard that another gateway owns; their callers may ask again."""
         for active in [one for one in self._active.values() if _is_of(one, shard)]:
             self._stop(active)
 

@@ -155,11 +155,11 @@ class SessionActor:
         return self._belief is not None
 
     async def handle(self, messages: list[Message]) -> None:
-        """Run messages in order, commit what they came to, and answer each.
+        """Run messages in order, commit their units, and answer each.
 
         Raises:
             ActorFailed: when the commit failed: the memory can no longer be trusted.
-            RequestUnprocessable: when what the messages came to was refused: likewise.
+            RequestUnprocessable: when their units were refused: likewise.
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
@@ -179,7 +179,7 @@ class SessionActor:
             batch.events.append(written)
         for message in messages:
             if not message.again and self._is_consumed(message.position):
-                # Its first asker was not told what it came to, and nobody else knows it.
+                # Its first caller had no answer, and nobody else knows the event.
                 message.reply.fail(ReplyLost("the request was taken before; ask again"))
                 continue
             try:
@@ -192,7 +192,7 @@ class SessionActor:
     async def _carry_out(self, message: Message, batch: _Batch) -> None:
         handle = partial(_HANDLERS[type(message)], self, message, batch)
         if takes_long(message, self._belief):
-            # It is taken to its end although its asker may have gone: others wait behind it.
+            # It is finished although its caller may have gone, because others wait behind it.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(handle)
         else:

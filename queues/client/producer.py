@@ -113,7 +113,7 @@ class Producer:
     ) -> list[Asked]:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
-        `progress` is told how many are on the record. An error's `index` counts over all of the
+        `progress` is called with how many are on the record. An error's `index` counts over all
         requests, and its `asked` holds those that are on the record already.
         """
         asked: list[Asked] = []
@@ -147,7 +147,8 @@ class Producer:
     ) -> list[Outcome]:
         """Return how requests ended, in their order, when all have or after `timeout_s`.
 
-        What is still open then has the state "open". `progress` is told how many have ended.
+        A request that is still open then has the state "open". `progress` is called with how many
+        have ended.
         """
         deadline_s = anyio.current_time() + timeout_s
         outcomes: list[Outcome] = []

@@ -39,6 +39,9 @@ from queues.errors import EmbeddedServerError
 
 START_TIMEOUT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
+VALUE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What a client may send as one value; twice the longest that a fleet writes."""
+
 _POLL_S: Final = 0.01
 _HOST: Final = "127.0.0.1"
 _PORT_TRIES: Final = 3
@@ -303,6 +306,7 @@ class EmbeddedRedis:
             "appendfsync everysec",
             "aof-load-truncated yes",
             "maxmemory-policy noeviction",
+            f"proto-max-bulk-len {VALUE_BYTES_MAX}",
         )
         return "\n".join(lines) + "\n"
 

@@ -12,12 +12,14 @@ asker of a lost answer asks again, and a lost hint costs up to a second.
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from redis.asyncio import Redis
 
+from queues.decoding import content, records
 from queues.dropped import dropped
 from queues.errors import QueueError
+from queues.gateways.message_seal import SEALED_BYTES_MAX
 from queues.items import check_name
 from queues.keys import INBOX
 from queues.redis_scripts import Scripts
@@ -25,6 +27,9 @@ from queues.redis_scripts import Scripts
 NOTES_MAX: Final = 8192
 KEPT_S: Final = 60
 TAKEN_AT_ONCE: Final = 256
+NOTE_BYTES_MAX: Final = SEALED_BYTES_MAX + 1
+TAKEN_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of the notes that are taken at once, but for the last of them."""
 
 _REPLY: Final = b"r"
 _MAIL: Final = b"m"
@@ -43,9 +48,9 @@ class Heard:
     leases_changed: bool
 
 
-def reply_note(content: bytes) -> bytes:
+def reply_note(sealed: bytes) -> bytes:
     """Return the note that carries an answer."""
-    return _REPLY + content
+    return _REPLY + sealed
 
 
 def mail_note(shard: int) -> bytes:
@@ -72,11 +77,11 @@ class Inbox:
             first = await self._scripts.ask(blocked, INBOX)
             if first is None:
                 return _heard([])
-            rest: Any = self._redis.lpop(self._key, TAKEN_AT_ONCE)
-            more = await self._scripts.ask(rest, INBOX)
+            limits = (TAKEN_AT_ONCE, NOTE_BYTES_MAX, TAKEN_BYTES_MAX)
+            more = await self._scripts.run("inbox_take", *limits)
         except QueueError:
             return None
-        return _heard([cast("bytes", first[1]), *(cast("list[bytes] | None", more) or [])])
+        return _heard(records("note", [first[1], *more], content(NOTE_BYTES_MAX)))
 
     async def tell(self, gateways: Collection[str], *notes: bytes) -> None:
         """Send notes to other gateways.

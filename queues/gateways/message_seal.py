@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 ASK_ID_BYTES_MAX: Final = 255
+SEALED_BYTES_MAX: Final = 16 * 1024 * 1024 + 1024
+"""Limit of a sealed message; what is longer was put there by nobody who seals."""
 
 Direction = Literal["ask", "answer"]
 

@@ -4,11 +4,13 @@ An entry waits until it is deleted; the reader keeps its own place and reads fro
 mailbox refuses an entry beyond `ENTRIES_MAX`. Each entry names its mailbox, because the offsets of
 a mailbox that was lost with Redis say nothing about those of its successor.
 
-Entries and answers are sealed, and expire (decision queues/0047). A message that does not open was
-not sealed by a gateway of this ledger; one that opens a second time, at another place, is a copy.
-Both are deleted and counted, and so is a message that has expired. A process takes a request once.
-That a request takes effect once, whichever gateway takes it, is ensured by the ledger
-(`mailbox_offsets`, and the keys of requests).
+Entries and answers are sealed, and expire by the clock of the asker (decisions queues/0047 and
+queues/0059). A message that does not open was not sealed by a gateway of this ledger; one that
+opens a second time, at another place, is a copy. Both are deleted and counted, and so is a message
+that has expired. An entry that was posted a moment ago and has expired, or expires far too late,
+comes from a gateway whose clock differs: it is not carried out, and its asker is told. A process
+takes a request once. That a request takes effect once, whichever gateway takes it, is ensured by
+the ledger (`mailbox_offsets`, and the keys of requests).
 
 A mailbox counts how often an entry was in the hands of a process that ended (decision queues/0040).
 """
@@ -25,21 +27,27 @@ from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.gateways.inbox import Heard, Inbox, mail_note, reply_note
-from queues.gateways.message_seal import Opened, Seal
+from queues.gateways.message_seal import SEALED_BYTES_MAX, Seal
 from queues.keys import SHARD
 from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
+READ_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of the entries that are read at once, but for the last of them."""
+
 ASIDE_MAX: Final = 64
 """Entries of a shard that are kept beside its mailbox; of more, only the receipt is left."""
 
 VALID_MS: Final = 120_000
-"""How long a message is valid by the clock of its sender: longer than any asker waits."""
+"""How long a request and its answer are valid at least, by the clock of the asker: longer than any
+asker waits. The clocks of gateways may differ by as much."""
 
-Refused = Literal["entry", "answer", "expired", "replayed"]
+Refused = Literal["entry", "answer", "expired", "replayed", "clocks_differ"]
 
 _MAILBOX_ID: Final = re.compile(rb"[0-9a-f]{16}")
-_STREAM_ID: Final = re.compile(rb"[0-9]{1,15}-[0-9]{1,20}")
+_AROUND_BYTES: Final = 64
+"""Names of the fields, and the id of the mailbox."""
+
 _MS_DIGITS: Final = 15
 _NUMBER_DIGITS: Final = 20
 
@@ -58,6 +66,9 @@ class Entry:
 
     ends: int = 0
     """How many processes have ended while they had it in hand."""
+
+    clocks_differ: bool = False
+    """Whether the clock of its asker differs from that of this gateway by more than is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +91,21 @@ class ShardMail:
         entries_max: int = ENTRIES_MAX,
         refused: Callable[[Refused], None] = lambda _: None,
         clock_s: Callable[[], float] = time.time,
+        valid_ms: int = VALID_MS,
     ) -> None:
-        """Bind to Redis; `refused` is called for each message that was not accepted, with why."""
+        """Bind to Redis.
+
+        Args:
+            redis: a client that does not decode responses.
+            inbox: the inbox of this gateway.
+            seal: seals and opens under the ledger's key.
+            entries_max: limit of one mailbox.
+            refused: called for each message that was not accepted, with why.
+            clock_s: seconds since the epoch.
+            valid_ms: how long a request of this gateway is valid, by its own clock.
+        """
         self._seal = seal
+        self._valid_ms = valid_ms
         self._clock_s = clock_s
         self._taken: dict[str, tuple[int, tuple[int, bytes, str]]] = {}
         """By id of a request: until when it is valid, and the place where it was read."""
@@ -115,11 +138,12 @@ class ShardMail:
         replies = []
         for sealed in heard.replies:
             opened = self._seal.open("answer", place, sealed)
-            wrong = self._what_is_wrong(opened, "answer")
-            if opened is not None and wrong is None:
+            if opened is None:
+                self._refused("answer")
+            elif opened.expires_at_ms <= self._now_ms():
+                self._refused("expired")
+            else:
                 replies.append(opened.content)
-            elif wrong is not None:
-                self._refused(wrong)
         if len(replies) < len(heard.replies):
             _log.warning("answers_refused", count=len(heard.replies) - len(replies))
         return replace(heard, replies=replies)
@@ -132,38 +156,60 @@ class ShardMail:
         None when Redis cannot be reached. At most `limit` of each shard; a shard without entries is
         left out.
         """
-        pipe = self._redis.pipeline(transaction=False)
-        for shard, cursor in cursors.items():
-            after = f"({_stream_id(cursor)}" if cursor else "-"
-            pipe.xrange(f"{_prefix(shard)}mail", after, "+", count=limit)
-            pipe.hgetall(f"{_prefix(shard)}taken")
         try:
-            found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
-            failed = [
-                shard
-                for shard, *both in zip(cursors, found[::2], found[1::2], strict=True)
-                if any(isinstance(one, Exception) for one in both)
-            ]
-            for shard in failed:
-                await self._scripts.at(_prefix(shard)).mend(SHARD)
+            waiting = await self._waiting(cursors)
+            if waiting is None:
+                return None
+            rows = await self._rows({shard: cursors[shard] for shard in waiting}, limit)
         except QueueError:
-            return None
-        if failed:
             return None
         read: dict[int, list[Entry]] = {}
         refused: dict[int, list[tuple[str, Refused]]] = {}
         self._forget()
-        for shard, rows, taken in zip(cursors, found[::2], found[1::2], strict=True):
-            for stream_id, fields in rows:
-                offset = _offset(stream_id)
-                entry = self._open(shard, offset, fields, _count(taken.get(stream_id)))
-                if isinstance(entry, Entry):
-                    read.setdefault(shard, []).append(entry)
-                else:
-                    refused.setdefault(shard, []).append((offset, entry))
+        for shard, (stream_id, *about) in rows:
+            offset = _offset(stream_id)
+            entry = self._open(shard, offset, *about)
+            if not isinstance(entry, Entry):
+                refused.setdefault(shard, []).append((offset, entry))
+                continue
+            read.setdefault(shard, []).append(entry)
+            if entry.clocks_differ:
+                _log.error(
+                    "clocks_differ", shard=shard, offset=offset, limit_s=self._valid_ms / 1000
+                )
+                self._refused("clocks_differ")
         if refused:
             await self._refuse(refused)
         return read
+
+    async def _waiting(self, shards: Collection[int]) -> list[int] | None:
+        """Return the shards whose mailboxes are not empty; None where one had to be mended."""
+        pipe = self._redis.pipeline(transaction=False)
+        for shard in shards:
+            pipe.xlen(f"{_prefix(shard)}mail")
+        lengths: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
+        failed = [
+            shard for shard, n in zip(shards, lengths, strict=True) if isinstance(n, Exception)
+        ]
+        for shard in failed:
+            await self._scripts.at(_prefix(shard)).mend(SHARD)
+        if failed:
+            return None
+        return [shard for shard, n in zip(shards, lengths, strict=True) if n]
+
+    async def _rows(self, cursors: Mapping[int, str], limit: int) -> list[tuple[int, Any]]:
+        """Return rows of entries, each with its shard, until they fill what is read at once."""
+        rows: list[tuple[int, Any]] = []
+        room = READ_BYTES_MAX
+        for shard, cursor in cursors.items():
+            after = f"({_stream_id(cursor)}" if cursor else "-"
+            limits = (limit, SEALED_BYTES_MAX + _AROUND_BYTES, room)
+            found = await self._scripts.at(_prefix(shard)).run("mail_read", after, *limits)
+            rows += [(shard, one) for one in found]
+            room -= sum(len(body) for _, _, body, *_ in found)
+            if room <= 0:
+                break
+        return rows
 
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
         """Remove entries; False when Redis cannot be reached."""
@@ -215,8 +261,12 @@ class ShardMail:
             QueueError: `queue_unavailable`.
         """
         scripts, place = self._scripts.at(_prefix(shard)), _entry_place(shard)
-        kept: Any = self._redis.hget(f"{_prefix(shard)}aside", _stream_id(offset))
-        sealed: bytes | None = await self._scripts.ask(kept)
+        aside = (f"{_prefix(shard)}aside", _stream_id(offset))
+        size: Any = self._redis.hstrlen(*aside)
+        if await scripts.ask(size, SHARD) > SEALED_BYTES_MAX:
+            return False
+        kept: Any = self._redis.hget(*aside)
+        sealed: bytes | None = await scripts.ask(kept)
         opened = None if sealed is None else self._seal.open("ask", place, sealed)
         if opened is None:
             return False
@@ -233,66 +283,61 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`.
         """
-        pipe = self._redis.pipeline(transaction=False)
+        kept = []
         for shard in shards:
-            pipe.hgetall(f"{_prefix(shard)}aside")
-        found: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
-        return [
-            SetAside(shard, offset, len(body))
-            for shard, rows in zip(shards, found, strict=True)
-            if isinstance(rows, dict)
-            for offset, body in sorted(
-                (_offset(name), body) for name, body in rows.items() if _STREAM_ID.fullmatch(name)
-            )
-        ]
+            rows = await self._scripts.at(_prefix(shard)).run("mail_aside", ASIDE_MAX)
+            places = sorted((_offset(stream_id), size) for stream_id, size in rows)
+            kept += [SetAside(shard, offset, size) for offset, size in places]
+        return kept
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         """Send answers by gateway, each with the id of its request; lost when Redis is away."""
         try:
             for gateway, some in replies.items():
-                place, expiry_ms = _reply_place(gateway), self._expiry_ms()
-                notes = [
-                    reply_note(self._seal.close("answer", place, ask_id, expiry_ms, answer))
-                    for ask_id, answer in some
-                ]
+                place, soon_ms = _reply_place(gateway), self._expiry_ms()
+                notes = []
+                for ask_id, answer in some:
+                    # An answer counts as long as what it answers, by the clock of who asked.
+                    expiry_ms, _ = self._taken.get(ask_id, (soon_ms, None))
+                    sealed = self._seal.close("answer", place, ask_id, expiry_ms, answer)
+                    notes.append(reply_note(sealed))
                 await self._inbox.tell([gateway], *notes)
         except QueueError:
             return
 
     def _open(
-        self, shard: int, offset: str, fields: Mapping[bytes, bytes], ends: int
+        self, shard: int, offset: str, mailbox_id: bytes, body: bytes, ends: int, age_ms: int
     ) -> Entry | Refused:
-        mailbox_id = fields.get(b"mailbox", b"")
-        opened = self._seal.open("ask", _entry_place(shard), fields.get(b"body", b""))
-        wrong = self._what_is_wrong(opened, "entry")
+        opened = self._seal.open("ask", _entry_place(shard), body)
         if opened is None or not _MAILBOX_ID.fullmatch(mailbox_id):
-            return wrong or "entry"
-        if wrong is not None:
-            return wrong
+            return "entry"
+        ahead_ms = opened.expires_at_ms - self._now_ms()
+        # Whoever sealed it did so before it was put there, by Redis' clock not long ago.
+        if ahead_ms <= 0 and age_ms >= self._valid_ms:
+            return "expired"
+        clocks_differ = not 0 < ahead_ms <= 2 * self._valid_ms
         place = (shard, mailbox_id, offset)
         _, taken_at = self._taken.setdefault(opened.ask_id, (opened.expires_at_ms, place))
         if taken_at != place:
             return "replayed"
-        return Entry(mailbox_id.decode(), offset, opened.content, ends)
-
-    def _what_is_wrong(self, opened: Opened | None, unopened: Refused) -> Refused | None:
-        if opened is None:
-            return unopened
-        return "expired" if opened.expires_at_ms <= self._now_ms() else None
+        return Entry(mailbox_id.decode(), offset, opened.content, ends, clocks_differ)
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)
 
     def _expiry_ms(self) -> int:
-        return self._now_ms() + VALID_MS
+        return self._now_ms() + self._valid_ms
 
     def _forget(self) -> None:
         """Forget the ids of expired requests: nobody takes those a second time."""
         now_ms = self._now_ms()
         if now_ms >= self._forgets_at_ms:
-            self._forgets_at_ms = now_ms + VALID_MS // 4
+            self._forgets_at_ms = now_ms + self._valid_ms // 4
+            latest_ms = now_ms + 2 * self._valid_ms
             self._taken = {
-                ask_id: taken for ask_id, taken in self._taken.items() if taken[0] > now_ms
+                ask_id: taken
+                for ask_id, taken in self._taken.items()
+                if now_ms < taken[0] <= latest_ms
             }
 
     async def _refuse(self, refused: Mapping[int, Sequence[tuple[str, Refused]]]) -> None:
@@ -325,8 +370,3 @@ def _offset(stream_id: bytes) -> str:
 def _stream_id(offset: str) -> str:
     ms, number = offset.split("-")
     return f"{int(ms)}-{int(number)}"
-
-
-def _count(value: bytes | None) -> int:
-    """Read a count that anybody may have written."""
-    return int(value) if value is not None and value.isdigit() and len(value) < 4 else 0

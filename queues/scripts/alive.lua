@@ -1,12 +1,16 @@
 -- alive: the workers whose last beat has not expired; the others are forgotten.
 -- KEYS[1]  prefix of the fleet
 -- ARGV     now_ms
--- Returns  for each worker: { id, seen_at_ms, record }
+-- Returns  for each worker: { id, seen_at_ms, record }, as many as fit into one reply
 -- Atomic   all of it.
 
+local WORKERS_MAX = 10000
 local workers = {}
 local now = now_ms(ARGV[1])
 local expiries = PREFIX .. 'expiries'
+for name, count in pairs({ expiries = 'ZCARD', seen = 'HLEN', beats = 'HLEN' }) do
+  if redis.call(count, PREFIX .. name) > WORKERS_MAX then drop('heartbeat', PREFIX .. name) end
+end
 local function forget(id)
   redis.call('ZREM', expiries, id)
   redis.call('HDEL', PREFIX .. 'seen', id)
@@ -23,9 +27,11 @@ for _, hash in ipairs({ 'seen', 'beats' }) do
 end
 local flat = redis.call('ZRANGE', expiries, 0, -1, 'WITHSCORES')
 for id, ends in each_pair(flat) do
-  local seen = number(redis.call('HGET', PREFIX .. 'seen', id))
-  local record = redis.call('HGET', PREFIX .. 'beats', id)
-  if seen and record and #record <= VALUE_BYTES_MAX and tonumber(ends) <= now + TIME_MS_MAX then
+  local seen = number(short_field(PREFIX .. 'seen', id, 15))
+  local record = named(id) and short_field(PREFIX .. 'beats', id, VALUE_BYTES_MAX)
+  if seen and record and tonumber(ends) <= now + TIME_MS_MAX then
+    reply_bytes = reply_bytes + #record
+    if is_full() then break end
     workers[#workers + 1] = { id, seen, record }
   else
     drop('heartbeat')

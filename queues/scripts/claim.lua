@@ -5,7 +5,7 @@
 -- Returns  for each claimed item: { key, attempt, flat record as it was before }
 -- Atomic   over the whole batch. At most 1000 due retries are moved in one call. What is paused
 --          stays where it is. An item of which a claim has expired is claimed alone: the batch ends
---          before it, or holds nothing else.
+--          before it, or holds nothing else. A batch also ends before a reply would be too large.
 
 local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 
@@ -24,7 +24,7 @@ local keys, given, suspended = service_order(limit, least, paused)
 local records, taken, claimed = {}, 0, 0
 for i, key in ipairs(keys) do
   local record, is_suspect = flat_of(item_key(key), 'item')
-  if is_suspect and claimed > 0 then break end
+  if claimed > 0 and (is_suspect or is_full()) then break end
   taken, records[i] = i, record
   if #record > 0 then claimed = claimed + 1 end
   if is_suspect then break end

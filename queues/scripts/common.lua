@@ -27,13 +27,20 @@
 --
 -- Redis may hold anything: what a script reads there is checked before it is used. A value that no
 -- script writes is dropped, counted by its kind, and the script goes on as if it had been lost.
+--
+-- Redis may hold as much of it as it likes: a hash is counted and weighed before it is read as a
+-- whole, a text measured. Members of sets, notes and entries cannot be measured by a command; a
+-- script reads them where they lie, and what is too long is dropped there and sent to nobody.
 
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
 local CAUSES_KEPT = 1000
 local WAKES_MAX = 16
+local NAME_BYTES_MAX = 512
 local VALUE_BYTES_MAX = 65536
 local RECORD_FIELDS_MAX = 2 * CAUSES_KEPT + 40
+local RECORD_BYTES_MAX = 8388608 -- weighed, so with what the server needs beside it
+local REPLY_BYTES_MAX = 33554432 -- of the records in one reply, but for the last of them
 local TIME_MS_MAX = 604800000 -- no claim, delay or lease lasts longer
 
 -- How much was dropped in this call, by kind.
@@ -64,6 +71,41 @@ end
 
 -- KEY_TYPES is put in front of this: the type of each key of the prefix that has a fixed name.
 for name, wanted in pairs(KEY_TYPES) do expect_type(name, wanted) end
+
+-- A hash as a flat list: empty where there is none, nil where it has more fields, or weighs more,
+-- than it may. A server that does not weigh is believed.
+local function whole_hash(hash, fields_max, bytes_max)
+  local count = try('HLEN', hash)
+  if count == 0 then return {} end
+  if not count or count > fields_max then return nil end
+  local weight = redis.pcall('MEMORY', 'USAGE', hash, 'SAMPLES', 0)
+  if type(weight) == 'number' and weight > bytes_max then return nil end
+  return redis.call('HGETALL', hash)
+end
+
+-- A field of a hash, or a text; nil where there is none or it is longer than it may be.
+local function short_field(hash, field, bytes_max)
+  local bytes = try('HSTRLEN', hash, field)
+  if bytes and bytes > 0 and bytes <= bytes_max then return redis.call('HGET', hash, field) end
+end
+
+local function short_text(key, bytes_max)
+  local bytes = try('STRLEN', key)
+  if bytes and bytes > 0 and bytes <= bytes_max then return redis.call('GET', key) end
+end
+
+-- Keys of a sorted set from the first place to the last; what is no name leaves it.
+local function keys_of(set, first, last)
+  local keys = redis.call('ZRANGE', set, first, last)
+  for i = #keys, 1, -1 do
+    if #keys[i] > NAME_BYTES_MAX then
+      drop('name')
+      redis.call('ZREM', set, keys[i])
+      table.remove(keys, i)
+    end
+  end
+  return keys
+end
 
 -- A number as it is written here: whole, and short enough to be exact; nil for anything else.
 local function number(value)
@@ -120,20 +162,30 @@ local function is_sound_field(field, value)
   return (mark ~= 'c:' and mark ~= 'n:') or string.find(value, '^%d') ~= nil
 end
 
+-- Bytes of the records that were read in this call.
+local reply_bytes = 0
+
 -- A record as it was written here, flat, and whether a claim of it has expired; empty where there
 -- is none. What is unsound is dropped.
 local function flat_of(hash, kind)
-  local flat, required, is_suspect = try('HGETALL', hash), 7, false
-  local is_sound = flat and #flat <= 2 * RECORD_FIELDS_MAX
-  for field, value in each_pair(is_sound and flat or {}) do
+  local flat, required = whole_hash(hash, RECORD_FIELDS_MAX, RECORD_BYTES_MAX), 7
+  local is_sound, is_suspect, bytes = flat ~= nil, false, 0
+  for field, value in each_pair(flat or {}) do
     is_sound = is_sound and is_sound_field(field, value)
+    bytes = bytes + #field + #value
     if REQUIRED[field] then required = required - 1 end
     if field == 'ends' then is_suspect = true end
   end
-  if is_sound and (#flat == 0 or required == 0) then return flat, is_suspect end
+  if is_sound and (#flat == 0 or required == 0) then
+    reply_bytes = reply_bytes + bytes
+    return flat, is_suspect
+  end
   drop(kind, hash)
   return {}, false
 end
+
+-- Whether what was read in this call fills a reply.
+local function is_full() return reply_bytes > REPLY_BYTES_MAX end
 
 local function read(hash, kind)
   local flat = flat_of(hash, kind or 'item')
@@ -175,12 +227,11 @@ end
 
 -- Which ranks may be claimed, as paused[rank]; true for all when the queue is paused.
 local function paused_ranks()
-  local paused = {}
-  local fields = redis.call('HKEYS', PREFIX .. 'paused')
-  for _, field in ipairs(fields) do
-    for rank = 0, LAST_RANK do
-      if field == 'all' or field == tostring(rank) then paused[rank] = true end
-    end
+  local paused, flags = {}, PREFIX .. 'paused'
+  if redis.call('EXISTS', flags) == 0 then return paused end
+  local all = redis.call('HEXISTS', flags, 'all') == 1
+  for rank = 0, LAST_RANK do
+    if all or redis.call('HEXISTS', flags, tostring(rank)) == 1 then paused[rank] = true end
   end
   return paused
 end

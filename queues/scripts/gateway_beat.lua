@@ -12,11 +12,13 @@
 local now, gateway, incarnation = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local alive, incarnations = PREFIX .. 'alive', PREFIX .. 'incarnations'
 local owners, table_key = PREFIX .. 'owners', PREFIX .. 'table'
-local OWNERS_MAX = 10000
-local seen = redis.call('HMGET', table_key, 'id', 'born')
-local id, born = seen[1], number(seen[2])
-if not (id and #id <= 32 and string.find(id, '^%x+$') and born and born <= now) then
-  if id then drop('gateway_table') end
+local OWNERS_MAX, OWNERS_BYTES_MAX = 10000, 16777216
+local GATEWAYS_MAX = 1000
+local id, born = short_field(table_key, 'id', 32), number(short_field(table_key, 'born', 15))
+if redis.call('ZCARD', alive) > GATEWAYS_MAX then drop('gateway', alive) end
+if redis.call('HLEN', incarnations) > GATEWAYS_MAX then drop('gateway', incarnations) end
+if not (id and string.find(id, '^%x+$') and born and born <= now) then
+  if redis.call('EXISTS', table_key) == 1 then drop('gateway_table') end
   id, born = ARGV[6], now
   redis.call('HSET', table_key, 'id', id, 'born', now)
 end
@@ -36,8 +38,8 @@ for _, name in ipairs(redis.call('ZRANGE', alive, 0, -1)) do
     redis.call('HDEL', incarnations, name)
   end
 end
-if redis.call('HLEN', owners) > OWNERS_MAX then drop('shard_lease', owners) end
-local known = redis.call('HGET', incarnations, gateway)
+if not whole_hash(owners, OWNERS_MAX, OWNERS_BYTES_MAX) then drop('shard_lease', owners) end
+local known = short_field(incarnations, gateway, 32)
 local mine = ARGV[4] == '1' or not known or known == incarnation
 if mine then
   if not redis.call('ZSCORE', alive, gateway) then living[#living + 1] = gateway end

@@ -54,11 +54,17 @@ local function forget_expired(now)
   end
 end
 
+local HOLDS_MAX, HOLDS_BYTES_MAX = 100000, 67108864
+
 -- Slots and cost that are held by each rank, but for one holder's own.
 local function held(but)
   local slots, cost = {}, {}
   for rank = 0, LAST_CLASS do slots[rank], cost[rank] = 0, 0 end
-  local flat = redis.call('HGETALL', PREFIX .. 'holds')
+  local flat = whole_hash(PREFIX .. 'holds', HOLDS_MAX, HOLDS_BYTES_MAX)
+  if not flat then
+    drop('lease', PREFIX .. 'holds')
+    flat = {}
+  end
   for i = 1, #flat, 2 do
     if flat[i] ~= but then
       local rank, some, much = hold_of(flat[i], flat[i + 1])

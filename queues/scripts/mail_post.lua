@@ -7,9 +7,9 @@
 
 local mail, mailbox = PREFIX .. 'mail', PREFIX .. 'mailbox'
 if redis.call('XLEN', mail) >= tonumber(ARGV[1]) then return 0 end
-local id = redis.call('GET', mailbox)
+local id = short_text(mailbox, 16)
 if not (id and #id == 16 and string.find(id, '^%x+$')) then
-  if id then drop('mailbox') end
+  if redis.call('EXISTS', mailbox) == 1 then drop('mailbox') end
   id = ARGV[2]
   redis.call('SET', mailbox, id)
 end

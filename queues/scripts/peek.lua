@@ -4,19 +4,20 @@
 -- Returns  for each item: { key, attempts so far, flat record, ms at which its state ends or '' }
 -- Atomic   one moment. ready: what a claim takes next, paused or not, suspended
 --          included, without due retries. suspended: by rank and then in that order. delayed: the
---          first due first. in_flight: the first to expire first.
+--          first due first. in_flight: the first to expire first. A page ends early before a reply
+--          would be too large.
 
 local SETS = { delayed = 'delayed', in_flight = 'in-flight' }
 local state, offset, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local function page()
-  if SETS[state] then return redis.call('ZRANGE', PREFIX .. SETS[state], offset, offset + limit - 1) end
+  if SETS[state] then return keys_of(PREFIX .. SETS[state], offset, offset + limit - 1) end
   local all, keys = {}, {}
   if state == 'ready' then
     all = service_order(offset + limit, LAST_RANK, {})
   else
     for rank = 0, LAST_RANK do
-      for _, key in ipairs(redis.call('ZRANGE', suspended_key(rank), 0, offset + limit - 1)) do
+      for _, key in ipairs(keys_of(suspended_key(rank), 0, offset + limit - 1)) do
         all[#all + 1] = key
       end
     end
@@ -28,6 +29,7 @@ end
 local items = {}
 for _, key in ipairs(page()) do
   local record = flat_of(item_key(key), 'item')
+  if is_full() and #items > 0 then break end
   if #record > 0 then
     local ends = ''
     if SETS[state] then

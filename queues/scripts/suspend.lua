@@ -9,7 +9,7 @@
 --          leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
-local stamp = math.max(now - 1, number(redis.call('GET', PREFIX .. 'stamp')) or 0)
+local stamp = math.max(now - 1, number(short_text(PREFIX .. 'stamp', 15)) or 0)
 for i = 2, #ARGV, 2 do
   local key = ARGV[i]
   local record = holds(key, ARGV[i + 1]) and read(item_key(key))

@@ -27,6 +27,7 @@ class Entry:
     offset: str
     body: bytes
     ends: int = 0
+    clocks_differ: bool = False
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def operations(
 def ancestors(
     data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
 ) -> None:
-    """What caused an operation, back to where the chain begins, in sequence."""
+    """Show what caused an operation, back to the beginning of the chain, in sequence."""
     found = read_record(
         data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
@@ -153,7 +153,7 @@ def ancestors(
 @as_json
 @click.pass_obj
 def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
-    """What undoing an operation would take; `rotulus rollback` does it."""
+    """Show what undoing an operation would take; `rotulus rollback` does it."""
     found, refused_by = read_record(
         data_dir,
         lambda view: (
@@ -244,7 +244,7 @@ def replay(
 @as_json
 @click.pass_obj
 def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
-    """What informed an understanding's authority, the core inputs first."""
+    """Show what informed an understanding's authority, the core inputs first."""
     known = _known(read_record(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
     document = grounds_document(known)
     if as_json:
@@ -346,7 +346,7 @@ def costs(
     totals: bool,
     as_json: bool,
 ) -> None:
-    """What operations were estimated to cost, what was measured, to whom it is attributed."""
+    """Show the estimated and the measured cost of operations, and to whom it is attributed."""
     if totals:
         summed = read_record(
             data_dir, lambda view: joined_totals(_all_totals(view, after, from_us, before_us))

@@ -54,7 +54,7 @@ def read_settings(data_dir: Path | None, *, child: bool = False, **given: object
 
 
 def redis_url(settings: Settings) -> str:
-    """Return the Redis that a single process must be told."""
+    """Return the URL of the Redis that a process by itself needs."""
     if settings.redis_url is None:
         raise click.ClickException(
             "redis_unavailable: set ROTULUS_REDIS_URL, or use `rotulus up`, which starts a Redis"

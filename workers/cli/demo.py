@@ -10,7 +10,7 @@ from typing import IO
 import click
 
 from workers.cli.common import as_json, data_dir, print_document, read_settings, run
-from workers.cli.up import say_where, worker_count
+from workers.cli.up import say_death, say_troubles, say_where, worker_count
 from workers.demo.run import Report, run_demo
 from workers.dockets.sample import sample_path
 from workers.environment.settings import Settings
@@ -40,7 +40,7 @@ async def _demo(
     settings: Settings, file: str | None, workers: int, *, exits: bool, as_json: bool
 ) -> bool:
     failed = True
-    async with running_tree(settings, workers=workers) as tree:
+    async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
         click.echo(f"Rotulus is up: {tree.gateway_url}", err=True)
         with _lines(file) as lines:
             report = await run_demo(tree, lines)
@@ -48,7 +48,7 @@ async def _demo(
         _print_report(report, as_json=as_json)
         if not exits:
             say_where(tree)
-            await tree.supervisor.wait_failed()
+            await say_troubles(tree)
     return failed
 
 

@@ -126,7 +126,7 @@ def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.
 
 
 def _told(error: ProducerError) -> str:
-    """What was refused and why; what of the file is on the record all the same."""
+    """Return what was refused and why, and the part of the file that is on the record."""
     which = "" if error.index is None else f"request {error.index + 1}: "
     recorded = f" ({len(error.asked)} before it are on the record)" if error.asked else ""
     return f"{error.code}: {which}{error}{recorded}"

@@ -14,7 +14,7 @@ from kernel.migration.lite_log import Taken, take_log
 from kernel.model.result import RejectedResult
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
 
@@ -51,7 +51,7 @@ def migrate_log(
     settings = read_settings(data_dir)
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = Ledger.create(open_store(ledger_place(settings)), system_host())
+        ledger = founded_ledger(ledger_place(settings), system_host())
         try:
             taken = _take(ledger, log)
             for receipt_id in discarded:

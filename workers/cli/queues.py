@@ -16,6 +16,7 @@ from workers.cli.common import (
     run,
 )
 from workers.clients.gateway import GatewayClient
+from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 
 PAGE_MAX = 500
@@ -142,8 +143,10 @@ def cancel(
 @as_json
 @click.pass_obj
 def set_aside(settings: Settings, *, as_json: bool) -> None:
-    """List requests to sessions that ended each process that took them."""
+    """List requests that ended each process that took them, and processes that die alike."""
+    runtime = DataFolder(settings.data_dir).read_runtime() or {}
     found = _get(settings, "/v1/shards/set-aside")
+    found["died_alike"] = runtime.get("died_alike", [])
     if as_json:
         print_document(found, as_json=True)
         return
@@ -152,6 +155,9 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
         place = (one["shard"], one["offset"])
         state = "set aside" if place in kept else "gone"
         click.echo("  ".join((one["emitted_at"], *place, state, one.get("session_id", ""))))
+    for one in found["died_alike"]:
+        died = f"{one['name']} died alike {one['times']} times"
+        click.echo("  ".join((one["at"], died, one["reason"], one["last_line"])))
 
 
 @queues.command("put-back")

@@ -133,7 +133,7 @@ def obligation(
     *,
     as_json: bool,
 ) -> None:
-    """Open an obligation that so many further eliminations discharge."""
+    """Open an obligation that a number of further eliminations discharges."""
     print_answer(
         place.run(
             session_id,

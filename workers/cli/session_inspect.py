@@ -33,7 +33,7 @@ NAMES_SHOWN_MAX = 5
 @as_json
 @click.pass_obj
 def show(place: Place, session_id: UUID, survivors: int, *, as_json: bool) -> None:
-    """Where the session stands."""
+    """Show the state of the session."""
     print_answer(
         place.run(session_id, lambda one: one.snapshot(), survivors=survivors), as_json=as_json
     )

@@ -1,4 +1,4 @@
-"""What the commands of `rotulus session` share: where the session is, options, printing."""
+"""Helpers of the commands of `rotulus session`: the place of the session, options, printing."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ survivors = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the session is."""
+    """The gateway that serves the session."""
 
     url: str
 

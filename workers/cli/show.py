@@ -123,7 +123,7 @@ def node(data_dir: Path | None, node_id: str) -> None:
 @as_json
 @click.pass_obj
 def requests(data_dir: Path | None, *, as_json: bool) -> None:
-    """What work the record asks for, and how it ended."""
+    """Show the requests for work on the record, and how they ended."""
     counts = read_record(data_dir, count_requests)
     if as_json:
         print_document(counts, as_json=True)

@@ -58,7 +58,7 @@ def _body(content: bytes) -> dict[str, Any]:
 
 
 def _told(preview: dict[str, Any]) -> dict[str, Any]:
-    """What a person wants to know first; the records are in the JSON."""
+    """Return what a person wants to know first; the records are in the JSON."""
     state = preview["preview_state"]
     payload = state.pop("preview_payload")
     changes = [f"{one['store']} {one['record_key']}" for one in payload.pop("changes", [])]

@@ -1,12 +1,20 @@
 """`rotulus up`: the process tree, left running."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
+import anyio
 import click
 
 from workers.cli.common import data_dir, read_settings, run
+from workers.clients.gateway import GatewayClient, GatewayError
 from workers.environment.ledger_access import shown_place
+from workers.process_tree.supervisor import AlikeDeaths
 from workers.process_tree.tree import Tree, running_tree
+
+LOOK_EVERY_S: Final = 5.0
 
 worker_count = click.option(
     "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes."
@@ -20,9 +28,10 @@ def up(data_dir: Path | None, workers: int) -> None:
     """Run Redis, a gateway and workers in one process tree until Ctrl-C."""
 
     async def stay() -> None:
-        async with running_tree(read_settings(data_dir), workers=workers) as tree:
+        settings = read_settings(data_dir)
+        async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
             say_where(tree)
-            await tree.supervisor.wait_failed()
+            await say_troubles(tree)
 
     run(stay)
 
@@ -36,3 +45,37 @@ def say_where(tree: Tree) -> None:
         f"\n  ledger         {shown_place(tree.ledger_place)}"
         "\n  stop           Ctrl-C\n"
     )
+
+
+def say_death(deaths: AlikeDeaths) -> None:
+    """Say that a restart does not help a process, and where to look for what it had in hand."""
+    last_line = f": {deaths.last_line}" if deaths.last_line else ""
+    click.echo(
+        f"  DIES ALIKE     {deaths.name} died {deaths.times} times, {deaths.reason}{last_line}"
+        f"\n                 what it takes is set aside after three ends: rotulus queues set-aside"
+    )
+
+
+async def say_troubles(tree: Tree) -> None:
+    """Say what was set aside, what is there and what comes, until the tree ends."""
+    said: set[tuple[str, str]] = set()
+    async with GatewayClient(tree.gateway_url) as client:
+        while True:
+            # The gateway may be away, and so may the terminal: the tree goes on without being seen.
+            with suppress(GatewayError, OSError):
+                for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
+                    if place not in said:
+                        click.echo(line)
+                    said.add(place)
+            await anyio.sleep(LOOK_EVERY_S)
+
+
+def set_aside_lines(found: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield what to say of each request that can be put back, and its shard and offset."""
+    kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
+    for one in found["findings"]:
+        place = (one["shard"], one["offset"])
+        if place in kept:
+            session = one.get("session_id", "a session without a name")
+            command = f"rotulus queues put-back {' '.join(place)}"
+            yield f"  SET ASIDE      a request to {session}: {command}", place

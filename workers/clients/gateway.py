@@ -14,6 +14,7 @@ import structlog
 
 from actors.error_codes import ERRORS
 from queues.client.http_retry import Refused, patiently
+from workers.clients.worker_proof import WorkerProof
 
 TIMEOUT_S = 60.0
 GIVE_UP_AFTER_S = 60.0
@@ -53,10 +54,9 @@ class GatewayClient:
         give_up_after_s: float = GIVE_UP_AFTER_S,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        headers = {"Authorization": f"Bearer {worker_token}"} if worker_token else {}
-        self._http = httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False
-        )
+        """Bind to a gateway; with a token each request proves that its sender knows it."""
+        auth = WorkerProof(worker_token) if worker_token else None
+        self._http = httpx.AsyncClient(base_url=url, auth=auth, timeout=TIMEOUT_S, trust_env=False)
         self._give_up_after_s = give_up_after_s
         self._sleep = sleep
 

@@ -18,6 +18,7 @@ from workers.dashboard import formatting as words
 from workers.dashboard.snapshot import (
     PARTS,
     Count,
+    Death,
     Fleet,
     Hold,
     Lease,
@@ -29,6 +30,7 @@ from workers.dashboard.snapshot import (
     Requests,
     Session,
     Sessions,
+    SetAside,
     Snapshot,
     Worker,
 )
@@ -256,6 +258,45 @@ def _requests(requests: Requests, _: Snapshot) -> Row:
     }
 
 
+def _dropped(counts: tuple[Count, ...], _: Snapshot) -> Row:
+    return {"dropped": _counts(counts)}
+
+
+def _set_aside(requests: tuple[SetAside, ...], snapshot: Snapshot) -> Row:
+    return {
+        "set_aside": _rows(
+            (
+                f"{one.shard}/{one.offset}",
+                {
+                    "aside_session": one.session_id,
+                    "aside_place": f"{one.shard} {one.offset}",
+                    "aside_ends": one.ends,
+                    "aside_at": words.clock_time(one.at, snapshot.time),
+                },
+            )
+            for one in requests
+        )
+    }
+
+
+def _deaths(deaths: tuple[Death, ...], snapshot: Snapshot) -> Row:
+    return {
+        "deaths": _rows(
+            (
+                one.name,
+                {
+                    "death_name": one.name,
+                    "death_times": words.number(one.times),
+                    "death_reason": one.reason,
+                    "death_line": one.last_line,
+                    "death_at": words.clock_time(one.at, snapshot.time),
+                },
+            )
+            for one in deaths
+        )
+    }
+
+
 def _counts(counts: tuple[Count, ...]) -> Rows:
     most = max((c.count for c in counts), default=0)
     return _rows(
@@ -273,4 +314,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Any, Snapshot], Row]], ...] = (
     ("gateways", _gateways),
     ("rejections", _rejections),
     ("requests", _requests),
+    ("dropped", _dropped),
+    ("set_aside", _set_aside),
+    ("deaths", _deaths),
 )

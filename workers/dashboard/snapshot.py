@@ -188,6 +188,31 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A request to a session that ended each process that took it, and is taken no more."""
+
+    shard: str
+    offset: str
+    session_id: str
+    """Empty where the session's name cannot be written."""
+    ends: str
+    """How many processes have ended with it in hand."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A process that its tree starts again and again, into the same end."""
+
+    name: str
+    times: int
+    reason: str
+    last_line: str
+    """What it wrote last."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole picture at one moment."""
 
@@ -206,6 +231,12 @@ class Snapshot:
     rejections: Part[tuple[Count, ...]]
     """Rejection receipts by reason code."""
     requests: Part[Requests]
+    dropped: Part[tuple[Count, ...]]
+    """Values of Redis that no fleet writes, by kind: by this gateway and the living workers."""
+    set_aside: Part[tuple[SetAside, ...]]
+    """Newest first."""
+    deaths: Part[tuple[Death, ...]]
+    """Of the process tree that this gateway belongs to."""
 
 
 class SnapshotSource(Protocol):
@@ -231,5 +262,8 @@ PARTS = (
     "gateways",
     "rejections",
     "requests",
+    "dropped",
+    "set_aside",
+    "deaths",
 )
 """The names of the parts, as fields of a Snapshot."""

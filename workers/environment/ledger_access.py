@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.host import Host
 from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.schema import metadata
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_file import file_faults
 from kernel.ledger.sqlite_folding import fold
@@ -19,6 +21,7 @@ from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_founding import found_file
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 
@@ -58,6 +61,23 @@ def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
     return PostgresStore(place.get_secret_value(), read_only=read_only)
 
 
+def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
+    """Open the ledger at a place to write, founded where there is none, all of it or nothing.
+
+    Raises:
+        LedgerUnavailable: when it cannot be opened.
+        LedgerSchemaDiffers: when its tables have another version.
+    """
+    if isinstance(place, Path):
+        found_file(place, host)
+    store = open_store(place)
+    try:
+        return Ledger.create(store, host)
+    except BaseException:
+        store.close()
+        raise
+
+
 def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
     """Bring the tables at a place to the newest version; a dry run only says how.
 
@@ -88,9 +108,20 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
     ledger = Ledger(open_store(place, read_only=True), system_host())
     try:
         with ledger.view() as view:
+            if _is_unfounded(view):
+                raise LedgerUnavailable(f"no ledger at {shown_place(place)}: it was never founded")
             yield view
     finally:
         ledger.close()
+
+
+def _is_unfounded(view: LedgerView) -> bool:
+    """Tell whether there are tables with nothing in them: who made them was killed there."""
+    tables = view.tables
+    try:
+        return not any(tables.select(table, limit=1) for table in metadata.sorted_tables)
+    except Exception:  # noqa: BLE001 - what is damaged is for whoever reads on to name
+        return False
 
 
 def verify_file(

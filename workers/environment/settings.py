@@ -294,7 +294,7 @@ class Settings(BaseSettings):
         "http://127.0.0.1:4318; unset: nothing is traced.",
     )
     traces_sample: float = Field(
-        default=1.0, ge=0, le=1, description="Share of the traces that are told, from 0 to 1."
+        default=1.0, ge=0, le=1, description="Share of the traces that are sent, from 0 to 1."
     )
     kernel_idempotency_window_hours: int = Field(
         default=24,

@@ -24,7 +24,7 @@ from kernel.ledger.ledger import Ledger
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
-from queues.gateways.shard_mailboxes import Refused, ShardMail
+from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
 from workers.environment.settings import Settings
 
 LEAVE_S = 2.0
@@ -102,7 +102,10 @@ def share_sessions(
     )
     inbox = Inbox(redis, gateway)
     seal = Seal()
-    mail = ShardMail(redis, inbox, seal, refused=refused)
+    # Time for an owner to die unnoticed, for another to take over, and to answer.
+    reply_s = 2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S
+    valid_ms = max(VALID_MS, int(2000 * reply_s))
+    mail = ShardMail(redis, inbox, seal, refused=refused, valid_ms=valid_ms)
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
         ledger, gateway, ownership, leases, runtime, lease_s=settings.shard_lease_s
@@ -114,8 +117,7 @@ def share_sessions(
         keeper.owner_of,
         gateway,
         ledger.host,
-        # Time for an owner to die unnoticed, for another to take over, and to answer.
-        reply_s=2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S,
+        reply_s=reply_s,
     )
     postroom = Postroom(
         mail,

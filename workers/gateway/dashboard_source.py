@@ -6,19 +6,24 @@ the last snapshot.
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import anyio.to_thread
 import orjson
 from sqlalchemy import Table
 
+from actors.commit.refusals import SET_ASIDE
 from kernel.belief_record import shown_survivors
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.tables import Row
 from kernel.work.receipts import CLOSED
+from queues.dropped import DROPPED
+from queues.errors import QueueError
 from queues.lease_holder import capacity_of
 from queues.work_queue import WorkQueue
 from workers.api.routes.records import count_requests
@@ -26,6 +31,7 @@ from workers.api.services import Services
 from workers.dashboard.snapshot import (
     Count,
     Counters,
+    Death,
     Fleet,
     Hold,
     Lease,
@@ -37,6 +43,7 @@ from workers.dashboard.snapshot import (
     Requests,
     Session,
     Sessions,
+    SetAside,
     Snapshot,
     Worker,
 )
@@ -75,6 +82,7 @@ class _LedgerPart:
     gateways: tuple[Count, ...]
     rejections: tuple[Count, ...]
     requests: Requests
+    set_aside: tuple[SetAside, ...]
     completed: dict[str, int]
     """Requests that were completed, by queue."""
 
@@ -85,6 +93,9 @@ class LiveSource:
 
     services: Services
     lease_slots: int
+    tree: Callable[[], Mapping[str, Any] | None] = lambda: None
+    """What the parent of this machine's processes says of them; None where there is none."""
+
     _version: int = 0
     _rows: _Rate = field(default_factory=_Rate)
     _completed: dict[str, _Rate] = field(default_factory=lambda: defaultdict(_Rate))
@@ -120,6 +131,24 @@ class LiveSource:
             gateways=of(lambda value: value.gateways),
             rejections=of(lambda value: value.rejections),
             requests=of(lambda value: value.requests),
+            dropped=await _part("gateway and workers", self._dropped),
+            set_aside=of(lambda value: value.set_aside),
+            deaths=await _part("process tree", self._deaths),
+        )
+
+    async def _dropped(self) -> tuple[Count, ...]:
+        counts = Counter(DROPPED)
+        # Where Redis is away, what this process dropped is still known.
+        with suppress(QueueError):
+            for beat in await self.services.heartbeats.alive():
+                counts.update(beat.dropped)
+        return tuple(Count(*one) for one in counts.most_common())
+
+    async def _deaths(self) -> tuple[Death, ...]:
+        said = await anyio.to_thread.run_sync(self.tree) or {}
+        return tuple(
+            Death(**{**one, "at": datetime.fromisoformat(one["at"])})
+            for one in said.get("died_alike", ())
         )
 
     async def _queues(self, completed_per_s: Mapping[str, float]) -> tuple[Queue, ...]:
@@ -204,6 +233,7 @@ class LiveSource:
                 sum(outcomes.values()),
                 tuple(Count(name, count) for name, count in outcomes.items()),
             ),
+            set_aside=tuple(map(_set_aside, view.receipts_of_kind(SET_ASIDE, limit=TAIL_ROWS))),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
             completed={name: self._asked_for[name] for name in self.services.queues}
             | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
@@ -266,6 +296,16 @@ def _tail_row(row: Row) -> LedgerRow:
         session_id=row["session_id"] or "",
         committed_at=datetime.fromisoformat(row["committed_at"]),
         row_hash=row["row_hash"][:HASH_CHARS],
+    )
+
+
+def _set_aside(finding: Mapping[str, Any]) -> SetAside:
+    return SetAside(
+        finding["shard"],
+        finding["offset"],
+        finding.get("session_id", ""),
+        finding["process_ends"],
+        datetime.fromisoformat(finding["emitted_at"]),
     )
 
 

@@ -62,7 +62,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, ledger_place, open_store
+from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import BACKLOG, listen, port_of
 from workers.environment.settings import Settings
@@ -151,7 +151,7 @@ async def serve_gateway(
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     host, folder = system_host(), DataFolder(settings.data_dir)
     place = ledger_place(settings)
-    # A server may be away for a moment; what is wrong with a file stays wrong.
+    # A server may be away for a moment; an error of a file is there to stay.
     ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
     redis = connect_redis(redis_url)
     leases = CapacityLeases(redis)
@@ -232,7 +232,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         ownership=sharing.ownership,
         mail=sharing.mail,
     )
-    hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     install_metrics(
         app, GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
@@ -351,7 +351,7 @@ async def _close(model: ModelClient) -> None:
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
     if settings.tee_target is None:
         return None
-    # gRPC takes a while to load, and who has no Tee does without it.
+    # gRPC takes a while to load, so it is loaded only where there is a Tee.
     from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
 
     def known(session_id: str) -> frozenset[str] | None:
@@ -363,12 +363,11 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
 
 def _open(place: LedgerPlace, host: Host) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    store = open_store(place)
+    ledger = founded_ledger(place, host)
     try:
-        ledger = Ledger.create(store, host)
         with ledger.transaction() as transaction:
             purge_expired(transaction)
     except BaseException:
-        store.close()
+        ledger.close()
         raise
     return ledger

@@ -100,6 +100,17 @@ class RestartPolicy:
         return min(self.pause_max_s, self.first_s * 2.0 ** min(recent - 1, 30))
 
 
+@dataclass(frozen=True)
+class AlikeDeaths:
+    """Says that a child has died in the same way again and again, so that a restart is no help."""
+
+    name: str
+    times: int
+    reason: str
+    last_line: str
+    """What it wrote last."""
+
+
 @dataclass
 class _Member:
     name: str
@@ -131,8 +142,12 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         ready_timeout_s: float = READY_TIMEOUT_S,
         handle_signals: bool = True,
         sink: Callable[[bytes], None] = forward_to_stderr,
+        died_alike: Callable[[AlikeDeaths], None] = lambda _: None,
     ) -> None:
-        """Takes the children in the order of their start; signals need the main thread."""
+        """Takes the children in the order of their start; signals need the main thread.
+
+        `died_alike` is told at the third death of a child in the same way, and at each after it.
+        """
         names = [spec.name for spec in specs]
         if len(set(names)) != len(names):
             raise ValueError(f"child_name_twice: {names}")
@@ -140,6 +155,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         self._members = [self._member(spec, sink) for spec in specs]
         self._ready_timeout_s = ready_timeout_s
         self._handle_signals = handle_signals
+        self._died_alike = died_alike
         self._failure: SupervisorError | None = None
         self._scope: anyio.CancelScope | None = None
         self._run = self._running()
@@ -243,16 +259,20 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             await anyio.sleep(_READY_POLL_S)
 
     async def _watch(self, member: _Member) -> None:
-        reason, before, alike = await member.runner.wait_dead(), "", 0
+        before, alike, began_s = "", 0, anyio.current_time()
+        reason = await member.runner.wait_dead()
         while True:
-            alike, before = (alike + 1 if reason == before else 1), reason
+            now_s = anyio.current_time()
+            # What lived for long was helped by its restart, whatever ended it then.
+            is_alike = reason == before and now_s - began_s <= self._policy.window_s
+            alike, before = (alike + 1 if is_alike else 1), reason
             if alike >= ALIKE_SAID:
                 # A restart does not help; what it takes from a mailbox is set aside by its takers.
-                last = member.runner.last_lines()[-1:]
+                last = next(iter(member.runner.last_lines()[-1:]), "")
                 log.error(
                     "child_dies_alike", name=member.name, times=alike, reason=reason, said=last
                 )
-            now_s = anyio.current_time()
+                self._tell(AlikeDeaths(member.name, alike, reason, last))
             member.deaths.append(now_s)
             pause_s = self._policy.pause_s(member.deaths, now_s)
             log.warning("child_died", name=member.name, reason=reason, restart_in_s=pause_s)
@@ -260,6 +280,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 self._fail(member, reason)
                 return
             await anyio.sleep(pause_s)
+            began_s = anyio.current_time()
             try:
                 await self._start(member)
             except ChildNotReadyError as error:
@@ -268,6 +289,12 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 continue
             log.warning("child_restarted", name=member.name, pid=member.runner.pid)
             reason = await member.runner.wait_dead()
+
+    def _tell(self, deaths: AlikeDeaths) -> None:
+        try:
+            self._died_alike(deaths)
+        except Exception:  # a disk that is full or a terminal that is gone must not end the tree
+            log.exception("deaths_not_told", name=deaths.name)
 
     def _fail(self, member: _Member, reason: str) -> None:
         policy = self._policy

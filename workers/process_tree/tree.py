@@ -20,9 +20,11 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -44,7 +46,7 @@ from workers.environment.ledger_access import (
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
-from workers.process_tree.supervisor import Supervisor
+from workers.process_tree.supervisor import AlikeDeaths, Supervisor
 
 TOKEN_BYTES = 32
 
@@ -61,7 +63,12 @@ class Tree:
 
 
 @asynccontextmanager
-async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator[Tree]:
+async def running_tree(
+    settings: Settings,
+    *,
+    workers: int = 1,
+    died_alike: Callable[[AlikeDeaths], None] = lambda _: None,
+) -> AsyncIterator[Tree]:
     """Run the whole tree for the time of a block; leaving stops all of it within two seconds.
 
     The tree binds every port itself before anything is started, and its processes inherit what it
@@ -115,8 +122,20 @@ async def running_tree(settings: Settings, *, workers: int = 1) -> AsyncIterator
                 f"{_url_of(settings.host, one)}/metrics" for one in measured if one is not None
             )
             try:
-                async with Supervisor(specs) as supervisor:
-                    folder.write_runtime({"gateway_url": gateway_url, "pids": supervisor.pids()})
+                alike: dict[str, dict[str, Any]] = {}
+
+                def told(deaths: AlikeDeaths) -> None:
+                    alike[deaths.name] = {**asdict(deaths), "at": datetime.now(UTC).isoformat()}
+                    write_facts()
+                    died_alike(deaths)
+
+                def write_facts() -> None:
+                    facts = {"gateway_url": gateway_url, "pids": supervisor.pids()}
+                    folder.write_runtime(facts | {"died_alike": list(alike.values())})
+
+                supervisor = Supervisor(specs, died_alike=told)
+                async with supervisor:
+                    write_facts()
                     try:
                         yield Tree(supervisor, folder, place, gateway_url, metrics_urls)
                     finally:

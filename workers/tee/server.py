@@ -24,7 +24,7 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.tee.readable import ReadableRequests
@@ -108,7 +108,7 @@ class TeeServer:
 
 
 def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> None:
-    """Serve the ledger of the settings until SIGTERM or SIGINT; `listens` is told the address.
+    """Serve the ledger of the settings until SIGTERM or SIGINT; call `listens` with the address.
 
     Raises:
         TeeStartError: `address_unusable`.
@@ -120,7 +120,7 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
         signal.signal(number, lambda *_: stopped.set())
     DataFolder(settings.data_dir).make()
     host = system_host()
-    ledger = Ledger.create(open_store(ledger_place(settings)), host)
+    ledger = founded_ledger(ledger_place(settings), host)
     try:
         kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)

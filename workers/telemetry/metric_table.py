@@ -105,7 +105,8 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),
     _counter(
         "rotulus_mail_refused_total",
-        "Mail of gateways that was refused: entry or answer not sealed here, expired, replayed",
+        "Mail of gateways that was refused: entry or answer not sealed here, expired, replayed, "
+        "clocks_differ",
         "what",
     ),
     _DROPPED,

@@ -35,7 +35,7 @@ class _Server(WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
-        """Go on after an asker that went away or took too long."""
+        """Go on after a client that went away or took too long."""
         _log.info("metrics_asker_failed", error=repr(sys.exception()))
 
 

@@ -26,6 +26,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from queues.capacity_leases import CapacityLeases
+from queues.dropped import DROPPED, KINDS_MAX
 from queues.errors import QueueError
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
@@ -177,6 +178,7 @@ class WorkerProcess:
                 version=self.version,
                 host=self.host,
                 last_error=next((one.last_error for one in tallies if one.last_error), ""),
+                dropped=dict(DROPPED.most_common(KINDS_MAX)),
             )
             await self.heartbeats.beat(beat, BEAT_TTL_MS)
             await anyio.sleep(BEAT_EVERY_S)

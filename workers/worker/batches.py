@@ -175,7 +175,7 @@ class Drainer:
     async def _handle_alone(self, suspect: Claim) -> list[Settlement]:
         """Work on an item with which a worker ended before, beside no other such item.
 
-        The queue is told before, so that the end of this process counts against this item and
+        The queue marks it before, so that the end of this process counts against this item and
         against none of those that its slots hold and have not begun.
         """
         with anyio.move_on_after(ALONE_WAIT_S) as waiting:

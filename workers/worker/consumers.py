@@ -241,7 +241,7 @@ class Slots:
     async def _renew(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> None:
         while True:
             await anyio.sleep(RENEW_EVERY_S)
-            with contextlib.suppress(QueueError):  # whoever settles the claims will see
+            with contextlib.suppress(QueueError):  # settling the claims will show it
                 await drainer.renew(claims, VISIBILITY_MS)
                 await slot.holder.renew()
 

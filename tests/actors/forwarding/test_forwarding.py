@@ -1,6 +1,7 @@
 """Gateways that share a ledger: who serves what, through which door it comes, and what is lost."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import count
 
 import anyio
@@ -8,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from actors.errors import (
+    ClocksDiffer,
     MailboxFull,
     ReplyLost,
     RequestTooLarge,
@@ -464,3 +466,24 @@ async def test_a_hub_that_is_away_for_a_while_costs_time_alone(world):
     await b.sessions.ask(session_id, declare("h"))
     world.hub.reachable = True
     assert await a.sessions.ask(session_id, Query())
+
+
+async def test_who_asks_by_a_clock_that_is_minutes_off_is_told_so_and_nothing_is_taken(
+    world, monkeypatch
+):
+    a, b = await world.pair()
+    read = b.mail.read
+
+    async def read_by_another_clock(cursors, limit):
+        found = await read(cursors, limit)
+        return {
+            shard: [replace(entry, clocks_differ=True) for entry in entries]
+            for shard, entries in (found or {}).items()
+        }
+
+    monkeypatch.setattr(b.mail, "read", read_by_another_clock)
+    session, before = next(world.sessions(b)), log_length(world.ledger)
+    with pytest.raises(ClocksDiffer):
+        await a.sessions.ask(session, declare("h1"))
+    await settle(lambda: not any(world.hub.mail.values()))
+    assert log_length(world.ledger) == before

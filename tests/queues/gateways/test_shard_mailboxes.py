@@ -241,15 +241,41 @@ def test_two_seals_of_the_same_are_not_alike():
     assert len({seal.close("ask", "shard:1", "a", 1, b"same") for _ in range(100)}) == 100
 
 
+async def aged(redis, shard, age_s):
+    """Let what waits in a mailbox have been put there some time ago."""
+    key = f"rotulus:{{shard:{shard}}}:mail"
+    entries = await redis.xrange(key)
+    await redis.delete(key)
+    for stream_id, fields in entries:
+        ms, _, number = stream_id.decode().partition("-")
+        await redis.xadd(key, fields, id=f"{int(ms) - int(age_s * 1000)}-{number}")
+
+
 async def test_what_has_expired_is_deleted_and_counted(redis):
     watched = Watched(redis, "a")
     await watched.mail.post(0, "ask-1", b"1", "a")
+    await aged(redis, 0, VALID_MS / 1000)
     await watched.mail.reply({"a": [("ask-2", b"2")]})
     watched.now_s += VALID_MS / 1000
     assert await bodies(watched.mail, 0) == []
     assert (await watched.mail.listen(0.05)).replies == []
     assert watched.refused == ["expired", "expired"]
     assert await redis.xlen("rotulus:{shard:0}:mail") == 0
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "differs"), [(0, False), (119, False), (-119, False), (121, True), (-121, True)]
+)
+async def test_an_asker_whose_clock_is_minutes_off_is_told_and_hears_it(redis, behind_s, differs):
+    asker, owner = Watched(redis, "a"), Watched(redis, "b")
+    asker.now_s -= behind_s
+    await asker.mail.post(0, "ask-1", b"1", "b")
+    [entry] = (await owner.mail.read({0: ""}, 10))[0]
+    assert entry.clocks_differ is differs
+    assert owner.refused == ["clocks_differ"] * differs
+    await owner.mail.reply({"a": [("ask-1", b"an answer")]})
+    assert (await asker.mail.listen(0.05)).replies == [b"an answer"]
+    assert asker.refused == []
 
 
 async def test_what_is_put_there_again_is_not_taken_again(redis):

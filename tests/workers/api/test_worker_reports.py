@@ -5,8 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import httpx
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.commit.work_units import EnqueueUnit
 from actors.errors import MailboxFull
@@ -34,6 +37,7 @@ from tests.workers.api.door import (
 )
 from workers.api.routes import worker_reports as intake
 from workers.api.routes.worker_reports import RESULTS_MAX
+from workers.clients.worker_proof import WorkerProof, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +96,32 @@ async def test_without_the_token_nothing_is_taken(door: Door, path, body, token)
     response = await door.http.post(f"/internal/{path}", json=body, headers=headers)
     error_of(response, 401, "unauthorized")
     assert rows(door.ledger, schema.outbox) == requests
+
+
+def proven(token: str, path: str, content: bytes) -> httpx.Request:
+    request = httpx.Request("POST", f"http://gateway/internal/{path}", content=content)
+    return next(WorkerProof(token).auth_flow(request))
+
+
+@pytest.mark.parametrize(("path", "body"), PATHS)
+async def test_who_proves_that_it_knows_the_token_need_not_show_it(door: Door, path, body):
+    content = orjson.dumps(body)
+    for token, status in ((TOKEN, 200), ("x" + TOKEN, 401)):
+        headers = {"authorization": proven(token, path, content).headers["authorization"]}
+        headers |= {"content-type": "application/json"}
+        answer = await door.http.post(f"/internal/{path}", content=content, headers=headers)
+        assert answer.status_code == status
+
+
+@given(
+    token=st.text(min_size=1),
+    one=st.tuples(st.sampled_from(("GET", "POST")), st.binary(), st.binary()),
+    other=st.tuples(st.sampled_from(("GET", "POST")), st.binary(), st.binary()),
+)
+def test_a_proof_is_of_one_request_alone(token, one, other):
+    same = proof_of(token, *one) == proof_of(token, *other)
+    assert same is (one == other)
+    assert proof_of(token + "x", *one) != proof_of(token, *one)
 
 
 @pytest.mark.parametrize(("path", "body"), PATHS)

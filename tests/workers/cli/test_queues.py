@@ -12,7 +12,10 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
+from actors.commit.refusals import SetAsideUnit
+from actors.errors import RequestSetAside
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.shards import Position
 from kernel.work.contents import BINDING_QUEUE
 from queues import Producer
 from tests.kernel.build import FakeHost
@@ -21,7 +24,10 @@ from tests.workers.api.door import Door, http_client, running_door
 from workers.cli import enqueue as enqueue_module
 from workers.cli import queues as queues_module
 from workers.cli.main import main
+from workers.cli.up import say_death, set_aside_lines
+from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
+from workers.process_tree.supervisor import AlikeDeaths
 
 
 class OneRecord:
@@ -187,6 +193,44 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
     assert rotulus("queues", "requeue", BINDING_QUEUE, "--all").stdout == "requeued: 1\n"
     assert rotulus("queues", "dead", BINDING_QUEUE).stdout == ""
     assert rotulus("queues", "requeue", BINDING_QUEUE).exit_code == 2
+
+
+def set_aside(record) -> str:
+    """Set an entry aside on the record; return its offset."""
+    offset = f"{1:015}-{0:020}"
+
+    async def leave_a_finding(door: Door) -> None:
+        unit = SetAsideUnit("session-a", 5, Position("0" * 16, offset), 3, "0" * 64)
+        with pytest.raises(RequestSetAside):
+            await door.services.write(unit)
+
+    in_door(record, leave_a_finding)
+    return offset
+
+
+def test_an_operator_sees_what_was_set_aside_and_who_dies_alike(record, tmp_path: Path):
+    offset = set_aside(record)
+    death = {"name": "worker-1", "times": 3, "reason": "exit code 1", "last_line": "MemoryError"}
+    with DataFolder(tmp_path / "data").locked() as folder:
+        facts = {"gateway_url": "http://gateway", "died_alike": [death | {"at": "12:00"}]}
+        folder.write_runtime(facts)
+        said = rotulus("queues", "set-aside")
+        document = printed("queues", "set-aside", "--json")
+    finding, died = said.stdout.splitlines()
+    assert finding.endswith(f"5  {offset}  gone  session-a")
+    assert died == "12:00  worker-1 died alike 3 times  exit code 1  MemoryError"
+    assert document["died_alike"] == facts["died_alike"]
+
+
+def test_a_tree_says_who_dies_alike_and_what_was_set_aside(capsys):
+    kept = {"shard": 5, "offset": "1-0", "bytes": 9}
+    findings = [{"shard": "5", "offset": one, "session_id": "session-a"} for one in ("1-0", "0-0")]
+    say_death(AlikeDeaths("worker-1", 3, "exit code 1", "MemoryError"))
+    [(line, place)] = list(set_aside_lines({"set_aside": [kept], "findings": findings}))
+    assert place == ("5", "1-0")
+    assert line.endswith("session-a: rotulus queues put-back 5 1-0")
+    said = capsys.readouterr().out
+    assert "worker-1 died 3 times, exit code 1: MemoryError" in said
 
 
 def test_a_bar_says_how_much_is_done():

@@ -10,6 +10,7 @@ import pytest
 
 from queues.client.http_retry import PAUSE_FIRST_S, PAUSE_MAX_S
 from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.worker_proof import proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ class Patience:
     def client(self, **options: Any) -> GatewayClient:
         client = GatewayClient(URL, sleep=self.sleep, **options)
         client._http = httpx.AsyncClient(
-            transport=httpx.MockTransport(self), base_url=URL, headers=client._http.headers
+            transport=httpx.MockTransport(self), base_url=URL, auth=client._http.auth
         )
         return client
 
@@ -133,14 +134,16 @@ async def test_an_answer_that_is_not_ours_has_a_code_all_the_same(body):
     assert (caught.value.code, caught.value.status) == ("gateway_failed", 502)
 
 
-async def test_queries_and_the_token_are_sent():
+async def test_queries_are_sent_and_the_token_is_proven_but_not_told():
     gateway = Patience(OK)
     async with gateway.client(worker_token="sesame") as client:  # noqa: S106 - made up here
         await client.get("/v1/log", after=7, limit=2)
     [request] = gateway.requests
     assert request.url.path == "/v1/log"
     assert dict(request.url.params) == {"after": "7", "limit": "2"}
-    assert request.headers["authorization"] == "Bearer sesame"
+    assert "sesame" not in str(request.headers.raw)
+    expected = proof_of("sesame", "GET", b"/v1/log?after=7&limit=2", b"")
+    assert request.headers["authorization"] == expected
 
 
 async def test_without_a_token_none_is_sent():

@@ -17,6 +17,7 @@ from workers.dashboard.routes import build_router
 from workers.dashboard.snapshot import (
     Count,
     Counters,
+    Death,
     Fleet,
     Hold,
     Lease,
@@ -28,6 +29,7 @@ from workers.dashboard.snapshot import (
     Requests,
     Session,
     Sessions,
+    SetAside,
     Snapshot,
     Worker,
 )
@@ -114,6 +116,15 @@ def make_snapshot(
                     Count("cancelled", 116),
                 ),
             ),
+        ),
+        dropped=Part.of("gateway and workers", now, (Count("item", 3), Count("note", 1))),
+        set_aside=Part.of(
+            "ledger",
+            now,
+            (SetAside("7", f"{9:015}-{1:020}", "session-of-a-case", "3", now),),
+        ),
+        deaths=Part.of(
+            "process tree", now, (Death("worker-1", 4, "exit code 1", "MemoryError", now),)
         ),
     )
 

@@ -10,28 +10,40 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.commit.refusals import SetAsideUnit
 from actors.commit.work_units import EnqueueUnit, WorkReportUnit
+from actors.errors import RequestSetAside
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.shards import shards_of, take_shards
+from kernel.ledger.shards import Position, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from kernel.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
+from queues.errors import QueueError
 from queues.items import NewItem
-from queues.worker_heartbeats import WorkerBeat
+from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
-from workers.dashboard.snapshot import PARTS, Count, Part
+from workers.dashboard.snapshot import PARTS, Count, Death, Part
 from workers.gateway import dashboard_source as snapshot_source
 from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, _Rate
 
 pytestmark = pytest.mark.anyio
 
-LEDGER_PARTS = ("sessions", "counters", "ledger", "gateways", "rejections", "requests")
+LEDGER_PARTS = (
+    *("sessions", "counters", "ledger", "gateways", "rejections", "requests"),
+    "set_aside",
+)
 REDIS_PARTS = ("queues", "leases", "workers")
+ORIGINS = {
+    **dict.fromkeys(LEDGER_PARTS, "ledger"),
+    **dict.fromkeys(REDIS_PARTS, "Redis"),
+    "dropped": "gateway and workers",
+    "deaths": "process tree",
+}
 
 
 @pytest.fixture
@@ -64,9 +76,9 @@ async def test_every_part_says_where_and_when_it_was_read(filled: Door):
         part = getattr(found, name)
         assert part.error is None, (name, part.error)
         assert part.value is not None
-        assert part.origin == ("Redis" if name in REDIS_PARTS else "ledger")
+        assert part.origin == ORIGINS[name]
         assert before <= part.read_at <= datetime.now(UTC)
-    assert set(PARTS) == {*LEDGER_PARTS, *REDIS_PARTS}
+    assert set(PARTS) == set(ORIGINS)
 
 
 def value_of(part: Part[Any]) -> Any:
@@ -114,6 +126,45 @@ async def test_a_worker_that_was_not_heard_of_for_a_while_is_late(filled: Door, 
     monkeypatch.setattr(snapshot_source, "LATE_AFTER_MS", -1)
     fleet = value_of((await LiveSource(filled.services, 4).read()).workers)
     assert [one.state for one in fleet.workers] == ["late", "late"]
+
+
+async def test_what_was_dropped_is_counted_over_this_gateway_and_the_living_workers(
+    filled: Door, monkeypatch
+):
+    monkeypatch.setattr(snapshot_source, "DROPPED", Counter(item=2))
+    beat = WorkerBeat("w-1", 7, (), 2, 0, 0, 0, 0, dropped={"item": 3, "note": 1})
+    await filled.services.heartbeats.beat(beat, 60_000)
+    found = value_of((await LiveSource(filled.services, 4).read()).dropped)
+    assert found == (Count("item", 5), Count("note", 1))
+
+
+async def test_what_this_gateway_dropped_is_shown_while_redis_is_away(filled: Door, monkeypatch):
+    async def away() -> None:
+        raise QueueError("queue_unavailable", "away")
+
+    monkeypatch.setattr(snapshot_source, "DROPPED", Counter(item=2))
+    monkeypatch.setattr(Heartbeats, "alive", lambda _: away())
+    found = value_of((await LiveSource(filled.services, 4).read()).dropped)
+    assert found == (Count("item", 2),)
+
+
+async def test_what_was_set_aside_is_shown_newest_first(filled: Door):
+    for number in (1, 2):
+        position = Position("0" * 16, f"{number:015}-{0:020}")
+        with pytest.raises(RequestSetAside):
+            await filled.services.write(SetAsideUnit(SESSION, 5, position, 3, "0" * 64))
+    found = value_of((await LiveSource(filled.services, 4).read()).set_aside)
+    assert [(one.shard, one.offset[:15], one.session_id, one.ends) for one in found] == [
+        ("5", f"{number:015}", SESSION, "3") for number in (2, 1)
+    ]
+
+
+async def test_processes_that_die_alike_are_shown_as_their_tree_tells_of_them(filled: Door):
+    at = datetime(2026, 3, 14, 12, tzinfo=UTC)
+    death = {"name": "worker-1", "times": 4, "reason": "exit code 1", "last_line": "MemoryError"}
+    facts = {"died_alike": [death | {"at": at.isoformat()}]}
+    found = value_of((await LiveSource(filled.services, 4, lambda: facts).read()).deaths)
+    assert found == (Death(**death, at=at),)
 
 
 async def test_the_ledger_shows_its_head_and_its_newest_rows(filled: Door):

@@ -437,6 +437,34 @@ class StuckService(FakeService):
         self.process.wait(timeout_s + 30)
 
 
+async def test_who_asked_is_told_of_deaths_alike_and_cannot_end_the_tree():
+    told = []
+
+    def tell(deaths):
+        told.append(deaths)
+        raise OSError("no terminal")
+
+    last = child("a", "import sys; sys.exit('no memory')")
+    tree = Supervisor([last], policy=QUICK, died_alike=tell)
+    with pytest.raises(ChildDiedTooOftenError):
+        await until_failed(tree, lambda: None)
+    assert [one.times for one in told] == [3, 4]
+    assert (told[0].name, told[0].reason, told[0].last_line) == ("a", "exit code 1", "no memory")
+
+
+async def test_deaths_after_a_long_life_are_not_alike():
+    told, starts = [], []
+
+    def argv():
+        starts.append(len(starts))
+        return [sys.executable, "-c", "pass"]
+
+    at_once = RestartPolicy(first_s=0.0, pause_max_s=0.0, window_s=0.0)
+    async with Supervisor([ChildSpec("a", argv)], policy=at_once, died_alike=told.append):
+        await until(lambda: len(starts) > 5)
+    assert told == []
+
+
 async def test_a_service_whose_stop_hangs_is_killed():
     service = StuckService()
     began_s = time.monotonic()

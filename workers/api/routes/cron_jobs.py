@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import Unit
@@ -15,7 +15,7 @@ from actors.commit.work_units import AuditUnit, RetentionSweepUnit
 from kernel.verify.recent import AuditMark, audit_since
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
-from workers.api.routes.worker_reports import Authorization, authorize
+from workers.api.routes.worker_reports import authorize
 from workers.api.services import Given, Services
 
 router = json_router(prefix="/internal/crons", include_in_schema=False)
@@ -41,11 +41,9 @@ class MarkBody(BaseModel):
 
 
 @router.post("/chain-audit")
-async def chain_audit(
-    body: MarkBody, services: Given, authorization: Authorization = None
-) -> dict[str, Any]:
+async def chain_audit(body: MarkBody, services: Given, request: Request) -> dict[str, Any]:
     """Look again from a mark, and record what is found, once; health is red from then on (L3)."""
-    authorize(services, authorization)
+    await authorize(services, request)
     mark = AuditMark(**body.model_dump())
     audited = await services.read(lambda view: audit_since(view, mark))
     if audited.found.ok:
@@ -57,10 +55,10 @@ async def chain_audit(
 
 @router.post("/{name}")
 async def cron(
-    name: Annotated[str, Path(max_length=64)], services: Given, authorization: Authorization = None
+    name: Annotated[str, Path(max_length=64)], services: Given, request: Request
 ) -> dict[str, Any]:
     """Run what a cron has to write; returns what it came to."""
-    authorize(services, authorization)
+    await authorize(services, request)
     make = CRON_UNITS.get(name)
     if make is None:
         raise ApiError("not_found", f"no cron is called {name!r}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import anyio
-from fastapi import Header
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from actors.commit.units import DeadLetterUnit, RecomputeUnit, Unit
@@ -26,6 +26,7 @@ from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services, Traceparents
+from workers.clients.worker_proof import SCHEME, proof_of
 from workers.telemetry.trace_context import TRACED_CAUSES_MAX
 
 RESULTS_MAX = 256
@@ -94,15 +95,10 @@ class WorkBody(_Batch):
         return self
 
 
-Authorization = Annotated[str | None, Header()]
-
-
 @router.post("/recomputed")
-async def recomputed(
-    body: RecomputedBody, services: Given, authorization: Authorization = None
-) -> dict[str, Any]:
+async def recomputed(body: RecomputedBody, services: Given, request: Request) -> dict[str, Any]:
     """Record computed authorities; returns an outcome for each, in order."""
-    authorize(services, authorization)
+    await authorize(services, request)
     if body.urgent:
         units = [RecomputeUnit(one.intent, one.session_id) for one in body.results]
         return await _urgent(services, units, body)
@@ -131,26 +127,22 @@ async def recomputed(
 
 
 @router.post("/dead-letters")
-async def dead_letter(
-    body: DeadLetterBody, services: Given, authorization: Authorization = None
-) -> dict[str, Any]:
+async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -> dict[str, Any]:
     """Record that an item is given up; its open requests get that outcome."""
-    authorize(services, authorization)
+    await authorize(services, request)
     closed = await services.write(DeadLetterUnit(body.item_key, body.error_signature))
     return {"closed": closed}
 
 
 @router.post("/work")
-async def work(
-    body: WorkBody, services: Given, authorization: Authorization = None
-) -> dict[str, Any]:
+async def work(body: WorkBody, services: Given, request: Request) -> dict[str, Any]:
     """Record what became of asked-for work; returns an outcome for each report, in order.
 
     The reports of a queue go through one actor unless they are urgent, so they are taken in the
     order in which they come, and a queue that reports faster than is recorded is told so
     (`mailbox_full`).
     """
-    authorize(services, authorization)
+    await authorize(services, request)
     if body.queue not in QUEUE_KINDS:
         raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
     if not body.reports:
@@ -173,12 +165,22 @@ def _traced(traceparents: list[list[str]]) -> Traceparents:
     return tuple(tuple(each) for each in traceparents)
 
 
-def authorize(services: Services, authorization: str | None) -> None:
-    """Let a worker pass that proves itself; raises `ApiError`."""
-    token = services.worker_token
-    given = (authorization or "").removeprefix("Bearer ").encode()
-    if token is None or not hmac.compare_digest(given, token.encode()):
-        raise ApiError("unauthorized", "workers prove themselves with the worker token")
+async def authorize(services: Services, request: Request) -> None:
+    """Let a worker pass that proves that it knows the token, or shows it; raises `ApiError`."""
+    token, given = services.worker_token, request.headers.get("authorization", "")
+    if token is not None:
+        if given.startswith(SCHEME):
+            expected = proof_of(token, request.method, _target(request), await request.body())
+        else:
+            given, expected = given.removeprefix("Bearer "), token
+        if hmac.compare_digest(given.encode(), expected.encode()):
+            return
+    raise ApiError("unauthorized", "workers prove themselves with the worker token")
+
+
+def _target(request: Request) -> bytes:
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return bytes(path + b"?" + query if query else path)
 
 
 def _outcome(answer: object) -> dict[str, Any]:
