@@ -438,7 +438,7 @@ def _goes_too(view: LedgerView, edge_id: str, in_scope: InScope) -> bool:
     sequences = sequences_that_wrote(view, str(schema.edges.name), edge_id, 0)
     rows = (view.tables.get(schema.kernel_event_log, sequence) for sequence in sequences)
     return any(
-        in_scope(row) and is_in_effect(mark_of(view, row["operation_id"]))
+        in_scope(row) and not mark_of(view, row["operation_id"])["undone_by"]
         for row in rows
         if row is not None
     )
