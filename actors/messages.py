@@ -1,5 +1,6 @@
 """The messages that a session actor takes, and the slot that its answer fills."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -91,7 +92,9 @@ class Declare(Message):
     """Open the belief session; the same declaration again is answered with its snapshot."""
 
     ontology: OntologyBundle
-    hypotheses: tuple[str, ...]
+    hypotheses: Sequence[str]
+    """As a stranger has sent them: what stands in the list is looked at on a thread."""
+
     policy: SessionPolicy
     metadata: dict[str, Any] | None = None
     survivors_max: int | None = None
@@ -114,7 +117,9 @@ class Eliminate(BeliefVerb):
 
     source_id: str
     observation_id: str
-    eliminated: tuple[str, ...]
+    eliminated: Sequence[str]
+    """Likewise."""
+
     justification: dict[str, Any] | None = None
 
 

@@ -3,21 +3,23 @@
 The same value gives the same bytes everywhere, so a hash over those bytes means something.
 orjson writes almost exactly these bytes; it differs from RFC 8785 in three places only:
 
-1. whole floats ("1.0") and exponents are printed differently; every other float has the same
-   shortest digits in both, and integers past 2^53 - 1 are refused;
+1. whole floats ("1.0"), minus zero and some exponents are spelled differently; every float has the
+   same shortest digits in both, and integers past 2^53 - 1 are refused;
 2. NaN and the infinities become ``null`` instead of being refused;
 3. keys are sorted by code point, RFC 8785 sorts by UTF-16 code unit: the two orders part only
-   where a key holds a character outside the basic multilingual plane.
+   where one key holds a character outside the basic multilingual plane and another one of its end.
 
 So orjson writes first. Where its output shows no trace of the three cases it is already canonical;
-a trace may be a false alarm (digits inside a string), and then the slow, exact writer decides.
+a trace may be a false alarm (digits inside a string), and then looking closer changes nothing.
+Numbers are spelled anew in the bytes, in a few passes over all of them at once: a body of nothing
+but floats costs tenths of a microsecond for each (decision kernel/0215).
 """
 
 import hashlib
-import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -25,25 +27,35 @@ import orjson
 MAX_SAFE_INTEGER = 2**53 - 1
 
 _OPTIONS = (
-    orjson.OPT_SORT_KEYS
-    | orjson.OPT_STRICT_INTEGER
+    orjson.OPT_STRICT_INTEGER
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
+_SORTED = _OPTIONS | orjson.OPT_SORT_KEYS
 
-# A whole float, or an exponent. orjson writes no blanks, so in an object or an array a number
-# directly follows one of three prefixes and precedes one of three ends. Each pattern begins with a
-# literal and has no alternatives: so the regular expression engine skips instead of trying.
+# A whole float, or an exponent that is written out. orjson writes no blanks, so in an object or an
+# array one of three ends directly follows a number. Each pattern begins with a literal and has no
+# alternatives at its begin: so the regular expression engine skips instead of trying.
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
-_EXPONENT_AFTER_KEY, _EXPONENT_AFTER_COMMA, _EXPONENT_AFTER_BRACKET = (
-    re.compile(prefix + rb"[-\d][\d.]*e").search for prefix in (rb'":', rb",", rb"\[")
+_EXPONENT = re.compile(rb"e(?:-[56]|\+[12]\d)[,}\]]").search
+
+_STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+")')
+_ENDS = (b",", b"]", b"}")
+# These are searched from the end of a number on, in the reversed bytes: so the patterns begin with
+# what is rare, and not with a digit.
+_LARGE = re.compile(rb"(?<!\d)([6-9]1|02)\+e(?:(\d+)\.)?(\d)")
+"""What RFC 8785 writes out as an integer: 1e21 is the first that it does not."""
+
+_SMALL = tuple(
+    (re.compile(rb"(?<!\d)%d-e([\d.]+)" % places), b"0" * (places - 1) + b".0") for places in (5, 6)
 )
-# Each of the three is followed by one of these, and hardly a text is: two searches mostly suffice.
-_EXPONENT_END = re.compile(rb"e[-+]?\d{1,3}[,}\]]").search
-# What a whole float beyond 2^53 - 1 looks like in canonical form; digits inside a string may, too.
-_LONG_INTEGER = re.compile(rb"(?:^|[:,\[])-?\d{16}").search
+"""What it writes out as a fraction, with so many zeros: 1e-7 is the first that it does not."""
+
+_LONG_WHOLE = re.compile(rb"0\.(\d{16,})").finditer
 _FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
+_LAST_OF_THE_PLANE = re.compile(rb"[\xee\xef]").search
+"""U+E000 to U+FFFF, which UTF-16 sorts behind all characters that are beyond them."""
 
 
 class CanonicalizationError(ValueError):
@@ -57,13 +69,10 @@ def canonicalize(value: Any) -> bytes:
 
     Raises:
         CanonicalizationError: for NaN and infinities, integers beyond 2^53 - 1, lone surrogates,
-            keys that are not strings, and types that JSON does not have.
+            keys that are not strings, types that JSON does not have, and more than 254 levels.
     """
-    try:
-        fast = orjson.dumps(value, option=_OPTIONS)
-    except TypeError:
-        return _exact(value)
-    return _exact(value) if _suspect(value, fast) else fast
+    fast = _write(value, _SORTED)
+    return _respelled(value, fast) if _suspect(value, fast) else fast
 
 
 def canonicalize_readable(value: Any) -> bytes:
@@ -74,21 +83,8 @@ def canonicalize_readable(value: Any) -> bytes:
     Raises:
         CanonicalizationError: as `canonicalize`, and for whole floats from 2^53 to 1e21.
     """
-    try:
-        fast = orjson.dumps(value, option=_OPTIONS)
-    except TypeError:
-        fast = b""
-    if fast and not _suspect(value, fast):
-        # The bytes hold no whole float, and no integer beyond 2^53 - 1.
-        return fast
-    content = _exact(value)
-    if _LONG_INTEGER(content) is not None:
-        # orjson would read the largest of them as floats, other readers as integers.
-        try:
-            _exact(json.loads(content))
-        except RecursionError:
-            raise CanonicalizationError("nested too deeply") from None
-    return content
+    fast = _write(value, _SORTED)
+    return _respelled(value, fast, readable=True) if _suspect(value, fast) else fast
 
 
 def canonicalize_plain(document: dict[str, Any]) -> bytes:
@@ -100,10 +96,7 @@ def canonicalize_plain(document: dict[str, Any]) -> bytes:
     Raises:
         CanonicalizationError: as `canonicalize`.
     """
-    try:
-        return orjson.dumps(document, option=_OPTIONS)
-    except TypeError:
-        return _exact(document)
+    return _write(document, _SORTED)
 
 
 def sha256_hex(data: bytes) -> str:
@@ -116,106 +109,97 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonicalize(value)).hexdigest()
 
 
+def _write(value: Any, options: int) -> bytes:
+    try:
+        return orjson.dumps(value, option=options)
+    except TypeError as error:
+        raise CanonicalizationError(f"no canonical JSON: {error}") from None
+
+
 def _suspect(value: Any, fast: bytes) -> bool:
     return (
         not isinstance(value, dict | list | tuple)
         or b"null" in fast
         or (b".0" in fast and _WHOLE_FLOAT(fast) is not None)
-        or (_EXPONENT_END(fast) is not None and _holds_exponent(fast))
+        or _EXPONENT(fast) is not None
         or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
     )
 
 
-def _holds_exponent(fast: bytes) -> bool:
-    return (
-        _EXPONENT_AFTER_KEY(fast) is not None
-        or _EXPONENT_AFTER_COMMA(fast) is not None
-        or _EXPONENT_AFTER_BRACKET(fast) is not None
-    )
+def _respelled(value: Any, fast: bytes, *, readable: bool = False) -> bytes:
+    """Return the canonical bytes of a value that orjson has written."""
+    if not isinstance(value, dict | list | tuple):
+        return _respelled([value], b"[%s]" % fast, readable=readable)[1:-1]
+    if b"null" in fast and _holds_infinite(value):
+        raise CanonicalizationError("no canonical JSON: a number is not finite")
+    if _FOUR_BYTE_CHARACTER(fast) is not None and _LAST_OF_THE_PLANE(fast) is not None:
+        fast = _write(_in_utf16_order(value), _OPTIONS)
+    if _WHOLE_FLOAT(fast) is None and _EXPONENT(fast) is None:
+        return fast
+    # What is outside strings is worked on as one text, in which a quotation mark stands for each.
+    parts = _STRING.split(fast)
+    outside = b'"'.join(parts[::2])
+    if readable:
+        _refuse_unreadable(outside)
+    parts[::2] = _respell(outside).split(b'"')
+    return b"".join(parts)
 
 
-def _exact(value: Any) -> bytes:
-    out: list[bytes] = []
-    try:
-        _write(value, out.append)
-    except RecursionError:
-        raise CanonicalizationError("nested too deeply") from None
-    return b"".join(out)
+def _respell(numbers: bytes) -> bytes:
+    for end in _ENDS:
+        # What is minus zero afterwards was a float; no integer is.
+        numbers = numbers.replace(b".0" + end, end).replace(b"-0" + end, b"0" + end)
+    if _EXPONENT(numbers) is None:
+        return numbers
+    backwards = numbers[::-1]
+    for pattern, zeros in _SMALL:
+        parts = pattern.split(backwards)
+        parts[1::2] = [mantissa.replace(b".", b"") + zeros for mantissa in parts[1::2]]
+        backwards = b"".join(parts)
+    return _LARGE.sub(_written_out, backwards)[::-1]
 
 
-def _write(value: Any, emit: Callable[[bytes], None]) -> None:
-    kind = type(value)
-    if kind is dict:
-        emit(b"{")
-        for index, key in enumerate(sorted(value, key=_utf16)):
-            emit(b"," + _string(key) + b":" if index else _string(key) + b":")
-            _write(value[key], emit)
-        emit(b"}")
-    elif kind is list or kind is tuple:
-        emit(b"[")
-        for index, item in enumerate(value):
-            if index:
-                emit(b",")
-            _write(item, emit)
-        emit(b"]")
-    else:
-        emit(_scalar(value))
+def _written_out(match: re.Match[bytes]) -> bytes:
+    exponent, fraction, whole = match.groups(b"")
+    return (fraction + whole).rjust(int(exponent[::-1]) + 1, b"0")
 
 
-def _scalar(value: Any) -> bytes:
-    kind = type(value)
-    if kind is str:
-        return _string(value)
-    if value is None:
-        return b"null"
-    if kind is bool:
-        return b"true" if value else b"false"
-    if kind is float:
-        return _number(value).encode()
-    if kind is not int:
-        raise CanonicalizationError(f"not a JSON value: {kind.__name__}")
-    if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-        raise CanonicalizationError(f"integer beyond 2^53 - 1: {value}")
-    return b"%d" % value
+def _refuse_unreadable(numbers: bytes) -> None:
+    backwards = numbers[::-1]
+    large = _LARGE.search(backwards)
+    wholes = (match[1][::-1] for match in _LONG_WHOLE(backwards))
+    too_long = (digits for digits in wholes if int(digits) > MAX_SAFE_INTEGER)
+    digits = next(too_long, None) if large is None else large[0][::-1]
+    if digits is not None:
+        problem = f"a float that reads as an integer beyond 2^53 - 1: {digits.decode()}"
+        raise CanonicalizationError(problem)
 
 
-def _utf16(key: Any) -> bytes:
-    if type(key) is not str:
-        raise CanonicalizationError(f"object key is not a string: {type(key).__name__}")
-    try:
-        return key.encode("utf-16-be")
-    except UnicodeEncodeError:
-        raise CanonicalizationError("lone surrogate in an object key") from None
+def _holds_infinite(value: Any) -> bool:
+    """Tell whether a number is none or has no end, looking at lists as a whole where it can."""
+    level = [value]
+    while level:
+        entries = list(chain.from_iterable(map(_entries, level)))
+        kinds = set(map(type, entries))
+        if float in kinds and not all(math.isfinite(x) for x in entries if type(x) is float):
+            return True
+        level = []
+        if kinds & _CONTAINERS:
+            level = [entry for entry in entries if type(entry) in _CONTAINERS]
+    return False
 
 
-def _string(value: str) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        raise CanonicalizationError("lone surrogate in a string") from None
+_CONTAINERS = frozenset({dict, list, tuple})
 
 
-def _number(value: float) -> str:
-    """Print a float as ECMAScript does: shortest digits, exponent form from 1e21 and below 1e-6."""
-    if not math.isfinite(value):
-        raise CanonicalizationError(f"not a finite number: {value}")
-    if value == 0:
-        return "0"
-    mantissa, _, exponent = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    fraction = "" if fraction == "0" else fraction
-    point = len(whole) + int(exponent or 0)
-    digits = (whole + fraction).lstrip("0")
-    point -= len(whole + fraction) - len(digits)
-    digits = digits.rstrip("0")
-    sign = "-" if value < 0 else ""
-    count = len(digits)
-    if count <= point <= 21:
-        return sign + digits + "0" * (point - count)
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    power = point - 1
-    tail = f".{digits[1:]}" if count > 1 else ""
-    return f"{sign}{digits[0]}{tail}e{'+' if power > 0 else '-'}{abs(power)}"
+def _entries(value: Any) -> Iterable[Any]:
+    return value.values() if type(value) is dict else value
+
+
+def _in_utf16_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+        return {key: _in_utf16_order(value[key]) for key in keys}
+    if isinstance(value, list | tuple):
+        return [_in_utf16_order(entry) for entry in value]
+    return value

@@ -1,4 +1,4 @@
-"""Reading JSON: texts that strangers wrote, and long ones.
+"""Reading and writing JSON: texts that strangers wrote, and long ones.
 
 No object says a key twice. Most readers keep the last of two values, some the first, so what one
 program checks is not what another acts on (RFC 8259 §4). Keys are compared as they are read,
@@ -7,13 +7,15 @@ however they are escaped.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from json.decoder import JSONObject  # type: ignore[attr-defined]
 from typing import Any
 
 _KEY_SHOWN_CHARS = 100
 _LEVELS_IN_STEPS = 4
+_LEVELS_WRITTEN_IN_STEPS = 5
+_STEP_ENTRIES = 5_000
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _PLAIN_TEXTS = re.compile(r'(?:[ \t\n\r]*"[^"\\\x00-\x1f]*+"[ \t\n\r]*,){1,4096}')
 """Entries of an array that are texts without escapes, so many that reading them is quick."""
@@ -119,6 +121,28 @@ class SteppedDecoder(json.JSONDecoder):
 def _after_blanks(text: str, start: int) -> int:
     match = _BLANKS.match(text, start)
     return start if match is None else match.end()
+
+
+def written_in_steps(
+    value: Any, write: Callable[[Any], bytes], levels: int = _LEVELS_WRITTEN_IN_STEPS
+) -> bytes:
+    """Return what `write` gives for a JSON value, whose long lists it is given in pieces."""
+    if levels and isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        fields = (
+            write(name) + b":" + written_in_steps(value[name], write, levels - 1) for name in value
+        )
+        return b"{%s}" % b",".join(fields)
+    if levels and isinstance(value, list):
+        return b"[%s]" % b",".join(_entries(value, write, levels - 1))
+    return write(value)
+
+
+def _entries(values: list[Any], write: Callable[[Any], bytes], levels: int) -> list[bytes]:
+    """Return the entries of a list: each by itself where it may be long, else many in one call."""
+    if len(values) < _STEP_ENTRIES and any(isinstance(one, dict | list) for one in values):
+        return [written_in_steps(one, write, levels) for one in values]
+    starts = range(0, len(values), _STEP_ENTRIES)
+    return [write(values[start : start + _STEP_ENTRIES])[1:-1] for start in starts]
 
 
 def is_longer_than(value: Any, size: int) -> bool:

@@ -11,7 +11,7 @@ from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_p
 from kernel.capacity import CapacityLeases, UnlimitedCapacity, priority_of
 from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
-from kernel.checks.v01_schema import parse
+from kernel.checks.v01_schema import Parsed, parse
 from kernel.errors import EffectInapplicable, TextNotStorable
 from kernel.host import iso_time
 from kernel.ledger import schema
@@ -98,8 +98,12 @@ class Kernel:
         *,
         draws: bool = True,
         id_is_drawn: bool = False,
+        parsed: Parsed | None = None,
     ) -> SubmissionResult | RejectedResult:
         """Record one envelope, or a receipt that says why it was refused.
+
+        `parsed` is what `parse` returned for the document, where somebody has asked it before the
+        transaction began.
 
         `id_is_drawn` says that the caller has just drawn the operation's id at random
         (`Host.new_id`), so that it need not be looked for on the record.
@@ -111,7 +115,7 @@ class Kernel:
         """
         transaction.next_commit_time_us()
         runs = self._refusals if draws else None
-        parsed = parse(document)
+        parsed = parsed or parse(document)
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed, runs)
         submission = self._submission(transaction, parsed, submitter)

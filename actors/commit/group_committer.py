@@ -47,7 +47,7 @@ from actors.commit.batch import (
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import Lanes
 from actors.commit.unit_context import Bench
-from actors.commit.units import ConsumedUnit, Unit, records_read
+from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read
 from actors.errors import ActorFailed, CommitFailed, MailboxFull, StaleEpoch
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
@@ -251,6 +251,7 @@ class Committer:
     def _commit_parts(self, parts: list[Part], *, hinted: bool) -> Head | None:
         before = head = None
         outcomes: Outcomes = []
+        _parse_ahead(parts)
         try:
             with _no_collection(), self._ledger.transaction() as transaction:
                 # From here on it has the ledger to itself; what it waited for was others' time.
@@ -317,6 +318,15 @@ class Committer:
     def _holds(self, fence: Fence) -> bool:
         with self._ledger.view() as view:
             return holds(view, fence)
+
+
+def _parse_ahead(parts: list[Part]) -> None:
+    """Read the envelopes that somebody outside has written, while others may still write."""
+    for unit in units_of(parts):
+        if isinstance(unit, EnvelopeUnit):
+            # What cannot be read fails once more where the unit runs, which is to blame for it.
+            with suppress(Exception):
+                _ = unit.parsed
 
 
 def _size(waiting: Waiting) -> int:

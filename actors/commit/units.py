@@ -9,6 +9,7 @@ what they need inside the transaction, and no actor keeps any of it in memory.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from actors.commit.belief_units import BeliefUnit
@@ -34,6 +35,7 @@ from kernel.authority.requests import (
 from kernel.authority.triggers import MIGRATION, USER_REQUEST
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
+from kernel.checks.v01_schema import Parsed, parse
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
@@ -103,19 +105,27 @@ class IntentUnit:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EnvelopeUnit:
-    """Submit an envelope that somebody outside has written."""
+    """Submit an envelope that somebody outside has written, in the name of its session."""
 
     document: object
     session_id: str
 
+    @cached_property
+    def _stated(self) -> object:
+        if isinstance(self.document, dict):
+            return {**self.document, "session_id": self.session_id}
+        return self.document
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        """What it reads as; asked for before the transaction begins, which it would prolong."""
+        return parse(self._stated)
+
     def run(self, bench: Bench) -> Submitted:
-        """Submit the envelope as a caller's, in the name of its session."""
-        document = self.document
-        if isinstance(document, dict):
-            document = {**document, "session_id": self.session_id}
-        return bench.kernel.submit(bench.transaction, document, "caller")
+        """Submit it as a caller's."""
+        return bench.kernel.submit(bench.transaction, self._stated, "caller", parsed=self.parsed)
 
 
 @dataclass(frozen=True, slots=True)

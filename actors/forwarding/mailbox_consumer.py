@@ -38,12 +38,19 @@ from actors.errors import (
     ShardUnowned,
     StaleEpoch,
 )
-from actors.forwarding.message_codec import Asking, decode_asking, encode_reply
+from actors.forwarding.message_codec import (
+    LONG_CHARS,
+    Asking,
+    aside,
+    decode_asking,
+    encode_reply,
+)
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import Ownership
 from actors.supervision import kept_up
 from kernel.canonical import sha256_hex
+from kernel.json_text import is_longer_than
 from kernel.ledger.shards import Fence, Position
 
 LOOK_EVERY_S = 1.0
@@ -247,6 +254,11 @@ class Postroom:
         offsets = {shard: [one.offset for one in some] for shard, some in fresh.items() if some}
         if offsets and not await self._mail.take(offsets):
             return
+        askings = {
+            (shard, entry.offset): await _asking_in(entry, shard)
+            for shard, entries in fresh.items()
+            for entry in entries
+        }
         suspects = []
         for shard, fence in held.items():
             if self._ownership.held.get(shard) != fence:
@@ -257,7 +269,7 @@ class Postroom:
             begun = fresh.get(shard, [])
             for entry in begun:
                 reading.cursor = entry.offset
-                self._begin(fence, reading, entry, tasks)
+                self._begin(fence, reading, entry, askings[shard, entry.offset], tasks)
             if len(begun) < len(entries):
                 suspects.append((fence, entries[len(begun)]))
             if len(entries) >= ENTRIES_AT_ONCE_MAX or len(begun) < len(entries):
@@ -282,16 +294,15 @@ class Postroom:
         _log.warning("entry_taken_alone", shard=fence.shard, offset=entry.offset, ends=entry.ends)
         if await self._mail.take({fence.shard: [entry.offset]}):
             reading.cursor = entry.offset
-            self._begin(fence, reading, entry, tasks)
+            asking = await _asking_in(entry, fence.shard)
+            self._begin(fence, reading, entry, asking, tasks)
             with anyio.move_on_after(ALONE_S):
                 await self.empty()
 
     async def _set_aside(self, fence: Fence, entry: Entry) -> None:
         """Record the receipt, move the entry beside its mailbox, and answer its caller."""
-        try:
-            asking = decode_asking(entry.body)
-        except Exception as error:  # noqa: BLE001 - then nobody can be told
-            _log.error("entry_unreadable", shard=fence.shard, error=repr(error))
+        asking = await _asking_in(entry, fence.shard)
+        if asking is None:
             self._open += 1
             self._finish(_Finished(fence.shard, entry.offset))
             return
@@ -310,13 +321,15 @@ class Postroom:
         self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
 
     def _begin(
-        self, fence: Fence, reading: _Reading, entry: Entry, tasks: anyio.abc.TaskGroup
+        self,
+        fence: Fence,
+        reading: _Reading,
+        entry: Entry,
+        asking: Asking | None,
+        tasks: anyio.abc.TaskGroup,
     ) -> None:
         """Put an entry's message into its actor's mailbox; no wait, so that order is kept."""
-        try:
-            asking = decode_asking(entry.body)
-        except Exception as error:  # noqa: BLE001 - nobody else can read it either
-            _log.error("entry_unreadable", shard=fence.shard, error=repr(error))
+        if asking is None:
             self._open += 1
             self._finish(_Finished(fence.shard, entry.offset))
             return
@@ -388,6 +401,15 @@ class Postroom:
         await self._mail.reply(replies)
 
 
+async def _asking_in(entry: Entry, shard: int) -> Asking | None:
+    """Read an entry; None, and nobody can be told, where it cannot be read."""
+    try:
+        return await aside(decode_asking, entry.body, is_long=len(entry.body) > LONG_CHARS)
+    except Exception as error:  # noqa: BLE001 - nobody else can read it either
+        _log.error("entry_unreadable", shard=shard, error=repr(error))
+        return None
+
+
 async def _reply_of(ask_id: str, message: Message) -> bytes:
     """Return the answer to a message, or its error, as bytes.
 
@@ -403,7 +425,8 @@ async def _reply_of(ask_id: str, message: Message) -> bytes:
     except Exception as error:  # noqa: BLE001 - the error is the answer
         failure = error
     try:
-        return encode_reply(ask_id, answer, failure)
+        is_long = is_longer_than(answer, LONG_CHARS)
+        return await aside(encode_reply, ask_id, answer, failure, is_long=is_long)
     except Exception as error:  # noqa: BLE001 - whatever cannot be said, its asker is told that
         _log.error("answer_unspeakable", error=repr(error))
         return encode_reply(ask_id, None, ActorFailed("the answer cannot be sent"))

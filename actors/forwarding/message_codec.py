@@ -9,9 +9,11 @@ An entry that cannot be decoded is deleted, and its caller asks again.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import anyio.to_thread
 from pydantic import Field, TypeAdapter
 
 from actors.forwarding.reply_codec import decode, encode
@@ -43,9 +45,14 @@ from actors.orchestrator.intents import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.checks.v01_sizes import too_many_entries
+from kernel.json_text import SteppedDecoder, is_longer_than, written_in_steps
 from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.work.reports import WorkReport
 
+LONG_CHARS = 64 << 10
+"""What is longer is written and read on a thread, and in steps."""
+
+_DECODER = SteppedDecoder()
 _INTENT: TypeAdapter[Any] = TypeAdapter(
     Annotated[
         CreateSource
@@ -75,13 +82,34 @@ class Asking:
 
 def to_bytes(value: Any) -> bytes:
     """Return a JSON value as bytes; bytes inside it are written as the text that they hold."""
+    return written_in_steps(value, _write) if is_longer_than(value, LONG_CHARS) else _write(value)
+
+
+def _write(value: Any) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=bytes.decode)
     return text.encode("utf-8", "surrogatepass")
 
 
 def from_bytes(content: bytes) -> Any:
     """Return the JSON value that bytes hold."""
-    return json.loads(content.decode("utf-8", "surrogatepass"))
+    text = content.decode("utf-8", "surrogatepass")
+    return _DECODER.decode_in_steps(text) if len(text) > LONG_CHARS else json.loads(text)
+
+
+def is_long(message: Message) -> bool:
+    """Tell whether writing a message down is nothing for the event loop."""
+    values = [getattr(message, one.name) for one in fields(message) if one.init]
+    models = chain.from_iterable(value for value in values if isinstance(value, tuple))
+    inside = [one if isinstance(one, str) else vars(one) for one in models]
+    return is_longer_than([*values, *inside], LONG_CHARS)
+
+
+Result = TypeVar("Result")
+
+
+async def aside(work: Callable[..., Result], *given: Any, is_long: bool) -> Result:
+    """Do what writes or reads a message: here, or on a thread where it is long."""
+    return await anyio.to_thread.run_sync(work, *given) if is_long else work(*given)
 
 
 def encode_asking(asking: Asking) -> bytes:
@@ -118,6 +146,17 @@ def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> by
     return to_bytes([ask_id, encode(answer if error is None else error), error is not None])
 
 
+def asked_for(content: bytes) -> str:
+    """Return whose answer bytes hold, without reading it.
+
+    Raises:
+        ValueError: they hold none.
+    """
+    if not content.startswith(b'["'):
+        raise ValueError("no answer")
+    return content[2 : content.index(b'"', 2)].decode()
+
+
 def decode_reply(content: bytes) -> tuple[str, Any, Exception | None]:
     """Return the id of the request, its answer, and the error instead of one."""
     ask_id, value, failed = from_bytes(content)
@@ -137,7 +176,7 @@ def _read_intents(documents: list[Any]) -> tuple[Any, ...]:
 def _declared(message: Declare) -> Any:
     return {
         "ontology": message.ontology.to_dict(),
-        "hypotheses": list(message.hypotheses),
+        "hypotheses": message.hypotheses,
         "policy": message.policy.to_dict(),
         "metadata": message.metadata,
         "survivors_max": message.survivors_max,

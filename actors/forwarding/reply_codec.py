@@ -39,7 +39,7 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list):
-        return [encode(one) for one in value]
+        return value if _are_texts(value) else [encode(one) for one in value]
     if isinstance(value, Mapping):
         items = {name: encode(one) for name, one in value.items()}
         return {"$": "dict", "items": items} if "$" in items else items
@@ -52,12 +52,17 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Return the answer that `encode` was called with."""
     if isinstance(value, list):
-        return [decode(one) for one in value]
+        return value if _are_texts(value) else [decode(one) for one in value]
     if not isinstance(value, dict):
         return value
     if "$" in value:
         return _ANSWER_READERS[value["$"]](value)
     return {name: decode(one) for name, one in value.items()}
+
+
+def _are_texts(values: list[Any]) -> bool:
+    """Tell whether a list, which may be of a million ids, stands for itself."""
+    return all(type(one) is str for one in values)
 
 
 def _submission(result: SubmissionResult) -> dict[str, Any]:

@@ -13,7 +13,15 @@ import anyio
 import structlog
 
 from actors.errors import MailboxFull, ReplyLost, RequestTooLarge, ShardUnowned
-from actors.forwarding.message_codec import Asking, decode_reply, encode_asking
+from actors.forwarding.message_codec import (
+    LONG_CHARS,
+    Asking,
+    aside,
+    asked_for,
+    decode_reply,
+    encode_asking,
+    is_long,
+)
 from actors.messages import Message, Reply
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
@@ -58,7 +66,7 @@ class RoutedSessions:
         self._gateway = gateway
         self._host = host
         self._reply_s = reply_s
-        self._waiting: dict[str, Reply[Any]] = {}
+        self._waiting: dict[str, Reply[bytes]] = {}
 
     @property
     def corrupt_sessions(self) -> Mapping[str, str]:
@@ -81,17 +89,12 @@ class RoutedSessions:
     def answered(self, content: bytes) -> None:
         """Hand an answer to its caller, if that still waits."""
         try:
-            ask_id, answer, error = decode_reply(content)
-        except Exception as found:  # noqa: BLE001 - whoever waits for it asks again
+            waiting = self._waiting.get(asked_for(content))
+        except ValueError as found:
             _log.error("reply_unreadable", error=repr(found))
             return
-        waiting = self._waiting.get(ask_id)
-        if waiting is None:
-            return
-        if error is None:
-            waiting.set(answer)
-        else:
-            waiting.fail(error)
+        if waiting is not None:
+            waiting.set(content)
 
     def give_up(self) -> None:
         """Fail every caller that waits for an answer, because the mailboxes were lost."""
@@ -108,17 +111,29 @@ class RoutedSessions:
         if "\x00" in session_id:
             raise BeliefError("INVALID_REQUEST", "a session's id does not hold U+0000")
         ask_id = self._host.new_id()
-        entry = encode_asking(Asking(ask_id, self._gateway, session_id, message))
+        asking = Asking(ask_id, self._gateway, session_id, message)
+        entry = await aside(encode_asking, asking, is_long=is_long(message))
         if len(entry) > ENTRY_BYTES_MAX:
             raise RequestTooLarge(f"more than {ENTRY_BYTES_MAX} bytes")
-        reply: Reply[Any] = Reply()
+        reply: Reply[bytes] = Reply()
         self._waiting[ask_id] = reply
         try:
             with anyio.fail_after(self._reply_s):
                 if not await self._mail.post(shard, ask_id, entry, owner):
                     raise MailboxFull("the shard has too much waiting", {"shard": shard})
-                return await reply.wait()
+                return await _answer_in(await reply.wait())
         except TimeoutError:
             raise ReplyLost("the session's gateway has not answered; ask again") from None
         finally:
             del self._waiting[ask_id]
+
+
+async def _answer_in(content: bytes) -> Any:
+    try:
+        _, answer, error = await aside(decode_reply, content, is_long=len(content) > LONG_CHARS)
+    except Exception as found:  # noqa: BLE001 - whatever it is, nobody else can read it either
+        _log.error("reply_unreadable", error=repr(found))
+        raise ReplyLost("the answer cannot be read; ask again") from None
+    if error is not None:
+        raise error
+    return answer

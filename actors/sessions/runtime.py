@@ -221,6 +221,7 @@ class SessionRuntime:
     async def _live(self, active: _Active) -> None:
         """One activation of one session, from its record to its passivation or its failure."""
         session_id, receive = active.session_id, active.receive
+        actor: SessionActor | None = None
         with active.scope, structlog.contextvars.bound_contextvars(session_id=session_id):
             batch: list[Message] = []
             error: Exception = ActorFailed("the session's actor stopped")
@@ -258,6 +259,7 @@ class SessionRuntime:
                 active.send.close()
                 receive.close()
                 active.ended.set()
+        await _release(actor)
 
     async def _handle(
         self, actor: SessionActor, batch: list[Message], fence: Fence | None
@@ -377,6 +379,11 @@ class SessionRuntime:
 
 def _is_of(active: _Active, shard: int) -> bool:
     return active.fence is not None and active.fence.shard == shard
+
+
+async def _release(actor: SessionActor | None) -> None:
+    if actor is not None:
+        await actor.release()
 
 
 def _drain(receive: MemoryObjectReceiveStream[Message], limit: float = inf) -> list[Message]:

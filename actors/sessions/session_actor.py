@@ -65,7 +65,7 @@ from actors.sessions.long_messages import takes_long
 from actors.sessions.operation_log import log_results
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
-from kernel.belief.id_lists import sorted_unique
+from kernel.belief.id_lists import STEP_IDS
 from kernel.belief.session import BeliefSession
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
 from kernel.canonical import digest
@@ -153,6 +153,12 @@ class SessionActor:
     def declared(self) -> bool:
         """Whether there is a belief session; without one the actor holds nothing."""
         return self._belief is not None
+
+    async def release(self) -> None:
+        """Give the memory of a large session back, on a thread; the actor is not used again."""
+        belief, self._belief = self._belief, None
+        if belief is not None and len(belief.universe) > STEP_IDS:
+            await anyio.to_thread.run_sync(belief.release)
 
     async def handle(self, messages: list[Message]) -> None:
         """Run messages in order, commit their units, and answer each.
@@ -270,7 +276,7 @@ class SessionActor:
             first_index=belief.n_events - len(events),
             prior_event_hash=events[0].prev_event_hash,
             events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
-            n_universe=len(belief.universe.ids),
+            n_universe=len(belief.universe),
             n_survivors=belief.n_survivors,
             survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
             snapshot=belief.take_snapshot(self._n_snapshot) if is_due else None,
@@ -394,7 +400,7 @@ def _check_same_declaration(belief: BeliefSession, message: Declare) -> None:
     same = (
         belief.ontology == message.ontology
         and belief.policy == message.policy
-        and list(belief.universe.ids) == sorted_unique(message.hypotheses)
+        and belief.universe.is_of(message.hypotheses)
     )
     if not same:
         raise BeliefError(

@@ -172,6 +172,14 @@ class CMBSCore:
             "obligation_elimination_counts": dict(self._obligation_elimination_counts),
         }
 
+    def release(self) -> None:
+        """Give the memory back, an id at a time; nothing is to be asked of the core afterwards."""
+        for event in self._elimination_history:
+            while event.eliminated:
+                event.eliminated.pop()
+        while self._survivors:
+            self._survivors.popitem()
+
     def serialize(self) -> dict[str, Any]:
         """Return the whole state as JSON values, sets as sorted lists."""
         return {

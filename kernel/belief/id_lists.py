@@ -78,6 +78,18 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, list) and len(value) > STEP_IDS
 
 
+def are_equal(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Tell whether two lists hold the same ids in the same order."""
+    pairs = zip(in_steps(first), in_steps(second), strict=False)
+    return len(first) == len(second) and all(list(one) == list(other) for one, other in pairs)
+
+
+def let_go(ids: list[str]) -> None:
+    """Empty a list whose ids nobody else may hold: giving up a million takes as long as sorting."""
+    while ids:
+        del ids[-STEP_IDS:]
+
+
 def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the list in pieces that are worked on in one call."""
     for start in _starts(ids):

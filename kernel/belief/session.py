@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent, Verb
-from kernel.belief.id_lists import in_steps, sorted_unique
+from kernel.belief.id_lists import are_equal, in_steps, sorted_unique
 from kernel.belief.limits import (
     MAX_CLAIMED_IDS,
     MAX_HYPOTHESES,
@@ -307,7 +307,7 @@ class BeliefSession(SessionState):
 
     def _first_answer(self, position: int, payload: dict[str, Any]) -> EliminationResult:
         first = self._journal.event(position)
-        if _content(first.payload) != _content(payload):
+        if not _is_same_content(first.payload, payload):
             details = {"audit_event_id": first.event_id}
             raise BeliefError("CONFLICT", "the observation is known with other content", details)
         applied = first.delta["eliminated"]
@@ -333,9 +333,11 @@ class BeliefSession(SessionState):
         return self._journal.draft(verb, payload, event_id=event_id, ts=ts, hashes=hashes)
 
 
-def _content(payload: dict[str, Any]) -> tuple[list[str], bytes]:
+def _is_same_content(first: dict[str, Any], second: dict[str, Any]) -> bool:
     # The order and repetition of the ids say nothing, and a set has no order to begin with.
-    return sorted_unique(payload["eliminated"]), canonicalize(payload["justification"])
+    said, said_again = (canonicalize(payload["justification"]) for payload in (first, second))
+    ids, ids_again = (sorted_unique(payload["eliminated"]) for payload in (first, second))
+    return said == said_again and are_equal(ids, ids_again)
 
 
 def _ignored(claimed: list[str], applied: list[str]) -> list[str]:

@@ -13,11 +13,18 @@ the state of SHA-256 is kept at every 16 KiB before it (decision kernel/0164).
 """
 
 import hashlib
-from collections.abc import Iterable
-from itertools import chain, compress, islice
+import re
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Self
 
-from kernel.belief.id_lists import STEP_IDS, canonical_texts, sorted_unique
+from kernel.belief.id_lists import (
+    STEP_IDS,
+    are_equal,
+    canonical_texts,
+    let_go,
+    sorted_unique,
+)
 from kernel.belief.limits import MAX_HYPOTHESES, check_ids
 
 HASH_BLOCK_BYTES = 16 * 1024
@@ -26,6 +33,9 @@ _STEP_BYTES = 2 * 1024
 
 # For each value of a byte, its eight bits as eight bytes of 0 or 1.
 _BITS = [bytes(value >> bit & 1 for bit in range(8)) for value in range(256)]
+
+_SOME_SURVIVE = re.compile(rb"[^\x00]").finditer
+"""The bytes of a bitmap in which there is a survivor."""
 
 
 class Universe:
@@ -37,8 +47,7 @@ class Universe:
     """
 
     def __init__(self, hypotheses: Iterable[str]) -> None:
-        checked = check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES)
-        self._ids = tuple(sorted_unique(checked))
+        self._ids = _checked(hypotheses)
         self._positions = {name: position for position, name in enumerate(self._ids)}
         digest = hashlib.sha256(canonical_texts(self._ids)).digest()
         self._hash = digest.hex()
@@ -51,9 +60,23 @@ class Universe:
         return hypothesis_id in self._positions
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> Sequence[str]:
         """All ids, sorted by code point."""
         return self._ids
+
+    def is_of(self, hypotheses: Iterable[str]) -> bool:
+        """Tell whether a universe of these hypotheses would be the same.
+
+        Raises:
+            BeliefError: INVALID_REQUEST where there can be none.
+        """
+        return are_equal(self._ids, _checked(hypotheses))
+
+    def release(self) -> None:
+        """Give the memory back in steps; nothing is to be asked of the universe afterwards."""
+        while self._positions:
+            self._positions.popitem()
+        let_go(self._ids)
 
     @property
     def universe_hash(self) -> str:
@@ -79,6 +102,10 @@ class Universe:
         seeded = self._seed.copy()
         seeded.update(bitmap)
         return seeded.hexdigest()
+
+
+def _checked(hypotheses: Iterable[str]) -> list[str]:
+    return sorted_unique(check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES))
 
 
 class Survivors:
@@ -182,5 +209,12 @@ class Survivors:
 
     def first(self, limit: int) -> list[str]:
         """List the first few of what is left, in the same order."""
-        bits = chain.from_iterable(map(_BITS.__getitem__, self._bitmap))
-        return list(islice(compress(self._universe.ids, bits), limit))
+        if limit > STEP_IDS:
+            return self.ids()[:limit]
+        ids, listed = self._universe.ids, list[str]()
+        for match in _SOME_SURVIVE(self._bitmap):
+            if len(listed) >= limit:
+                break
+            first = 8 * match.start()
+            listed.extend(compress(ids[first : first + 8], _BITS[self._bitmap[match.start()]]))
+        return listed[:limit]

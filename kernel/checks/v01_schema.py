@@ -38,8 +38,12 @@ _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 _NOT_NAMES: Any = {"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
 
 
-def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
-    """Read a document as an envelope; bytes are the canonical form that is stored."""
+Parsed = tuple[Envelope, Document, bytes] | Refusal
+"""An envelope, what it was read from, and the canonical form that is stored; or why it is none."""
+
+
+def parse(document: object) -> Parsed:
+    """Read a document as an envelope; needs nothing of the record."""
     if not isinstance(document, dict):
         return Refusal("envelope_schema_invalid", "", "an envelope is a JSON object")
     version = document.get("schema_version")
@@ -60,7 +64,7 @@ def parse(document: object) -> tuple[Envelope, Document, bytes] | Refusal:
 _REQUIRED = tuple(name for name, field in Envelope.model_fields.items() if field.is_required())
 
 
-def _read(document: Document) -> tuple[Envelope, Document, bytes] | Refusal:
+def _read(document: Document) -> Parsed:
     try:
         content = canonicalize_readable(document)
         oversize = too_many_bytes(content)

@@ -1,4 +1,4 @@
-"""Canonical JSON against the rfc8785 package, on a typical envelope."""
+"""Canonical JSON against the rfc8785 package: a typical envelope, and a mebibyte of numbers."""
 
 import rfc8785
 
@@ -39,6 +39,8 @@ ENVELOPE = {
     "schema_version": 1,
 }
 ROUNDS = 20_000
+FLOATS = [1.0, 1.5e-6, 1e17, 1e300, 0.1] * 28_000
+"""About a mebibyte of them, of every notation."""
 
 
 def main() -> None:
@@ -57,6 +59,19 @@ def main() -> None:
     peer = rate_per_s(theirs)
     own = rate_per_s(ours)
     figure("canonical JSON of a typical envelope", own, "/s", ratio=own / peer, of="rfc8785")
+
+    def our_floats() -> int:
+        for _ in range(10):
+            canonicalize(FLOATS)
+        return 10
+
+    def their_floats() -> int:
+        rfc8785.dumps(FLOATS)
+        return 1
+
+    peer = rate_per_s(their_floats)
+    own = rate_per_s(our_floats)
+    figure("canonical JSON of a mebibyte of floats", own, "/s", ratio=own / peer, of="rfc8785")
 
 
 if __name__ == "__main__":

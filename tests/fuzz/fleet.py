@@ -109,6 +109,15 @@ class FuzzFleet:
             if name not in self.ended()
         }
 
+    def cpu_s(self) -> dict[str, float]:
+        """Return what each process that lives has used of the processors."""
+        tick = os.sysconf("SC_CLK_TCK")
+        used = {}
+        for name in sorted(set(self.processes) - set(self.ended())):
+            stat = Path(f"/proc/{self.processes[name].pid}/stat").read_text()
+            used[name] = sum(map(int, stat.rpartition(")")[2].split()[11:13])) / tick
+        return used
+
     def stalls(self) -> dict[str, list[Stall]]:
         """Return what held the loop of each gateway longest."""
         return {name: read_report(path) for name, path in self._reports.items()}

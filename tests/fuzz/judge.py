@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from actors.error_codes import ERRORS
-from tests.fuzz.hostile import Shot
+from tests.fuzz.shot import Shot
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
 from workers.gateway.http_protocol import REFUSALS
 

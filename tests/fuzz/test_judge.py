@@ -9,10 +9,11 @@ import pytest
 
 from tests.fuzz.fleet import GATEWAYS
 from tests.fuzz.health import LIMIT_S, machine_s
-from tests.fuzz.hostile import Shot, hostile_shot, legal_shot
+from tests.fuzz.hostile import hostile_shot, legal_shot
 from tests.fuzz.judge import Answer, wrong_with
 from tests.fuzz.legal import MUST_SUCCEED, legal_request
-from tests.fuzz.run import MEBIBYTE, wrong_with_health, wrong_with_loops, wrong_with_memory
+from tests.fuzz.report import MEBIBYTE, wrong_with_health, wrong_with_loops, wrong_with_memory
+from tests.fuzz.shot import Shot
 from tests.loop_watchdog import Stall
 from tests.system.tree_run import wait_for
 
@@ -122,7 +123,7 @@ def test_a_gateway_that_grew_is_found():
 
 
 def test_a_loop_that_was_held_is_found():
-    short, long = (Stall("callback", seconds, "c", "") for seconds in (0.09, 0.2))
+    short, long = (Stall("callback", seconds, "c", "") for seconds in (0.04, 0.06))
     assert wrong_with_loops({"a": [short, Stall("starved", 9.0, "c", "")], "b": []}) == []
     assert len(wrong_with_loops({"a": [short, long]})) == 1
 

@@ -37,7 +37,8 @@ class Measured:
 
     def post(self, path: str, body: Any) -> httpx.Response:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
-        response = self.http.post(path, content=json.dumps(body), headers=headers)
+        content = json.dumps(body, separators=(",", ":"))
+        response = self.http.post(path, content=content, headers=headers)
         assert response.status_code < 500, response.text[:500]
         return response
 

@@ -14,7 +14,7 @@ from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.log_setup import configure_logging
 from workers.environment.settings import Settings, load_settings
-from workers.environment.system_host import settle_memory
+from workers.environment.system_host import settle_memory, share_interpreter
 from workers.process_tree.child_process import die_with_parent
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
@@ -73,6 +73,7 @@ def run(main_task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     # Looking through what was imported once more at the exit would take half a second, which a
     # child that is asked to stop does not have.
     settle_memory()
+    share_interpreter()
     with clean_errors():
         return anyio.run(main_task, backend="asyncio")
 

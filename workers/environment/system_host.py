@@ -7,10 +7,14 @@ A forked child draws anew.
 
 import gc
 import os
+import sys
 import threading
 import time
 
 from kernel.host import Host
+
+SWITCH_S = 0.001
+"""How long a thread that computes keeps the interpreter, once another one waits for it."""
 
 COLLECT_AFTER_OBJECTS = 50_000
 """How many new objects that may hold others there are before garbage is looked for."""
@@ -56,3 +60,13 @@ def settle_memory() -> None:
     """
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 20)
+
+
+def share_interpreter() -> None:
+    """Let threads that compute give way sooner than after Python's five milliseconds.
+
+    An event loop lets go of the interpreter whenever it reads or writes, several times for each
+    request, and waits for it anew each time. What computes is told to stop a thousand times a
+    second at most, which costs it next to nothing.
+    """
+    sys.setswitchinterval(SWITCH_S)

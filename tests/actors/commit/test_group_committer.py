@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ import anyio
 import pytest
 
 from actors.commit import group_committer as committer_module
-from actors.commit.units import IntentUnit
+from actors.commit import units as units_module
+from actors.commit.units import EnvelopeUnit, IntentUnit
 from actors.errors import (
     ActorFailed,
     CommitFailed,
@@ -18,6 +20,8 @@ from actors.errors import (
     MailboxFull,
     RequestUnprocessable,
 )
+from kernel import kernel as kernel_module
+from kernel.checks import v01_schema
 from kernel.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -34,6 +38,7 @@ from tests.actors.harness import (
 )
 from tests.actors.world import adapt, source
 from tests.kernel.build import FakeHost
+from tests.kernel.build import create as envelope
 
 pytestmark = pytest.mark.anyio
 
@@ -108,6 +113,41 @@ async def test_units_run_off_the_event_loop():
 
     assert note.ran_on != [threading.get_ident()]
     assert len(note.ran_on) == 1
+
+
+async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
+    """A mebibyte that is read inside would keep every other writer waiting."""
+    ledger, _ = scripted_ledger()
+    open_transactions, seen = [], []
+    begin = ledger.transaction
+
+    @contextmanager
+    def transaction():
+        with begin() as found:
+            open_transactions.append(found)
+            try:
+                yield found
+            finally:
+                open_transactions.pop()
+
+    def parse(document):
+        seen.append((document["operation_id"], len(open_transactions)))
+        return v01_schema.parse(document)
+
+    monkeypatch.setattr(ledger, "transaction", transaction)
+    monkeypatch.setattr(units_module, "parse", parse)
+    monkeypatch.setattr(kernel_module, "parse", parse)
+    envelopes = [
+        envelope(f"n-{number}", "SourceArtifact", envelope={"operation_id": f"op-{number}"})
+        for number in range(2)
+    ]
+    async with running_committer(ledger) as committer:
+        units = [EnvelopeUnit(one, "s-1") for one in (*envelopes, {"operation_id": "none"})]
+        *accepted, refused = await committer.commit(units)
+
+    assert seen == [("op-0", 0), ("op-1", 0), ("none", 0)]
+    assert [one.ec_sequence_number for one in accepted] == [1, 2]
+    assert refused.rejection.check == "V1"
 
 
 async def test_a_unit_that_fails_is_undone_alone():

@@ -1,6 +1,7 @@
 """What goes to another gateway arrives as it was sent."""
 
 import math
+import threading
 from dataclasses import fields
 
 import pytest
@@ -17,13 +18,18 @@ from actors.errors import (
     RefusalsTooMany,
     SessionCorrupt,
 )
+from actors.forwarding import message_codec
 from actors.forwarding.message_codec import (
     _MESSAGES,
+    LONG_CHARS,
     Asking,
+    aside,
+    asked_for,
     decode_asking,
     decode_reply,
     encode_asking,
     encode_reply,
+    is_long,
 )
 from actors.messages import (
     Audit,
@@ -43,6 +49,7 @@ from actors.messages import (
     SubmitEnvelope,
 )
 from actors.orchestrator.intents import AdaptFields, RecalculateAuthority
+from kernel import json_text
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle, SessionPolicy
 from kernel.errors import KernelError
@@ -246,6 +253,42 @@ def test_an_answer_arrives_as_it_was_given(answer):
 @given(ANY_JSON)
 def test_whatever_a_session_answers_arrives(value):
     assert repr(answered(value)) == repr(value)
+
+
+@given(ANY_JSON)
+def test_what_is_long_arrives_as_what_is_short_does(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message_codec, "LONG_CHARS", 1)
+        patch.setattr(json_text, "_STEP_ENTRIES", 2)
+        assert repr(answered(value)) == repr(value)
+        document = {"value": value, "more": ["\ud800", float("inf"), 2**70]}
+        content = encode_asking(Asking("1", "a", "s", SubmitEnvelope(document)))
+        assert repr(decode_asking(content).message.document) == repr(document)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (Eliminate("s", "o", ("a",)), Eliminate("s", "o", ["a"] * LONG_CHARS)),
+        (SubmitEnvelope({"a": 1}), SubmitEnvelope({"a": ["x" * LONG_CHARS]})),
+        (Operate(INTENTS[:1]), Operate((source("s", text="x" * LONG_CHARS),))),
+    ],
+)
+def test_what_a_caller_wrote_much_of_is_long(short, long):
+    assert [is_long(short), is_long(long)] == [False, True]
+
+
+@pytest.mark.anyio
+async def test_what_is_long_is_written_beside_the_loop():
+    assert await aside(threading.get_ident, is_long=False) == threading.get_ident()
+    assert await aside(threading.get_ident, is_long=True) != threading.get_ident()
+
+
+def test_whose_answer_it_is_is_seen_without_reading_it():
+    assert asked_for(encode_reply("7", {"a": 1})) == "7"
+    for content in (b"", b"[", b'["7', b"{}", b"[7,null,false]"):
+        with pytest.raises(ValueError, match=r"answer|found"):
+            asked_for(content)
 
 
 @pytest.mark.parametrize("outcome", ["previewed", "not_supported", "rejected"])

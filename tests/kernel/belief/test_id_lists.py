@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.belief import id_lists
-from kernel.belief.id_lists import canonical_object, canonical_texts, in_steps, sorted_unique
+from kernel.belief.errors import BeliefError
+from kernel.belief.id_lists import (
+    are_equal,
+    canonical_object,
+    canonical_texts,
+    in_steps,
+    let_go,
+    sorted_unique,
+)
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.belief.universe import Survivors, Universe
@@ -31,6 +39,41 @@ def _short_steps():
 def test_ids_in_order_are_what_sorting_them_gives(ids):
     assert sorted_unique(ids) == sorted(set(ids))
     assert [one for some in in_steps(ids) for one in some] == ids
+
+
+@given(IDS, IDS)
+def test_lists_are_equal_where_one_call_says_so(first, second):
+    assert are_equal(first, second) == (first == second)
+    assert are_equal(tuple(first), [*first])
+
+
+@given(IDS)
+def test_a_list_that_is_let_go_is_empty(ids):
+    let_go(ids)
+    assert ids == []
+
+
+@given(IDS, IDS)
+def test_a_universe_knows_what_it_is_of(ids, others):
+    assert Universe(ids).is_of([*reversed(ids), *ids])
+    assert Universe(ids).is_of(others) == (set(ids) == set(others))
+
+
+@pytest.mark.parametrize("others", [["a", 1], ["a", ""], [["a"]], ["\ud800"]])
+def test_what_is_no_list_of_ids_is_refused_before_it_is_compared(others):
+    with pytest.raises(BeliefError) as refused:
+        Universe(["a"]).is_of(others)
+    assert refused.value.code == "INVALID_REQUEST"
+
+
+def test_a_session_that_is_released_holds_no_id():
+    session, _ = BeliefSession.declare(
+        "s", OntologyBundle("a", "b", "c", "d"), [*"abcdefgh"], **STAMP
+    )
+    session.eliminate("s", "o", ["a", "b"], event_id="e-2", ts=STAMP["ts"])
+    session.release()
+    assert (len(session.universe), session.survives("c")) == (0, False)
+    assert len(session.audit()) == 2
 
 
 def test_a_hundred_thousand_ids_of_any_order_are_sorted(monkeypatch):

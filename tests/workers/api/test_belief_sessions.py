@@ -258,3 +258,19 @@ async def test_fifty_clients_strike_a_thousand_times_in_one_order(door: Door):
     recorded = rows(door.ledger, schema.belief_events)[1:]
     by_order = sorted(answers.values(), key=lambda one: -one["snapshot"]["n_survivors"])
     assert [one["event_id"] for one in recorded] == [one["audit_event_id"] for one in by_order]
+
+
+@pytest.mark.parametrize(
+    "ids", [["a", 1], ["a", None], ["a", ["b"]], ["", "a"], ["x" * 513], "ab", None, {"a": 1}]
+)
+async def test_what_is_no_list_of_ids_is_refused_with_its_field(door: Door, ids):
+    body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ids}
+    answer = await door.send("/v1/sessions", body)
+    assert "hypotheses" in str(error_of(answer, 422, "INVALID_REQUEST")["details"])
+    await door.declare(SESSION, "a", "b")
+    for _ in range(2):
+        again = await door.send("/v1/sessions", body)
+        assert "hypotheses" in str(error_of(again, 422, "INVALID_REQUEST")["details"])
+        struck = {"source_id": "s", "observation_id": "o", "eliminated": ids}
+        refused = await door.post("eliminate", struck)
+        assert "eliminated" in str(error_of(refused, 422, "INVALID_REQUEST")["details"])

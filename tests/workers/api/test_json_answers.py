@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel import json_text
+from kernel.json_text import written_in_steps
 from tests.workers.api.door import SESSION, Door
-from workers.api import json_answers
-from workers.api.json_answers import _in_steps, json_answer
+from workers.api.json_answers import json_answer
 
 _VALUES = st.recursive(
     st.none()
@@ -25,8 +26,8 @@ _VALUES = st.recursive(
 @given(_VALUES, st.integers(0, 4), st.integers(1, 4))
 def test_in_steps_the_same_bytes_are_written(value, levels, entries):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_answers, "_STEP_ENTRIES", entries)
-        assert _in_steps(value, levels) == orjson.dumps(value)
+        patch.setattr(json_text, "_STEP_ENTRIES", entries)
+        assert written_in_steps(value, orjson.dumps, levels) == orjson.dumps(value)
 
 
 @pytest.mark.anyio

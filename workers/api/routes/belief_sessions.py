@@ -25,6 +25,7 @@ from kernel.belief.limits import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
+from workers.api.id_lists import ids_of_at_most
 from workers.api.json_answers import json_answer
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
@@ -125,7 +126,7 @@ class DeclareBody(_Body):
 
     session_id: UUID | None = None
     ontology: Ontology
-    hypotheses: Annotated[list[str], Field(max_length=MAX_HYPOTHESES, fail_fast=True)]
+    hypotheses: Annotated[list[str], ids_of_at_most(MAX_HYPOTHESES)]
     metadata: dict[str, Any] | None = None
     validate_hypotheses: bool = False
     allow_force: bool = False
@@ -143,7 +144,7 @@ class EliminateBody(_VerbBody):
 
     source_id: str
     observation_id: str
-    eliminated: Annotated[list[str], Field(max_length=MAX_CLAIMED_IDS, fail_fast=True)]
+    eliminated: Annotated[list[str], ids_of_at_most(MAX_CLAIMED_IDS)]
     justification: dict[str, Any] | None = None
 
 
@@ -189,7 +190,7 @@ async def eliminate(
     message = messages.Eliminate(
         body.source_id,
         body.observation_id,
-        tuple(body.eliminated),
+        body.eliminated,
         body.justification,
         expected_head=verb.expected_head,
         survivors_max=verb.survivors_max,
@@ -205,7 +206,7 @@ async def declare(
     session_id = str(body.session_id or system_host().new_id())
     message = messages.Declare(
         OntologyBundle(**body.ontology.model_dump()),
-        tuple(body.hypotheses),
+        body.hypotheses,
         SessionPolicy(
             body.validate_hypotheses,
             body.allow_force,
