@@ -248,6 +248,11 @@ class LedgerView:
         )
         return rows[0] if rows else None
 
+    def operations_on_record(self, operation_ids: Collection[str]) -> set[str]:
+        """Return which of these operations are on the log, by one look into an index."""
+        rows = self.tables.select_any(schema.kernel_event_log, "operation_id", [*operation_ids], {})
+        return {row["operation_id"] for row in rows}
+
     def sequences_caused_by(self, operation_id: str, *, after: int, limit: int) -> list[int]:
         """Return the log rows behind a place that name an operation among their causes."""
         where = {"parent_operation_id": operation_id}

@@ -1,6 +1,6 @@
 """A course of valid envelopes that names every effect kind and speaks every verb."""
 
-from tests.kernel.build import adapt, create, effect, envelope, link
+from tests.kernel.build import adapt, create, effect, envelope, link, op_id
 
 HASH = "ab" * 32
 
@@ -27,7 +27,7 @@ def move(node, start, end, by, kind="membership_state_transition"):
     return own(kind, node, **payload)
 
 
-FIRST_ATTEMPT = "op-first-attempt"
+FIRST_ATTEMPT = op_id("first-attempt")
 
 
 def attempt(number, prior, current, **more):

@@ -197,11 +197,9 @@ def test_an_edge_that_is_moved_asks_for_the_one_it_fed_and_the_one_it_feeds(ledg
 
 
 def test_requests_of_any_operation_and_node_names_are_told_apart(ledger):
-    accepted(
-        ledger,
-        understanding("b:c", envelope={"operation_id": "op:a"}),
-        understanding("c", envelope={"operation_id": "op:a:b"}),
-    )
+    for name, operation_id in (("b:c", "op:a"), ("c", "op:a:b")):
+        document = understanding(name, envelope={"operation_id": operation_id})
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
     assert requested(ledger) == ["b:c", "c"]
 
 

@@ -14,6 +14,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     memory_ledger,
+    op_id,
     submit,
 )
 from tests.kernel.every import own
@@ -69,7 +70,7 @@ def done(ledger, *documents):
 def fresh(documents):
     for one in documents:
         name = f"again-{next(_names)}"
-        yield one | {"operation_id": name, "idempotency_key": name}
+        yield one | {"operation_id": op_id(name), "idempotency_key": name}
 
 
 @pytest.mark.spec("§3.3")

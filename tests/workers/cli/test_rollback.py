@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> DataFolder:
 def with_ledger(folder: DataFolder, *documents: dict[str, Any]) -> dict[str, Any] | None:
     ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
     for document in documents:
-        assert code_of(submit(ledger, document)) is None
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
     with ledger.view() as view:
         node = view.node("n")
     ledger.close()

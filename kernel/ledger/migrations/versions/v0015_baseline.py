@@ -233,9 +233,14 @@ def upgrade() -> None:
     op.create_table(
         "filing_units",
         sa.Column("filing_unit_id", TEXT, nullable=False),
+        sa.Column("document_ref", TEXT, nullable=True),
+        sa.Column("updated_at", TEXT, nullable=False),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_unit_id"),
+    )
+    op.create_index(
+        "filing_units_by_document", "filing_units", ["document_ref", "updated_at"], unique=False
     )
     op.create_table(
         "idempotency_records",
