@@ -36,7 +36,6 @@ from kernel.authority.requests import PRIORITIES, due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_anchors import ANCHOR_RECEIPT
 from kernel.canonical import digest
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
@@ -322,7 +321,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
     """Return the operations that asked for a recompute; others are found by what they wrote."""
     asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
-    rows = (view.tables.get(schema.kernel_event_log, one.cause_sequence) for one in asked)
+    rows = (view.log_row_at(one.cause_sequence) for one in asked)
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 

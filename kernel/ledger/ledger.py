@@ -20,7 +20,9 @@ from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.catalog import StorageFault
 from kernel.ledger.recent_changes import RecentChanges
+from kernel.ledger.record_keys import membership_key
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
 
@@ -187,6 +189,10 @@ class LedgerView:
         rows = self.tables.select(schema.corpus_membership_records, {"node_id": node_id})
         return [orjson.loads(row["record"]) for row in rows]
 
+    def membership(self, corpus_id: str, node_id: str) -> Document | None:
+        """Return a node's membership of a corpus."""
+        return self.record(*membership_key(corpus_id, node_id))
+
     def edges_out_of(self, node_id: str) -> list[Row]:
         """Return the edge rows that leave a node, removed ones included."""
         return self.tables.select(schema.edges, {"source_node_id": node_id})
@@ -239,6 +245,26 @@ class LedgerView:
     def log_tail(self, limit: int) -> list[Row]:
         """Return the newest log rows, newest first."""
         return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
+
+    def log_row_at(self, ec_sequence_number: int) -> Row | None:
+        """Return the log row with a sequence number."""
+        return self.tables.get(schema.kernel_event_log, ec_sequence_number)
+
+    def has_written(self, before: Head, after: Head) -> bool:
+        """Tell whether what took the chains from one head to another is on the record."""
+        if after.ec_sequence_number > before.ec_sequence_number:
+            row = self.log_row_at(after.ec_sequence_number)
+            return row is not None and bool(row["row_hash"] == after.row_hash)
+        if after.receipt_sequence > before.receipt_sequence:
+            row = self.tables.get(schema.receipts, after.receipt_sequence)
+            return row is not None and bool(row["receipt_hash"] == after.receipt_hash)
+        return True
+
+    def effects_at(self, ec_sequence_number: int) -> list[Document]:
+        """Return the effects that were applied by the operation with a sequence number."""
+        where = {"ec_sequence_number": ec_sequence_number}
+        rows = self.tables.select(schema.applied_effects, where, order_by="ordinal")
+        return [orjson.loads(row["effect_bytes"]) for row in rows]
 
     def log_row_of(self, operation_id: str) -> Row | None:
         """Return the log row of an operation; of one that was superseded, the superseding row."""
@@ -298,6 +324,16 @@ class LedgerView:
         )
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
+    def has_receipt(self, receipt_id: str) -> bool:
+        """Tell whether a durable receipt with this id is on the record."""
+        return bool(self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1))
+
+    def receipt_rows(self, *, after: int, limit: int) -> list[Row]:
+        """Return the rows of durable receipts in the order of their chain."""
+        return self.tables.select(
+            schema.receipts, order_by="receipt_sequence", after=after, limit=limit
+        )
+
     def live_idempotency_record(self, key: str) -> Row | None:
         """Return the record of a key that still answers for it, which is in order its first."""
         # Not by the flag too: a batch reads ahead by the key alone.
@@ -319,6 +355,28 @@ class LedgerView:
         rows = self.tables.select(
             schema.outbox, where, order_by="request_sequence", after=after, limit=limit
         )
+        return [Request.of_row(row) for row in rows]
+
+    def open_request(self, request_id: str) -> Request | None:
+        """Return a request of whatever queue, None where it has an outcome or is not known."""
+        row = self.tables.get(schema.outbox, request_id)
+        return Request.of_row(row) if row is not None and row["open"] else None
+
+    def count_open_requests(self) -> int:
+        """Return how many requests have no outcome."""
+        return self.tables.count(schema.outbox, {"open": 1})
+
+    def count_outcomes(self, outcome: str) -> int:
+        """Return how many requests have had an outcome of a kind."""
+        return self.tables.count(schema.outbox_outcomes, {"outcome": outcome})
+
+    def closed_requests(self, *, after: int, limit: int) -> list[Request]:
+        """Return requests that had their outcome after an operation, in the order of outcomes."""
+        outcomes = self.tables.select(
+            schema.outbox_outcomes, order_by="closed_sequence", after=after, limit=limit
+        )
+        request_ids = [row["request_id"] for row in outcomes]
+        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
         return [Request.of_row(row) for row in rows]
 
     def outcome_of(self, request_id: str) -> Row | None:
@@ -343,6 +401,28 @@ class LedgerView:
     def belief_session(self, session_id: str) -> Row | None:
         """Return the summary row of a belief session."""
         return self.tables.get(schema.belief_sessions, session_id)
+
+    def newest_belief_sessions(self, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions, the last changed first."""
+        return self.tables.select(
+            schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
+        )
+
+    def changed_belief_sessions(self, *, after_us: int, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions that changed after a time, in its order."""
+        return self.tables.select(
+            schema.belief_sessions, order_by="updated_at_us", after=after_us, limit=limit
+        )
+
+    def is_empty(self) -> bool:
+        """Tell whether no table has a row: the ledger was not founded."""
+        return not any(
+            self.tables.select(table, limit=1) for table in schema.metadata.sorted_tables
+        )
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the store's tables are not as this program makes them."""
+        return self.tables.schema_faults()
 
 
 class LedgerTransaction(LedgerView):

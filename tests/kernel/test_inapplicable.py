@@ -22,6 +22,7 @@ from tests.kernel.build import (
     memory_ledger,
     recompute,
     relink,
+    scope_of,
     submit,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, move, own
@@ -438,6 +439,8 @@ def test_a_recompute_that_is_not_due_or_does_not_add_up_is_refused(
 ):
     with ledger.view() as view:
         document = spoiled(recompute(view, target), changes)
+    written = scope_of(document["primitive_effects"], document["write_set_refs"])
+    document["affected_subgraph_descriptor"] = written
     result = submit(ledger, document, submitter="orchestrator")
     rejection = result.rejection
     assert (rejection.check, rejection.reason_code, rejection.field) == ("apply", code, field)

@@ -22,6 +22,7 @@ from tests.kernel.build import (
     envelope,
     informed,
     memory_ledger,
+    scope_of,
     spans,
     submit,
     unavailable,
@@ -74,6 +75,8 @@ def ledger():
 
 def judged(ledger, document):
     """The refusal of an envelope, None where it was accepted; nothing stays."""
+    # Effects were added to some: what they write is named as well.
+    document["affected_subgraph_descriptor"] = scope_of(document["primitive_effects"])
     with abandoned(ledger.transaction()) as transaction:
         result = KERNEL.submit(transaction, informed(transaction, document), "orchestrator")
         rejection = getattr(result, "rejection", None)

@@ -11,6 +11,8 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
+from actors.commit.unit_context import Bench
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from workers.cli.common import (
@@ -35,7 +37,7 @@ from workers.use_cases.rollbacks import (
     confirmable,
     confirmations_of,
     dry_run,
-    undo,
+    unit_of,
 )
 
 dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would happen; change nothing.")
@@ -179,6 +181,8 @@ def _write(
             if isinstance(asked, BuildAgain):
                 return build_again(kernel, ledger, asked, _keys(settings), archive)
             with ledger.transaction() as transaction:
-                return undo(kernel, transaction, asked, _keys(settings))
+                unit = unit_of(asked, _keys(settings))
+                document: dict[str, Any] = unit.run(Bench(transaction, kernel, Orchestrator(host)))
+                return document
         finally:
             ledger.close()

@@ -5,16 +5,16 @@ the database from elsewhere drops its memory and takes its shards anew.
 """
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
+from actors.commit.units import Unit
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
-from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
 from kernel.rollback.rebuild import Archive, plan_rebuild, prepare_rebuild, rebuild
 
@@ -67,26 +67,11 @@ def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
     return plan_rebuild(kernel, view, asked.checkpoint_ec_sequence_number).document()
 
 
-def undo(
-    kernel: Kernel,
-    transaction: LedgerTransaction,
-    asked: UndoOperation | UndoEpoch,
-    confirmations: Confirmations,
-) -> dict[str, Any]:
-    """Carry it out; durable when the transaction is.
-
-    Raises:
-        RollbackRefused: what stands in the way; nothing was undone.
-    """
+def unit_of(asked: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
+    """Return the unit that undoes it."""
     if isinstance(asked, UndoOperation):
-        return rollback_operation(kernel, transaction, asked.operation_id).document()
-    return rollback_epoch(
-        kernel,
-        transaction,
-        asked.epoch_id,
-        confirmations=confirmations,
-        user_confirmation_token=asked.user_confirmation_token,
-    ).document()
+        return RollbackOperationUnit(asked.operation_id)
+    return RollbackEpochUnit(asked.epoch_id, asked.user_confirmation_token, confirmations)
 
 
 def build_again(
@@ -114,18 +99,6 @@ def build_again(
             architect_confirmation_token=asked.architect_confirmation_token,
             archive=archive,
         ).document()
-
-
-@dataclass(frozen=True, slots=True)
-class UndoingUnit:
-    """Undoing as a unit of a commit; building again has a ledger to itself and is none."""
-
-    asked: UndoOperation | UndoEpoch
-    confirmations: Confirmations
-
-    def run(self, bench: Any) -> dict[str, Any]:
-        """Undo inside the batch's transaction."""
-        return undo(bench.kernel, bench.transaction, self.asked, self.confirmations)
 
 
 def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:
