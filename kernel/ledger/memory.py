@@ -63,8 +63,10 @@ class _MemoryTable:
     def clear(self) -> None:
         """Forget every row."""
         self.rows.clear()
-        for held in (*self.unique.values(), *self.indexes.values()):
-            held.clear()
+        for holders in self.unique.values():
+            holders.clear()
+        for index in self.indexes.values():
+            index.clear()
 
     def matching(self, where: Mapping[str, Any]) -> Iterator[Row]:
         """Yield the rows that equal `where`, through the index that covers most of it."""
