@@ -33,6 +33,9 @@ REBUILD = "rebuild"
 EPOCH_OPEN = "epoch_open"
 EPOCH_CLOSE = "epoch_close"
 
+BOUNDARIES = frozenset({EPOCH_OPEN, EPOCH_CLOSE, EPOCH_ROLLBACK, REBUILD})
+"""Verbs that only observe what is undone, or when; there is nothing to undo in them."""
+
 REVIEW_DISCARD = "review_discard"
 """An item of a review queue is settled, and nothing is done about it."""
 

@@ -48,7 +48,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -489,6 +489,16 @@ operation_rollbacks = Table(
     "operation_rollbacks",
     metadata,
     Column("operation_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"folded": True},
+)
+
+rollbacks_under_way = Table(
+    "rollbacks_under_way",
+    metadata,
+    # An epoch that goes back in pages, from the first of them to the last but one.
+    Column("epoch_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"folded": True},

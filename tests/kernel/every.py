@@ -293,6 +293,10 @@ SAYS = {
         "user_confirmation_token": "",
         "compensations_applied": [],
         "partial_external_effects_persist": [],
+        "plan_digest": HASH,
+        "page": 1,
+        "undone_from_sequence": "1",
+        "operations_left": 0,
     },
     "rollback_partial_external_effect_persists": {"epoch_id": "epoch", "descriptors": ["a file"]},
     "tier_3_rebuild": {

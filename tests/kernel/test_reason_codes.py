@@ -28,7 +28,7 @@ from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
-from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.rollback.rebuild import prepare_rebuild, rebuild
 from kernel.verify import verify
 from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE
@@ -301,11 +301,11 @@ def undoing() -> Iterator[str]:
     with ledger.transaction() as transaction:
         given = {"confirmations": KEYS, "archive": [].append}
         unconfirmed = given | {"architect_confirmation_token": None}
-        yield refusal(rebuild, KERNEL, transaction, 0, **unconfirmed)
-        plan = plan_rebuild(KERNEL, transaction, 0)
-        what = Confirmable(3, plan.scope, plan.digest)
+        prepared = prepare_rebuild(KERNEL, transaction, 0)
+        yield refusal(rebuild, KERNEL, transaction, prepared, **unconfirmed)
+        what = Confirmable(3, prepared.plan.scope, prepared.plan.digest)
         token = KEYS.issue("architect", what, confirmation_id="3", now_us=now_us)
-        done = rebuild(KERNEL, transaction, 0, **given, architect_confirmation_token=token)
+        done = rebuild(KERNEL, transaction, prepared, **given, architect_confirmation_token=token)
         yield done.document()["result"]
     yield from said(ledger)
 

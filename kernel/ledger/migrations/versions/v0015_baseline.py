@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0014"
+revision = "0015"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -447,6 +447,13 @@ def upgrade() -> None:
         "recorded_model_outputs",
         ["output_payload_blob_ref"],
         unique=False,
+    )
+    op.create_table(
+        "rollbacks_under_way",
+        sa.Column("epoch_id", TEXT, nullable=False),
+        sa.Column("updated_by_operation_id", TEXT, nullable=False),
+        sa.Column("record", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("epoch_id"),
     )
     op.create_table(
         "ruling_dispositions",
