@@ -488,8 +488,9 @@ UNDOING = {
     "rollback_superseded_by_later_write",
     "rollback_pre_image_missing",
     "rollback_pre_image_corrupt",
+    "rollback_under_way",
 }
-"""Met by inverses only; proved with them."""
+"""Met by inverses, and while an epoch is undone; proved with them, in test_rollback.py."""
 
 
 def test_every_code_in_the_stores_has_a_case():
