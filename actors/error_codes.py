@@ -1,9 +1,9 @@
 """The table of error codes: what each code says to whoever gets it, at every door.
 
 The API answers with its status, clients and workers decide by it what to do next, and
-`workers/api/README.md` and the OpenAPI document are written from it. A test holds it against what
-the code raises. Reasons for which the kernel rejects an operation are no errors but data of an
-answer, and are not in it; an operation that is all of a request is answered with 422.
+`workers/api/README.md` and the OpenAPI document are written from it (actors/0071). A test holds it
+against what the code raises. Reasons for which the kernel rejects an operation are no errors but
+data of an answer, and are not in it; an operation that is all of a request is answered with 422.
 """
 
 from collections.abc import Mapping
@@ -138,6 +138,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "rollback_nothing_to_undo": ErrorCode(409, "request"),
         "rollback_epoch_open": ErrorCode(409, "request"),
         "rollback_epoch_too_large": ErrorCode(409, "request"),
+        "rollback_under_way": ErrorCode(409, "request"),
         "rollback_compensation_unknown": ErrorCode(409, "request"),
         "rollback_refused": ErrorCode(409, "request"),
         "operation_not_migrated": ErrorCode(409, "request"),

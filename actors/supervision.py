@@ -1,4 +1,6 @@
-"""Supervises loops that serve many: an error of one message or entry ends a turn, not the process.
+"""Loops that serve many: what wakes them, and what keeps them running.
+
+An error of one message or entry ends a turn, not the process.
 
 The beat and the follower of shards, the three loops of the mail, relays, performers, watchers and
 the dashboard's hub log what they met and go on after half a second. The committer and the runtime
@@ -35,6 +37,23 @@ async def kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
         else:
             return
         await anyio.sleep(PAUSE_S)
+
+
+class WakeSignal:
+    """Tells a loop to look now; set any number of times between two looks, it counts once."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Wake the loop, or have it look again at once after its present look."""
+        self._event.set()
+
+    async def wait(self, at_most_s: float | None = None) -> None:
+        """Return when it is set, or after a time; what is set from then on is of the next wait."""
+        with anyio.move_on_after(at_most_s):
+            await self._event.wait()
+        self._event = anyio.Event()
 
 
 def _is_corrupt(error: BaseException) -> bool:

@@ -5,11 +5,12 @@ may meet (a note of 512 MiB, a hash of a million fields), this process holds `RE
 at most; then the connection is given up, and the command fails like one whose server went away.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
 
 from queues.dropped import dropped
 from queues.work_queue import WAIT_S_MAX
@@ -47,7 +48,11 @@ class BoundedParser(DefaultParser):  # type: ignore[misc,valid-type]  # chosen a
         return True
 
 
-def connect_redis(url: str) -> Redis:
+RedisClient: TypeAlias = Redis
+"""What `connect_redis` returns, for those who only pass it on."""
+
+
+def connect_redis(url: str) -> RedisClient:
     """Return a client; the connection is made at its first use."""
     client: Redis = Redis.from_url(
         url,
@@ -57,3 +62,12 @@ def connect_redis(url: str) -> Redis:
         parser_class=BoundedParser,
     )
     return client
+
+
+async def redis_problem(redis: RedisClient) -> str | None:
+    """Return what kind of error Redis answers with, None where it answers."""
+    try:
+        await redis.ping()
+    except (RedisError, OSError) as error:
+        return type(error).__name__
+    return None

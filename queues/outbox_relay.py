@@ -30,7 +30,6 @@ from kernel.authority.requests import (
 )
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
-from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.order import due, first_of_each_run, next_of_runs
@@ -187,18 +186,13 @@ class OutboxRelay:
     def _closed_items(self, view: LedgerView) -> list[str] | None:
         """Return the items of this queue that have had an outcome since the last time."""
         # The newest operation may have had another outcome since: a dead letter is none of its own.
-        closed = view.tables.select(
-            schema.outbox_outcomes,
-            order_by="closed_sequence",
-            after=self._closed_to - 1,
-            limit=CLOSED_MAX,
-        )
-        ids = [row["request_id"] for row in closed]
-        rows = view.tables.select_any(schema.outbox, "request_id", ids, {})
+        requests = view.closed_requests(after=self._closed_to - 1, limit=CLOSED_MAX)
         # Until a wide cascade was written down everything is held back.
-        if len(ids) == CLOSED_MAX or any(row["queue"] == CASCADE_QUEUE for row in rows):
+        if len(requests) == CLOSED_MAX or any(
+            request.queue == CASCADE_QUEUE for request in requests
+        ):
             return None
-        items = (row["item_key"] for row in rows if row["queue"] == self._queue.name)
+        items = (request.item_key for request in requests if request.queue == self._queue.name)
         return list(dict.fromkeys(items))
 
     def _keeping(self, view: LedgerView, items: Sequence[str], around: Around) -> LedgerView:

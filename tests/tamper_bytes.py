@@ -1,13 +1,13 @@
 """One bit of each byte of a SQLite file turned over: a finding, or nothing that is read changes.
 
-`make tamper ARGS=--bytes` turns over every byte of every kind of page and writes what came of it
-into `tests/kernel/turned_bytes.json`, from which `make tamper` makes a sentence; `ARGS="--bytes
---part 1/2"` does a half. A test turns over a sample. Which bit of a byte it is follows from the
-byte's place. Pages are small here, so that few bytes of the file are free.
+`make tamper ARGS=--bytes` turns over every byte of every page that holds something and writes what
+came of it into `tests/kernel/turned_bytes.json`, from which `make tamper` makes a sentence.
+`ARGS="--bytes --part 1/6"` does a sixth of the pages of each kind. A test turns over a sample.
+Which bit of a byte it is follows from the byte's place. Pages are small here, so that few bytes of
+the file are free.
 """
 
 import argparse
-import json
 import shutil
 import sqlite3
 import sys
@@ -27,10 +27,10 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import Believer
 from tests.tamper_doc import REASONS
+from tests.turned_bytes import keep
 from workers.environment.ledger_access import verify_file
 
 PAGE_BYTES = 512
-RESULT = Path(__file__).parent / "kernel" / "turned_bytes.json"
 PROCESSES = 2
 CHUNKS = 32
 
@@ -123,32 +123,16 @@ def _kind_of(content: bytes, start: int) -> str:
     return f"empty {kind}" if kind in _LEAVES and not cells else kind
 
 
-def places_of(content: bytes) -> list[int]:
-    """Return the bytes to turn over: all, but of the pages that hold nothing one of each kind."""
-    seen: set[str] = set()
-    places: list[int] = []
+def pages_of(content: bytes) -> list[int]:
+    """Return the pages to flip, by kind: all of them, but of those that hold nothing one each."""
+    by_kind: dict[str, list[int]] = {}
     for number, kind in enumerate(kinds_of(content)):
-        if not (kind.startswith("empty") and kind in seen):
-            places += range(number * PAGE_BYTES, (number + 1) * PAGE_BYTES)
-        seen.add(kind)
-    return places
-
-
-def sentence() -> str:
-    """Say which bytes were turned over and what came of it, as the last run has left it."""
-    kept = json.loads(RESULT.read_text())
-    outcomes: Counter[str] = Counter()
-    for part in kept["parts"].values():
-        outcomes.update(part)
-    pages = ", ".join(f"{count} {kind}" for kind, count in kept["pages"].items())
-    return (
-        f"Of the {kept['bytes']:,} bytes of a ledger of two operations, a refusal and a belief "
-        f"session, in pages of {PAGE_BYTES} bytes ({pages}), {outcomes.total():,} were turned over"
-        ", one bit of each: every byte of every page that holds something, and of the empty pages"
-        f" every byte of one of each kind. {outcomes['found']:,} were found,"
-        f" {outcomes['nothing changed']:,} changed nothing that is read, {outcomes['missed']:,} "
-        "were missed."
-    )
+        by_kind.setdefault(kind, []).append(number)
+    return [
+        number
+        for kind, numbers in by_kind.items()
+        for number in (numbers[:1] if kind.startswith("empty") else numbers)
+    ]
 
 
 def _outcomes(places: Sequence[int]) -> list[tuple[int, str]]:
@@ -168,22 +152,15 @@ def main() -> int:
     number, parts = map(int, part.split("/"))
     with tempfile.TemporaryDirectory() as made:
         content = small_file(Path(made) / "honest.db").read_bytes()
-    places = places_of(content)[number - 1 :: parts]
+    kinds, pages = kinds_of(content), pages_of(content)[number - 1 :: parts]
+    places = [page * PAGE_BYTES + at for page in pages for at in range(PAGE_BYTES)]
     with ProcessPoolExecutor(PROCESSES) as processes:
         chunks = [places[start::CHUNKS] for start in range(CHUNKS)]
         outcomes = dict(chain.from_iterable(processes.map(_outcomes, chunks)))
     counts = Counter(outcomes.values())
     missed = sorted(place for place, outcome in outcomes.items() if outcome == "missed")
     print(part, dict(counts), "missed:", missed)  # noqa: T201 - what the target tells
-    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {"parts": {}}
-    others = kept["parts"].items() if kept.get("bytes") == len(content) else ()
-    same = {name: found for name, found in others if name.endswith(f"/{parts}")}
-    document = {
-        "bytes": len(content),
-        "pages": dict(Counter(kinds_of(content)).most_common()),
-        "parts": dict(sorted((same | {part: dict(sorted(counts.items()))}).items())),
-    }
-    RESULT.write_text(json.dumps(document, indent=2) + "\n")
+    keep(part, PAGE_BYTES, Counter(kinds), Counter(kinds[page] for page in pages), counts)
     return 1 if missed else 0
 
 

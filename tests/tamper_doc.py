@@ -24,6 +24,7 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.honest import write_honestly
 from tests.kernel.tampering import Copy, flipped, key_of
+from tests.turned_bytes import sentence
 
 HEAD = """# verify
 
@@ -36,12 +37,12 @@ It imports what the kernel may import below `verify`.
 Each cell stands for one change to an honest ledger in a SQLite file, made past the program while the schema stays as it is. The cell says what the first finding of a verification names: **row**, the changed row; a **table**, where another row misses or contradicts the changed one; **no**, nothing, for the reason below the table. A dash stands for a change that cannot be made (a key that every row shares, a single row). `make tamper` makes every change and writes this file; a test compares.
 """
 
-TAIL = """
+TAIL = f"""
 ## What else is found
 
 - The schema: each table, column, constraint, index and trigger (`tests/contract/test_catalog.py`, for SQLite and PostgreSQL).
 - Indexes: a row that an index lacks or holds differently (`PRAGMA integrity_check`; in PostgreSQL the extension amcheck, where it is installed).
-- Bytes: one flipped bit in any byte of a SQLite file gives a finding, or changes nothing that is read (`tests/kernel/test_bytes.py` flips a sample, `make tamper ARGS=--bytes` all of them).
+- Bytes: one flipped bit in any byte of a SQLite file gives a finding, or changes nothing that is read (`tests/kernel/test_bytes.py` flips a sample, `make tamper ARGS=--bytes` the bytes that this line counts). {sentence()}
 - Only within bounds: `idempotency_records.expires_at_us`, where it is moved by other than whole hours (the window is a setting of the gateway that answered); `idempotency_records.archived`, except in a record that expired and has no successor; and the clocks named above.
 - Damage: a file that was cut, emptied or zeroed, or is no database; a write-ahead log that does not fit or is damaged (`tests/kernel/test_damage.py`).
 - A record that was put back to an earlier state as a whole, or computed anew from some row on, is sound by itself. A head that was kept elsewhere reveals it: `rotulus verify --expect-head SEQUENCE:HASH`.

@@ -26,7 +26,9 @@ REJECTING = frozenset({"EffectInapplicable", "AuthorityInvalid", "SnapshotTooOld
 REJECTING_CODES = frozenset({"receipt_body_invalid"})
 """The same of single codes, whose errors are no errors elsewhere."""
 
-NOT_CODED = frozenset({"PydanticCustomError", "AssertionError", "_OwnRefused", "Refusal"})
+NOT_CODED = frozenset(
+    {"PydanticCustomError", "PydanticKnownError", "AssertionError", "_OwnRefused", "Refusal"}
+)
 """Constructors whose first argument is no error code: Pydantic's kinds, reasons of refusals."""
 
 BASES = frozenset({"kernel_error", "data_folder_error", "supervisor_error"})

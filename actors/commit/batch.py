@@ -17,7 +17,7 @@ import anyio
 import structlog
 
 from actors.commit.belief_units import AnchorRefused, AnchorUnit
-from actors.commit.refusals import refuse
+from actors.commit.refusal_units import refuse
 from actors.commit.unit_context import Bench, PendingBelief
 from actors.commit.units import Unit
 from actors.errors import ActorError, ActorFailed, StaleEpoch

@@ -53,9 +53,9 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
-from kernel.ledger import schema
-from kernel.ledger.ledger import Head, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Head, Ledger, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.record_keys import shard_epoch_key
 from kernel.ledger.shards import Fence, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
@@ -310,10 +310,10 @@ class Committer:
         """
         for pause_s in LOOK_UP_PAUSES_S:
             with suppress(LedgerUnavailable), self._ledger.view() as view:
-                return _is_written(view, before, head)
+                return view.has_written(before, head)
             time.sleep(pause_s)
         with self._ledger.view() as view:
-            return _is_written(view, before, head)
+            return view.has_written(before, head)
 
     def _holds(self, fence: Fence) -> bool:
         with self._ledger.view() as view:
@@ -333,16 +333,6 @@ def _size(waiting: Waiting) -> int:
     return len(waiting.units)
 
 
-def _is_written(view: LedgerView, before: Head, head: Head) -> bool:
-    if head.ec_sequence_number > before.ec_sequence_number:
-        row = view.tables.get(schema.kernel_event_log, head.ec_sequence_number)
-        return row is not None and bool(row["row_hash"] == head.row_hash)
-    if head.receipt_sequence > before.receipt_sequence:
-        row = view.tables.get(schema.receipts, head.receipt_sequence)
-        return row is not None and bool(row["receipt_hash"] == head.receipt_hash)
-    return True
-
-
 class _NotCommitted(Exception):  # noqa: N818 - not for callers
     """Raised when the ledger could not be reached and nothing of a transaction was written."""
 
@@ -359,7 +349,7 @@ def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: 
     """
     try:
         policy = transaction.policy_generation_id()
-        epochs: Iterator[RecordKey] = ((schema.shard_epochs, one.shard) for one in fences)
+        epochs: Iterator[RecordKey] = (shard_epoch_key(one.shard) for one in fences)
         keys = (key for unit in units_of(parts) for key in records_read(unit, policy))
         read_ahead(transaction, chain(epochs, keys))
     except OF_THE_LEDGER:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Table
-
 from actors.orchestrator.intents import (
     AdaptFields,
     CreateClaim,
@@ -23,7 +21,14 @@ from actors.orchestrator.intents import (
 from actors.orchestrator.orchestrator import idempotency_key
 from actors.orchestrator.resolvers import AUTHORITY_INDEX, KIND_INDEX, authority_view, edge_id
 from kernel.authority.read_ahead import Around, RecordKey
-from kernel.ledger import schema
+from kernel.ledger.record_keys import (
+    edge_key,
+    idempotency_key_key,
+    index_entry_key,
+    materialized_view_key,
+    membership_key,
+    node_key,
+)
 
 NAMED_MAX = 256
 """A list of more references than this is not read ahead."""
@@ -42,7 +47,7 @@ def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[Recor
         verb, target_field = asked
         targets = (getattr(intent, target_field),)
         key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
-        yield schema.idempotency_records, key
+        yield idempotency_key_key(key)
 
 
 def records_named(document: object) -> Iterator[RecordKey]:
@@ -88,8 +93,8 @@ def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
     # The kernel computes it again.
     yield Around.ABOVE, intent.target_cu_id
     yield Around.INPUTS, intent.target_cu_id
-    yield schema.derived_indexes, f"{AUTHORITY_INDEX}|{intent.target_cu_id}"
-    yield schema.materialized_views, authority_view(intent.target_cu_id)
+    yield index_entry_key(AUTHORITY_INDEX, intent.target_cu_id)
+    yield materialized_view_key(authority_view(intent.target_cu_id))
 
 
 def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
@@ -100,9 +105,9 @@ def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
 
 
 def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
-    yield schema.nodes, node_id
-    yield schema.corpus_membership_records, f"{corpus_id}|{node_id}"
-    yield schema.derived_indexes, f"{KIND_INDEX}|{node_id}"
+    yield node_key(node_id)
+    yield membership_key(corpus_id, node_id)
+    yield index_entry_key(KIND_INDEX, node_id)
 
 
 def _linked(source: str, target: str) -> Iterator[RecordKey]:
@@ -110,12 +115,12 @@ def _linked(source: str, target: str) -> Iterator[RecordKey]:
     yield Around.BELOW, target
     yield Around.BEHIND, target
     # Whatever an operation writes is also looked for among the nodes.
-    yield schema.nodes, edge
-    yield schema.edges, edge
-    yield schema.materialized_views, authority_view(target)
+    yield node_key(edge)
+    yield edge_key(edge)
+    yield materialized_view_key(authority_view(target))
 
 
-_NAMED: Mapping[str, Table | Around] = MappingProxyType(
+_NAMED: Mapping[str, Around] = MappingProxyType(
     {
         "read_set_refs": Around.BEHIND,
         "write_set_refs": Around.BELOW,

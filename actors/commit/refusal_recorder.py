@@ -1,35 +1,23 @@
 """Records how many refusals were only counted, once a minute and before the committer ends.
 
 A commit that fails leaves the counts where they were; one whose answer was lost finds its receipts
-by their ids. A request that fails alone (`refusals.py`) is counted under the same limits.
+by their ids. A request that fails alone (`refusal_units.py`) is counted under the same limits.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import structlog
 
-from actors.commit.unit_context import Bench
+from actors.commit.refusal_units import RefusalRunsUnit
 from actors.commit.units import Unit
 from actors.errors import ActorError
-from kernel.refusal_runs import RefusalRun, RefusalRuns, record_runs
+from kernel.refusal_runs import RefusalRuns
 
 RECORD_EVERY_S = 60.0
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalRunsUnit:
-    """Leaves a receipt for each run of counted refusals."""
-
-    runs: Sequence[RefusalRun]
-
-    def run(self, bench: Bench) -> None:
-        """Write the receipts that are not on the record yet."""
-        record_runs(bench.transaction, self.runs)
 
 
 class RefusalRecorder:

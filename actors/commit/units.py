@@ -37,8 +37,8 @@ from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.checks.v01_schema import Parsed, parse
 from kernel.errors import KernelError, LedgerCorrupt
-from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
 from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
@@ -65,13 +65,13 @@ def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
         yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
         if unit.session_id is not None:
             # Whether the session is active decides how urgent it is.
-            yield schema.belief_anchors, unit.session_id
+            yield belief_anchor_key(unit.session_id)
     elif isinstance(unit, RecomputeUnit):
         yield from records_of(unit.intent)
         yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
     elif isinstance(unit, BeliefUnit):
-        yield schema.belief_anchors, unit.batch.session_id
-        yield schema.belief_sessions, unit.batch.session_id
+        yield belief_anchor_key(unit.batch.session_id)
+        yield belief_session_key(unit.batch.session_id)
     elif isinstance(unit, EnvelopeUnit):
         yield from records_named(unit.document)
 
@@ -101,7 +101,7 @@ class IntentUnit:
         result = bench.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
         if isinstance(result, RejectedResult) or result.duplicate:
             for answer_ref in answer_refs:
-                transaction.tables.delete(schema.blobs, answer_ref)
+                transaction.drop_blob(answer_ref)
         return result
 
 

@@ -13,13 +13,12 @@ from actors.commit.unit_context import Bench
 from actors.commit.units import IntentUnit, Submitted
 from actors.orchestrator.intents import RecordExtractionTransition
 from kernel.canonical import digest
-from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
 from kernel.model_registry import ModelRegistry
 from kernel.model_retention import collect_model_outputs
-from kernel.stores.extraction import last_attempt
+from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTransition
@@ -113,7 +112,7 @@ def _record_transition(bench: Bench, request: Request, _: TransitionDue) -> Repo
     step = dict(request.document["content"])
     del step["extraction_run_id"]
     if number > 1 and content.parent_operation_id is None:
-        before = view.record(schema.extraction_attempts, f"{run}|{number - 1}")
+        before = attempt_of(view, run, number - 1)
         step["parent_operation_id"] = None if before is None else before["operation_id"]
     intent = RecordExtractionTransition(
         intent_key=digest([run, number]), extraction_run_id=run, step=step

@@ -28,7 +28,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import (
     ActorError,
     ActorFailed,
@@ -48,7 +48,7 @@ from actors.forwarding.message_codec import (
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import Ownership
-from actors.supervision import kept_up
+from actors.supervision import WakeSignal, kept_up
 from kernel.canonical import sha256_hex
 from kernel.json_text import is_longer_than
 from kernel.ledger.shards import Fence, Position
@@ -176,7 +176,7 @@ class Postroom:
         self._leases_changed = leases_changed
         self._readings: dict[Fence, _Reading] = {}
         self._woken: set[int] = set()
-        self._wake = anyio.Event()
+        self._wake = WakeSignal()
         self._undeleted: dict[int, set[str]] = {}
         self._finished, self._to_tell = anyio.create_memory_object_stream[_Finished](FINISHED_MAX)
         self._open = 0
@@ -220,9 +220,7 @@ class Postroom:
     async def _take(self, tasks: anyio.abc.TaskGroup) -> None:
         looked_at_s = float("-inf")
         while True:
-            with anyio.move_on_after(LOOK_EVERY_S):
-                await self._wake.wait()
-            self._wake = anyio.Event()
+            await self._wake.wait(LOOK_EVERY_S)
             everywhere = anyio.current_time() - looked_at_s >= LOOK_EVERY_S
             if everywhere:
                 looked_at_s = anyio.current_time()

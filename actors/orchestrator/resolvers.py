@@ -36,7 +36,6 @@ from kernel.authority.requests import PRIORITIES, due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_anchors import ANCHOR_RECEIPT
 from kernel.canonical import digest
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
@@ -299,7 +298,9 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
     found = due(view, target, intent.as_of_sequence)
     most_urgent = min((one.priority for one in found.requests), key=PRIORITIES.index, default=None)
     if len(found.served) == len(found.requests):  # nobody has asked since
-        effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
+        effects.append(
+            make_effect("materialized_view_recompute", authority_view(target), {"node_ref": target})
+        )
     return ResolvedOperation(
         "recalculate_authority",
         "recalculate_authority",
@@ -322,7 +323,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
     """Return the operations that asked for a recompute; others are found by what they wrote."""
     asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
-    rows = (view.tables.get(schema.kernel_event_log, one.cause_sequence) for one in asked)
+    rows = (view.log_row_at(one.cause_sequence) for one in asked)
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 
@@ -539,7 +540,7 @@ def _input_effects(source: str, target: str, essentiality: str) -> tuple[Documen
     }
     return (
         make_effect("edge_create", edge_id(source, target), edge),
-        make_effect("materialized_view_invalidation", authority_view(target), {}),
+        make_effect("materialized_view_invalidation", authority_view(target), {"node_ref": target}),
     )
 
 

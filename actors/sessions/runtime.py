@@ -30,7 +30,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from actors.commit.batch import OF_THE_LEDGER
 from actors.commit.group_committer import Committer
-from actors.commit.refusals import RefusalUnit
+from actors.commit.refusal_units import RefusalUnit
 from actors.commit.units import Unit
 from actors.errors import (
     ActorError,
@@ -54,7 +54,7 @@ from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
 from kernel.belief_record import RecordedSession, read_session
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
-from kernel.host import Host, iso_time
+from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, Position, consumed_to
 
@@ -98,6 +98,10 @@ class _Active:
     """Why it was stopped from outside."""
 
 
+Handled = Callable[[Sequence[Message], int], None]
+"""Called with each batch of messages that was answered, and when it was taken (in ns)."""
+
+
 class SessionRuntime:
     """Every active session of this process; run `run` in a task group."""
 
@@ -105,22 +109,20 @@ class SessionRuntime:
         self,
         ledger: Ledger,
         committer: Committer,
-        host: Host,
         *,
         ownership: Ownership | None = None,
         mailbox_max: int = MAILBOX_MAX,
         passivate_after_s: float = PASSIVATE_AFTER_S,
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
         tombstones: AsyncEliminationStore | None = None,
+        handled: Handled | None = None,
     ) -> None:
         """Serve the sessions of a ledger; `tombstones` is a store that some of them use."""
-        self.handled: Callable[[Sequence[Message], int], None] | None = None
-        """Called with each batch of messages that was answered, and when it was taken (in ns)."""
-
+        self._handled = handled
         self._tombstones = tombstones
         self._ledger = ledger
         self._committer = committer
-        self._host = host
+        self._host = ledger.host
         self._ownership = ownership
         self._mailbox_max = mailbox_max
         self._passivate_after_s = passivate_after_s
@@ -174,7 +176,7 @@ class SessionRuntime:
             self._stop(active)
             active = None
         active = active or self._activate(session_id, fence)
-        if self.handled is not None:
+        if self._handled is not None:
             message.put_at_ns = time.time_ns()
         try:
             active.send.send_nowait(message)
@@ -229,10 +231,10 @@ class SessionRuntime:
                 actor = await self._recover(session_id, active.fence)
                 _log.debug("session_activated")
                 while batch := await self._next_batch(receive):
-                    taken_ns = 0 if self.handled is None else time.time_ns()
+                    taken_ns = 0 if self._handled is None else time.time_ns()
                     actor = await self._handle(actor, batch, active.fence)
-                    if self.handled is not None:
-                        self.handled(batch, taken_ns)
+                    if self._handled is not None:
+                        self._handled(batch, taken_ns)
                     if not actor.declared and not receive.statistics().current_buffer_used:
                         # Asking for sessions that are not there must not fill the runtime.
                         break

@@ -14,14 +14,14 @@ from kernel.ledger.shards import Fence
 class Ownership:
     """The shards of this process; `lost` is called when one turns out to have another owner."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, *, lost: Callable[[int], None] = lambda _: None) -> None:
         self.shards = shards
         """The number of shards of the ledger."""
 
         self.name_taken = False
         """Whether another process goes by this gateway's name, so that this one owns nothing."""
 
-        self.lost: Callable[[int], None] = lambda _: None
+        self._lost = lost
         self._held: dict[int, Fence] = {}
 
     @property
@@ -53,4 +53,4 @@ class Ownership:
         """Take note that a fence is stale."""
         if self._held.get(fence.shard) == fence:
             del self._held[fence.shard]
-            self.lost(fence.shard)
+            self._lost(fence.shard)

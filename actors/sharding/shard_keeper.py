@@ -24,7 +24,7 @@ import structlog
 
 from actors.sharding.assignment import LeaseTable, Plan, owner_in, plan
 from actors.sharding.held_shards import Ownership
-from actors.supervision import kept_up
+from actors.supervision import WakeSignal, kept_up
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
@@ -85,26 +85,27 @@ class ShardKeeper:
         actors: Actors,
         *,
         lease_s: float,
+        flushed: Callable[[], None] = lambda: None,
+        taken: Callable[[], None] = lambda: None,
     ) -> None:
+        """`flushed` is called when Redis has lost the table and everything beside it.
+
+        `taken` is called when shards were taken.
+        """
         self.gateway = gateway
         self.table: LeaseTable | None = None
-        self.flushed: Callable[[], None] = lambda: None
-        """Called when Redis turns out to have lost the table and everything beside it."""
-
-        self.taken: Callable[[], None] = lambda: None
-        """Called when shards were taken."""
-
         self._ledger = ledger
         self._ownership = ownership
         self._leases = leases
         self._actors = actors
         self._beat_every_s = lease_s / BEATS_IN_A_LEASE
         self._table_id: str | None = None
+        self._flushed = flushed
+        self._taken = taken
         self._leaving = False
-        self._beat_now = anyio.Event()
-        self._follow_now = anyio.Event()
+        self._beat_now = WakeSignal()
+        self._follow_now = WakeSignal()
         self._turn = anyio.Lock()
-        ownership.lost = self._lost
 
     async def found(self) -> bytes:
         """Give a new ledger its shards, and return the key of its gateways' mail.
@@ -164,20 +165,17 @@ class ShardKeeper:
         known, self._table_id = self._table_id, self.table.table_id
         if known not in (None, self._table_id):
             _log.warning("shard_leases_lost")
-            self.flushed()
+            self._flushed()
 
     async def _beat(self) -> None:
         while not self._leaving:
             await self.look()
             self._follow_now.set()
-            with anyio.move_on_after(self._beat_every_s):
-                await self._beat_now.wait()
-            self._beat_now = anyio.Event()
+            await self._beat_now.wait(self._beat_every_s)
 
     async def _follow(self) -> None:
         while True:
             await self._follow_now.wait()
-            self._follow_now = anyio.Event()
             try:
                 await self.turn()
             except (LedgerUnavailable, CommitOutcomeUnknown) as error:
@@ -219,7 +217,7 @@ class ShardKeeper:
 
         taken = await anyio.to_thread.run_sync(write)
         self._ownership.add(taken)
-        self.taken()
+        self._taken()
         _log.info("shards_taken", count=len(taken), held=len(self._ownership.held))
 
     async def _hand_over(self, shards: Iterable[int]) -> None:
@@ -242,7 +240,8 @@ class ShardKeeper:
         await anyio.to_thread.run_sync(write)
         _log.info("shards_handed_over", count=len(fences), held=len(self._ownership.held))
 
-    def _lost(self, shard: int) -> None:
+    def lose(self, shard: int) -> None:
+        """Take note that a shard of this gateway turned out to be another's."""
         _log.warning("shard_lost", shard=shard)
         self._actors.stop(shard)
         self._beat_now.set()

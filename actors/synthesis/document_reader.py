@@ -17,7 +17,6 @@ from actors.orchestrator.untrusted_content import unwrap_untrusted
 from actors.synthesis.answer_grammar import ReadSource, SearchSources
 from actors.synthesis.prompt import SourceText
 from actors.synthesis.read_only_agent import Specialist
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.ledger.simulations import MOST_RESTRICTIVE
 from kernel.model.node_kinds import FRAMING_KINDS
@@ -82,8 +81,7 @@ class DocumentReader:
         return shown
 
     def _is_member(self, node_id: str, corpus_id: str) -> bool:
-        key = f"{corpus_id}|{node_id}"
-        membership = self._specialist.view.record(schema.corpus_membership_records, key)
+        membership = self._specialist.view.membership(corpus_id, node_id)
         return membership is not None and membership["state"] not in _GONE
 
     def _document(self, node_id: str) -> ReadDocument:

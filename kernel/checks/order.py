@@ -6,9 +6,11 @@ questions: whether the actor may write, and whether what models answered is ther
 
 from kernel.checks import (
     v01_model_outputs,
+    v01_operation_id,
     v01_recorded_at,
     v02_idempotency,
     v02_supersession,
+    v03_cascade,
     v03_verb,
     v04_causality,
     v04_epoch,
@@ -28,11 +30,13 @@ from kernel.checks.v01_schema import check_actor
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
+    ("V1", v01_operation_id.check),
     ("V1", v01_recorded_at.check),
     ("V1", v01_model_outputs.check),
     ("V2", v02_idempotency.check),
     ("V2", v02_supersession.check),
     ("V3", v03_verb.check),
+    ("V3", v03_cascade.check),
     ("V4", v04_scope.check),
     ("V4", v04_epoch.check),
     ("V4", v04_causality.check),

@@ -1,11 +1,13 @@
-"""V4: every envelope declares the scope of its effects, and what it writes (§2.4, §2.6)."""
+"""V4: every envelope declares what it writes, and a scope that names at least that (§2.4, §2.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS, RECEIPT
+from kernel.algebra.verbs import ROLLBACK
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.model.envelope import Envelope
+from kernel.ledger.schema import STATE_TABLES
+from kernel.model.envelope import AffectedSubgraphDescriptor, Envelope
 
 MAX_CASCADE_DEPTH_BY_KIND: Mapping[str, float] = MappingProxyType(
     {
@@ -16,6 +18,12 @@ MAX_CASCADE_DEPTH_BY_KIND: Mapping[str, float] = MappingProxyType(
         "global_sweep": float("inf"),
     }
 )
+
+
+_CANONICAL = frozenset(
+    table.name for table in STATE_TABLES if table.info["state"].storage_class == "table"
+)
+"""Stores that hold more than what is derived from other stores (§4.3.5, §4.3.6)."""
 
 
 def check(submission: Submission) -> Verdict:
@@ -53,7 +61,32 @@ def check(submission: Submission) -> Verdict:
             "write_set_refs",
             "an operation that writes names what it writes",
         )
+    return _check_complete(envelope, scope)
+
+
+def _check_complete(envelope: Envelope, scope: AffectedSubgraphDescriptor) -> Refusal | None:
+    """Refuse a scope that leaves out what is written.
+
+    A sweep is of everything, and what undoes an operation, or takes its place, repeats its scope.
+    """
+    repeated = envelope.supersedes is not None or envelope.semantic_intent == ROLLBACK
+    if repeated or scope.scope_kind == "global_sweep":
+        return None
+    named = {*scope.affected_node_refs, *scope.affected_edge_refs}
+    for field, ref in _written(envelope):
+        if ref not in named:
+            message = f"{ref} is written, and the scope does not name it"
+            return Refusal("envelope_scope_incomplete", field, message)
     return None
+
+
+def _written(envelope: Envelope) -> Iterator[tuple[str, str]]:
+    """What is written, and where it says so; what is computed from it again is not."""
+    for index, ref in enumerate(envelope.write_set_refs):
+        yield f"write_set_refs.{index}", ref
+    for index, effect in enumerate(envelope.primitive_effects):
+        if effect.target_ref is not None and EFFECT_KINDS[effect.effect_kind].store in _CANONICAL:
+            yield f"primitive_effects.{index}.target_ref", effect.target_ref
 
 
 def _writes(envelope: Envelope) -> bool:

@@ -31,6 +31,7 @@ from kernel.conflicts.resolution import (
     outcome_of,
 )
 from kernel.host import iso_time
+from kernel.ledger.comparison import RECORD_STATE
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_REFS
 
@@ -87,7 +88,8 @@ def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[s
 
 def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> Refusal:
     one = conflicts[0]
-    field = f"primitive_effects.{one.write.effect_index}.payload.{one.field}"
+    place = "effect_kind" if one.field == RECORD_STATE else f"payload.{one.field}"
+    field = f"primitive_effects.{one.write.effect_index}.{place}"
     existing = one.document()["existing_operation_id"]
     message = f"{one.conflict_class} with {existing}, which it had not seen"
     return Refusal(_REASONS[outcome], field, message, details=details)

@@ -12,8 +12,10 @@ from typing import Any
 import orjson
 from sqlalchemy import Table
 
-from kernel.conflicts.writes import Write, fields_written
+from kernel.conflicts.writes import Write, written_into
 from kernel.ledger import schema
+from kernel.ledger.comparison import Comparison
+from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 
 WRITERS_MAX = 64
@@ -28,6 +30,7 @@ class ExistingState:
     """A record with what was written into it unseen."""
 
     table: Table
+    comparison: Comparison
     record_key: str
     record: Document
     operation_ids: list[str] = field(default_factory=list)
@@ -40,7 +43,8 @@ class ExistingState:
     """By field, the newest unseen writer of it."""
 
     whole: bool = False
-    """Whether the record was created unseen, so that its fields are the whole entity."""
+    """Whether the record was created or stated anew unseen, so that its fields are the whole
+    entity."""
 
     @property
     def node_kind(self) -> str | None:
@@ -50,10 +54,7 @@ class ExistingState:
     @property
     def payload(self) -> Document:
         """The fields as they stand."""
-        if self.table is not schema.edges:
-            return dict(self.record["payload"])
-        ends = {name: self.record[name] for name in ("source_node_id", "target_node_id")}
-        return {**self.record["edge_metadata"], **ends, "edge_type": self.record["edge_type"]}
+        return self.comparison.standing(self.record)
 
     def note(self, operation_id: str, fields: Document) -> None:
         """Add what an earlier writer wrote, where no later one wrote the same."""
@@ -70,36 +71,39 @@ def existing_states(
     `since` is the time after which a commit is concurrent.
     """
     record = view.record(write.table, write.record_key)
-    own = None if record is None else _unseen(view, write.table, record, seen, since)
-    found = [] if own is None else [own]
-    identity = write.fields.get("identity_key")
-    if write.table is not schema.nodes or not isinstance(identity, str):
-        return found
-    node_kind = write.node_kind if record is None else record["node_kind"]
+    states = []
+    if record is not None and not write.has_seen(record):
+        states.append(_unseen(view, write, record, seen, since))
+    same = write.comparison.same_thing
+    name = None if same is None else same.named_by(write.fields)
+    if same is None or not isinstance(name, str):
+        return [state for state in states if state is not None]
+    node_kind = write.node_kind if record is None else record.get("node_kind")
     rows = view.tables.select(
-        schema.nodes,
-        {"identity_key": identity},
+        write.table,
+        {same.column: name},
         order_by="updated_at",
         after=since,
         limit=SAME_ENTITY_MAX,
     )
+    (key_name,) = key_names(write.table)
     for row in rows:
-        if row["node_id"] == write.record_key or row["node_kind"] != node_kind:
-            continue
         other = orjson.loads(row["record"])
-        state = _unseen(view, schema.nodes, other, seen, since)
-        if state is not None and other["state"] == "active":
-            found.append(state)
-    return found
+        of_kind = other.get("node_kind") == node_kind and other["state"] == "active"
+        if of_kind and row[key_name] != write.record_key:
+            states.append(_unseen(view, write, other, seen, since))
+    return [state for state in states if state is not None]
 
 
 def _unseen(
-    view: LedgerView, table: Table, record: Document, seen: AbstractSet[str], since: str
+    view: LedgerView, write: Write, record: Document, seen: AbstractSet[str], since: str
 ) -> ExistingState | None:
     if record["updated_at"] <= since or record["updated_by_operation_id"] in seen:
         return None
-    key = record[table.primary_key.columns[0].name]
-    state = ExistingState(table, key, record)
+    table = write.table
+    (key_name,) = key_names(table)
+    key = record.get(key_name, write.record_key)
+    state = ExistingState(table, write.comparison, key, record)
     rows = view.tables.select(
         schema.applied_effects,
         {"store": table.name, "record_key": key},
@@ -131,10 +135,11 @@ def _add_writer(
     state.operation_ids.append(operation_id)
     content = view.blob(row["envelope_payload_blob_ref"])
     # Of an envelope that was erased, every field counts as written.
-    fields = (
-        state.payload
-        if content is None
-        else fields_written(orjson.loads(content), state.table, state.record_key)
-    )
-    state.note(operation_id, fields)
+    if content is None:
+        state.note(operation_id, state.payload)
+        return True
+    write = written_into(orjson.loads(content), state.table, state.record_key)
+    if write is not None:
+        state.whole |= write.is_whole
+        state.note(operation_id, write.fields)
     return True

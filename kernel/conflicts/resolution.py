@@ -90,11 +90,11 @@ def _conflicts(
     existing: ExistingState,
 ) -> list[Conflict]:
     other = existing.record_key != write.record_key
-    creates = other or envelope.semantic_intent == "create" or write.makes_edge
-    written = {name: value for name, value in write.fields.items() if name != "identity_key"}
-    before = {name: value for name, value in existing.fields.items() if name != "identity_key"}
-    if not other:
-        written, before = write.fields, existing.fields
+    creates = other or envelope.semantic_intent == "create" or write.is_whole
+    written, before = write.fields, existing.fields
+    same = write.comparison.same_thing
+    if other and same is not None:
+        written, before = same.compared(written), same.compared(before)
     found = []
     for one in differences(before, written, existing.payload, whole=existing.whole and creates):
         strategy = strategy_for(policies, one.conflict_class, existing.node_kind, one.field)

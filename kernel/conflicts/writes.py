@@ -1,31 +1,20 @@
-"""What an envelope writes into the stores that are compared, record by record.
+"""What an envelope writes, record by record, in every store where writes are compared.
 
-Of a node the fields of its payload, of an edge its ends, its type and its metadata, of a record of
-another store what the effect states. Which stores are compared stands with their tables. A
-visibility class is not among them: whoever wrote it, the more restricted one holds. Nor is who is
-let in: one more grant contradicts none.
+Which stores those are, and what an effect states there, stands with their tables
+(`kernel.ledger.comparison`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from sqlalchemy import Table
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
+from kernel.ledger.comparison import Comparison
 from kernel.ledger.ledger import Document
 from kernel.ledger.schema import store_of
 from kernel.model.envelope import Envelope
-
-_OF_NODES = frozenset(
-    {"node_write", "node_retract", "rescope", "review_disposition", "quarantine", "unquarantine"}
-)
-_MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})
-_OF_EDGES = _MAKING_EDGES | {"edge_reclassify"}
-_EDGE_FIELDS = ("source_node_id", "target_node_id", "edge_type")
-_NOT_COMPARED = frozenset({"node_kind", "visibility_class", "merge_provenance"})
 
 
 @dataclass(slots=True)
@@ -33,9 +22,13 @@ class Write:
     """All that one envelope writes into one record."""
 
     table: Table
+    comparison: Comparison
     record_key: str
     effect_index: int
     """Of the first effect that writes it."""
+
+    payload: Document
+    """Of that effect."""
 
     fields: Document
     node_kind: str | None = None
@@ -44,70 +37,60 @@ class Write:
     visibility_class: str | None = None
     """Where it is stated."""
 
-    makes_edge: bool = False
-    """Whether the fields are a whole edge."""
+    is_whole: bool = False
+    """Whether the fields are the whole record."""
+
+    def has_seen(self, record: Document) -> bool:
+        """Tell whether the write says that it goes on from a record as it stands."""
+        return self.comparison.has_seen(self.payload, record)
 
 
 def writes_of(envelope: Envelope) -> list[Write]:
-    """Return what an envelope writes, in the order of its effects."""
+    """Return what an envelope writes, in the order of its effects; an inverse states nothing."""
     return _gathered(
-        (one.effect_kind, one.target_ref, one.payload) for one in envelope.primitive_effects
+        (effect.effect_kind, effect.target_ref, effect.payload)
+        for effect in envelope.primitive_effects
+        if effect.undoes is None
     )
 
 
-def fields_written(document: Document, table: Table, record_key: str) -> Document:
-    """Return what a stored envelope wrote into one record."""
-    effects = document["primitive_effects"]
-    writes = _gathered(
-        (one["effect_kind"], one.get("target_ref"), one.get("payload", {})) for one in effects
+def writes_stated(effects: Iterable[Document]) -> list[Write]:
+    """Return the same of the effects of a stored envelope."""
+    return _gathered(
+        (effect["effect_kind"], effect.get("target_ref"), effect.get("payload", {}))
+        for effect in effects
+        if effect.get("undoes") is None
     )
-    for write in writes:
-        if write.table is table and write.record_key == record_key:
-            return write.fields
-    return {}
+
+
+def written_into(document: Document, table: Table, record_key: str) -> Write | None:
+    """Return what a stored envelope wrote into one record, None where it stated nothing of it."""
+    writes = writes_stated(document["primitive_effects"])
+    place = (table, record_key)
+    return next((write for write in writes if (write.table, write.record_key) == place), None)
 
 
 def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
-    found: dict[tuple[str, str], Write] = {}
+    writes: dict[tuple[str, str], Write] = {}
     for index, (kind, target, payload) in enumerate(effects):
-        table = _table_of(kind)
-        if table is None or target is None:
+        table, comparison = _store_of(kind)
+        key = None if comparison is None or target is None else comparison.key(target, payload)
+        fields = None if comparison is None else comparison.stated(kind, payload)
+        if table is None or comparison is None or key is None or fields is None:
             continue
-        write = found.setdefault((table.name, target), Write(table, target, index, {}))
-        write.fields |= _FIELDS.get(table.name, dict)(payload)
+        new = Write(table, comparison, key, index, payload, {})
+        write = writes.setdefault((table.name, key), new)
+        write.fields |= fields
         if table is schema.nodes:
             write.node_kind = payload.get("node_kind", write.node_kind)
             write.visibility_class = payload.get("visibility_class", write.visibility_class)
-        write.makes_edge |= kind in _MAKING_EDGES
-    return list(found.values())
+        write.is_whole |= comparison.is_whole(kind)
+    return list(writes.values())
 
 
-def _table_of(kind: str) -> Table | None:
+def _store_of(kind: str) -> tuple[Table | None, Comparison | None]:
     """Return the store that an effect writes, where what it states there is compared."""
-    if kind in _OF_NODES:
-        return schema.nodes
-    if kind in _OF_EDGES:
-        return schema.edges
     known = EFFECT_KINDS.get(kind)
     table = None if known is None else schema.STORES.get(known.store)
-    if table is None or table in (schema.nodes, schema.edges):
-        return None
-    store = store_of(table)
-    return table if store is not None and store.compared else None
-
-
-def _node_fields(payload: Document) -> Document:
-    return {name: value for name, value in payload.items() if name not in _NOT_COMPARED}
-
-
-def _edge_fields(payload: Document) -> Document:
-    metadata: Any = payload.get("edge_metadata")
-    fields = dict(metadata) if isinstance(metadata, dict) else {}
-    fields.pop("merge_provenance", None)
-    return fields | {name: payload[name] for name in _EDGE_FIELDS if name in payload}
-
-
-_FIELDS: Mapping[str, Callable[[Document], Document]] = MappingProxyType(
-    {"nodes": _node_fields, "edges": _edge_fields}
-)
-"""By store, how the fields of a write are read; elsewhere they are what the effect states."""
+    store = None if table is None else store_of(table)
+    return table, None if store is None else store.compared

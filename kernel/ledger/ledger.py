@@ -20,7 +20,9 @@ from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.catalog import StorageFault
 from kernel.ledger.recent_changes import RecentChanges
+from kernel.ledger.record_keys import membership_key
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
 
@@ -187,6 +189,10 @@ class LedgerView:
         rows = self.tables.select(schema.corpus_membership_records, {"node_id": node_id})
         return [orjson.loads(row["record"]) for row in rows]
 
+    def membership(self, corpus_id: str, node_id: str) -> Document | None:
+        """Return a node's membership of a corpus."""
+        return self.record(*membership_key(corpus_id, node_id))
+
     def edges_out_of(self, node_id: str) -> list[Row]:
         """Return the edge rows that leave a node, removed ones included."""
         return self.tables.select(schema.edges, {"source_node_id": node_id})
@@ -194,6 +200,30 @@ class LedgerView:
     def edges_into(self, node_id: str) -> list[Row]:
         """Return the edge rows that lead to a node, removed ones included."""
         return self.tables.select(schema.edges, {"target_node_id": node_id})
+
+    def standing_edges(self, node_id: str, *, limit: int) -> list[str]:
+        """Return edges that leave a node or lead to it and were not removed, by their ids."""
+        ends: dict[str, None] = {}
+        for end in ("source_node_id", "target_node_id"):
+            where = {end: node_id, "active": 1}
+            # In the order of the index, which is that of the ids here as well.
+            rows = self.tables.select(schema.edges, where, order_by="active", limit=limit)
+            ends |= dict.fromkeys(row["edge_id"] for row in rows)
+        return sorted(ends)
+
+    def standing_memberships(self, node_id: str, *, limit: int) -> list[str]:
+        """Return a node's memberships that are neither rejected nor soft-deleted, by their ids."""
+        where, order_by = {"node_id": node_id, "stands": 1}, "stands"
+        table = schema.corpus_membership_records
+        rows = self.tables.select(table, where, order_by=order_by, limit=limit)
+        return sorted(row["membership_id"] for row in rows)
+
+    def views_of(self, node_id: str, *, limit: int) -> list[Document]:
+        """Return the materialized views that show a node."""
+        where = {"node_ref": node_id}
+        # By their ids, which the index of a node's views has as well.
+        rows = self.tables.select(schema.materialized_views, where, limit=limit)
+        return [orjson.loads(row["record"]) for row in rows]
 
     def input_edges(self, node_id: str) -> Iterator[Document]:
         """Yield the active edges through which a node's authority is fed, by edge id."""
@@ -240,6 +270,26 @@ class LedgerView:
         """Return the newest log rows, newest first."""
         return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
 
+    def log_row_at(self, ec_sequence_number: int) -> Row | None:
+        """Return the log row with a sequence number."""
+        return self.tables.get(schema.kernel_event_log, ec_sequence_number)
+
+    def has_written(self, before: Head, after: Head) -> bool:
+        """Tell whether what took the chains from one head to another is on the record."""
+        if after.ec_sequence_number > before.ec_sequence_number:
+            row = self.log_row_at(after.ec_sequence_number)
+            return row is not None and bool(row["row_hash"] == after.row_hash)
+        if after.receipt_sequence > before.receipt_sequence:
+            row = self.tables.get(schema.receipts, after.receipt_sequence)
+            return row is not None and bool(row["receipt_hash"] == after.receipt_hash)
+        return True
+
+    def effects_at(self, ec_sequence_number: int) -> list[Document]:
+        """Return the effects that were applied by the operation with a sequence number."""
+        where = {"ec_sequence_number": ec_sequence_number}
+        rows = self.tables.select(schema.applied_effects, where, order_by="ordinal")
+        return [orjson.loads(row["effect_bytes"]) for row in rows]
+
     def log_row_of(self, operation_id: str) -> Row | None:
         """Return the log row of an operation; of one that was superseded, the superseding row."""
         where, order_by = {"operation_id": operation_id}, "supersedes_sequence"
@@ -248,16 +298,28 @@ class LedgerView:
         )
         return rows[0] if rows else None
 
+    def operations_on_record(self, operation_ids: Collection[str]) -> set[str]:
+        """Return which of these operations are on the log, by one look into an index."""
+        rows = self.tables.select_any(schema.kernel_event_log, "operation_id", [*operation_ids], {})
+        return {row["operation_id"] for row in rows}
+
     def sequences_caused_by(self, operation_id: str, *, after: int, limit: int) -> list[int]:
         """Return the log rows behind a place that name an operation among their causes."""
         where = {"parent_operation_id": operation_id}
         rows = self.tables.select(schema.causal_parents, where, after=after, limit=limit)
         return [row["ec_sequence_number"] for row in rows]
 
-    def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
-        """Return the log rows of an epoch, newest first."""
+    def epoch_rows(self, epoch_id: str, *, before: int | None = None, limit: int) -> list[Row]:
+        """Return the log rows of an epoch, newest first, in front of a sequence."""
         where = {"commit_epoch_id": epoch_id}
-        return self.tables.select(schema.kernel_event_log, where, descending=True, limit=limit)
+        return self.tables.select(
+            schema.kernel_event_log, where, after=before, descending=True, limit=limit
+        )
+
+    def rollback_under_way(self) -> Document | None:
+        """Return where the rollback of an epoch stands that goes back in pages, if one does."""
+        rows = self.tables.select(schema.rollbacks_under_way, limit=1)
+        return orjson.loads(rows[0]["record"]) if rows else None
 
     def epoch_marker(self, epoch_id: str, semantic_intent: str) -> Row | None:
         """Return the row that opened an epoch, or that closed it."""
@@ -286,6 +348,16 @@ class LedgerView:
         )
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
+    def has_receipt(self, receipt_id: str) -> bool:
+        """Tell whether a durable receipt with this id is on the record."""
+        return bool(self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1))
+
+    def receipt_rows(self, *, after: int, limit: int) -> list[Row]:
+        """Return the rows of durable receipts in the order of their chain."""
+        return self.tables.select(
+            schema.receipts, order_by="receipt_sequence", after=after, limit=limit
+        )
+
     def live_idempotency_record(self, key: str) -> Row | None:
         """Return the record of a key that still answers for it, which is in order its first."""
         # Not by the flag too: a batch reads ahead by the key alone.
@@ -307,6 +379,28 @@ class LedgerView:
         rows = self.tables.select(
             schema.outbox, where, order_by="request_sequence", after=after, limit=limit
         )
+        return [Request.of_row(row) for row in rows]
+
+    def open_request(self, request_id: str) -> Request | None:
+        """Return a request of whatever queue, None where it has an outcome or is not known."""
+        row = self.tables.get(schema.outbox, request_id)
+        return Request.of_row(row) if row is not None and row["open"] else None
+
+    def count_open_requests(self) -> int:
+        """Return how many requests have no outcome."""
+        return self.tables.count(schema.outbox, {"open": 1})
+
+    def count_outcomes(self, outcome: str) -> int:
+        """Return how many requests have had an outcome of a kind."""
+        return self.tables.count(schema.outbox_outcomes, {"outcome": outcome})
+
+    def closed_requests(self, *, after: int, limit: int) -> list[Request]:
+        """Return requests that had their outcome after an operation, in the order of outcomes."""
+        outcomes = self.tables.select(
+            schema.outbox_outcomes, order_by="closed_sequence", after=after, limit=limit
+        )
+        request_ids = [row["request_id"] for row in outcomes]
+        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
         return [Request.of_row(row) for row in rows]
 
     def outcome_of(self, request_id: str) -> Row | None:
@@ -332,6 +426,28 @@ class LedgerView:
         """Return the summary row of a belief session."""
         return self.tables.get(schema.belief_sessions, session_id)
 
+    def newest_belief_sessions(self, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions, the last changed first."""
+        return self.tables.select(
+            schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
+        )
+
+    def changed_belief_sessions(self, *, after_us: int, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions that changed after a time, in its order."""
+        return self.tables.select(
+            schema.belief_sessions, order_by="updated_at_us", after=after_us, limit=limit
+        )
+
+    def is_empty(self) -> bool:
+        """Tell whether no table has a row: the ledger was not founded."""
+        return not any(
+            self.tables.select(table, limit=1) for table in schema.metadata.sorted_tables
+        )
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the store's tables are not as this program makes them."""
+        return self.tables.schema_faults()
+
 
 class LedgerTransaction(LedgerView):
     """Writing, inside the one transaction that holds the head."""
@@ -344,6 +460,7 @@ class LedgerTransaction(LedgerView):
         self.head_now = super().head()
         self._policy: Row | None = None
         self._overlays: bool | None = None
+        self._under_way: list[Document | None] = []
         self._decoded: dict[bytes, Document] = {}
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
@@ -384,6 +501,16 @@ class LedgerTransaction(LedgerView):
         """Look for overlays again the next time: there may be others."""
         self._overlays = None
 
+    def rollback_under_way(self) -> Document | None:
+        """Return where the rollback of an epoch stands; read once until a page is recorded."""
+        if not self._under_way:
+            self._under_way.append(super().rollback_under_way())
+        return self._under_way[0]
+
+    def forget_rollback(self) -> None:
+        """Look for a rollback that is under way again the next time: it may stand elsewhere."""
+        self._under_way.clear()
+
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
         return self.head_now
@@ -398,6 +525,7 @@ class LedgerTransaction(LedgerView):
         self.changes.cut(head.ec_sequence_number)
         self.forget_policy()
         self.forget_overlays()
+        self.forget_rollback()
         self.known_of_requests.clear()
 
     def next_commit_time_us(self) -> int:

@@ -27,6 +27,16 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from kernel.ledger.comparison import (
+    EDGES,
+    FILING_UNITS,
+    MEMBERSHIPS,
+    NODES,
+    document_of,
+    granted,
+    numbered,
+    whole,
+)
 from kernel.ledger.storage import (
     DOCUMENTS,
     GRAPH,
@@ -38,7 +48,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -50,6 +60,14 @@ def _fields(*names: str) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
 
 def _in_force(record: dict[str, Any]) -> int:
     return int(record["state"] == "effective")
+
+
+def _is_active(record: dict[str, Any]) -> int:
+    return int(record["state"] == "active")
+
+
+def _stands(record: dict[str, Any]) -> int:
+    return int(record["state"] not in ("rejected", "soft_deleted"))
 
 
 chain_head = Table(
@@ -74,7 +92,13 @@ policy_snapshots = Table(
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("policy_snapshots_in_force", "in_force", "generation"),
-    info=state(StateStore(KERNEL, searched_by=())),
+    info=state(
+        StateStore(
+            KERNEL,
+            searched_by=(),
+            follows="whoever writes a generation names the one in force (V5)",
+        )
+    ),
 )
 
 kernel_event_log = Table(
@@ -215,20 +239,25 @@ nodes = Table(
     Index("nodes_by_kind", "node_kind", "node_id"),
     Index("nodes_by_overlay", "overlay_in_force", "overlay_target"),
     Index("nodes_by_identity", "identity_key", "updated_at"),
-    info=state(StateStore(GRAPH, holds_things=True, compared=True)),
+    info=state(StateStore(GRAPH, holds_things=True, compared=NODES)),
 )
 
 edges = Table(
     "edges",
     metadata,
     Column("edge_id", String, primary_key=True),
-    Column("source_node_id", String, nullable=False, index=True, info=of_record("source_node_id")),
+    Column("source_node_id", String, nullable=False, info=of_record("source_node_id")),
     Column("target_node_id", String, nullable=False, info=of_record("target_node_id")),
+    # 1 while the edge stands, 0 once it was removed.
+    Column("active", Integer, nullable=False, info=of_record(_is_active)),
     # The kind of node that feeds the target's authority through this edge, null for other edges.
     Column("input_from", String),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
+    # What hangs on a node is asked for when it is retracted, however much was removed before.
+    Index("edges_active_out_of", "source_node_id", "active"),
+    Index("edges_active_into", "target_node_id", "active"),
     # The inputs of one node in pages, in the order of their digest.
     Index("edges_of_target", "target_node_id", "edge_id"),
     info=state(
@@ -236,7 +265,7 @@ edges = Table(
             GRAPH,
             holds_things=True,
             speaks_of=_fields("source_node_id", "target_node_id"),
-            compared=True,
+            compared=EDGES,
         )
     ),
 )
@@ -245,10 +274,13 @@ corpus_membership_records = Table(
     "corpus_membership_records",
     metadata,
     Column("membership_id", String, primary_key=True),
-    Column("node_id", String, nullable=False, index=True, info=of_record("node_id")),
+    Column("node_id", String, nullable=False, info=of_record("node_id")),
+    # 1 unless the membership was rejected or soft-deleted.
+    Column("stands", Integer, nullable=False, info=of_record(_stands)),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"))),
+    Index("corpus_membership_records_of_node", "node_id", "stands"),
+    info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"), compared=MEMBERSHIPS)),
 )
 
 derived_indexes = Table(
@@ -257,16 +289,32 @@ derived_indexes = Table(
     Column("entry_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(GRAPH, "derived_index", speaks_of=_fields("target_ref"))),
+    info=state(
+        StateStore(
+            GRAPH,
+            "derived_index",
+            speaks_of=_fields("target_ref"),
+            follows="an index is computed again from what it is an index of (§4.3.5)",
+        )
+    ),
 )
 
 materialized_views = Table(
     "materialized_views",
     metadata,
     Column("view_id", String, primary_key=True),
+    # The node that the view shows, where it says so.
+    Column("node_ref", String, info=of_record(lambda record: record.get("node_ref"))),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(GRAPH, "atomic_view")),
+    Index("materialized_views_of_node", "node_ref", "view_id"),
+    info=state(
+        StateStore(
+            GRAPH,
+            "atomic_view",
+            follows="a view is computed again from what it shows (§4.3.6)",
+        )
+    ),
 )
 
 membership_state_transitions = Table(
@@ -275,16 +323,28 @@ membership_state_transitions = Table(
     Column("transition_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(KERNEL, written_once=True)),
+    info=state(
+        StateStore(KERNEL, written_once=True, follows="it repeats a change of a membership")
+    ),
 )
 
 filing_units = Table(
     "filing_units",
     metadata,
     Column("filing_unit_id", String, primary_key=True),
+    # Where the unit says of which document it is.
+    Column("document_ref", String, info=of_record(lambda record: document_of(record["payload"]))),
+    Column("updated_at", String, nullable=False, info=of_record("updated_at")),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS, holds_things=True)),
+    Index("filing_units_by_document", "document_ref", "updated_at"),
+    info=state(
+        StateStore(
+            MATTERS,
+            holds_things=True,
+            compared=FILING_UNITS,
+        )
+    ),
 )
 
 filing_unit_versions = Table(
@@ -293,7 +353,9 @@ filing_unit_versions = Table(
     Column("filing_unit_version_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS, holds_things=True)),
+    info=state(
+        StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_version_retract"))
+    ),
 )
 
 filing_unit_text_versions = Table(
@@ -302,7 +364,9 @@ filing_unit_text_versions = Table(
     Column("filing_unit_text_version_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS, holds_things=True)),
+    info=state(
+        StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_text_version_retract"))
+    ),
 )
 
 filing_relationships = Table(
@@ -311,7 +375,7 @@ filing_relationships = Table(
     Column("filing_relationship_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS)),
+    info=state(StateStore(MATTERS, compared=whole("filing_relationship_retract"))),
 )
 
 ruling_dispositions = Table(
@@ -320,7 +384,7 @@ ruling_dispositions = Table(
     Column("ruling_disposition_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS)),
+    info=state(StateStore(MATTERS, compared=whole("ruling_disposition_retract"))),
 )
 
 court_disposition_observations = Table(
@@ -329,7 +393,7 @@ court_disposition_observations = Table(
     Column("observation_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS)),
+    info=state(StateStore(MATTERS, compared=whole("court_disposition_observation_retract"))),
 )
 
 case_resolution_events = Table(
@@ -338,7 +402,7 @@ case_resolution_events = Table(
     Column("case_resolution_event_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS)),
+    info=state(StateStore(MATTERS, compared=whole("case_resolution_event_retract"))),
 )
 
 topic_assignments = Table(
@@ -354,6 +418,7 @@ topic_assignments = Table(
                 record["payload"].get("node_id"),
                 record["payload"].get("topic_id"),
             ),
+            compared=whole("topic_unassign"),
         )
     ),
 )
@@ -373,7 +438,14 @@ binding_generation_snapshots = Table(
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("binding_id", "generation"),
-    info=state(StateStore(KERNEL, searched_by=("binding_id",), speaks_of=_fields("binding_id"))),
+    info=state(
+        StateStore(
+            KERNEL,
+            searched_by=("binding_id",),
+            speaks_of=_fields("binding_id"),
+            compared=numbered("binding_generation_id", "binding_generation_revert"),
+        )
+    ),
 )
 
 extraction_attempts = Table(
@@ -387,7 +459,10 @@ extraction_attempts = Table(
     UniqueConstraint("extraction_run_id", "attempt_number"),
     info=state(
         StateStore(
-            DOCUMENTS, searched_by=("extraction_run_id",), speaks_of=_fields("extraction_run_id")
+            DOCUMENTS,
+            searched_by=("extraction_run_id",),
+            speaks_of=_fields("extraction_run_id"),
+            compared=numbered("attempt_number"),
         )
     ),
 )
@@ -398,7 +473,7 @@ document_artifacts = Table(
     Column("document_artifact_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(DOCUMENTS, holds_things=True)),
+    info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
 )
 
 materializations = Table(
@@ -407,13 +482,23 @@ materializations = Table(
     Column("materialization_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(DOCUMENTS, holds_things=True)),
+    info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
 )
 
 operation_rollbacks = Table(
     "operation_rollbacks",
     metadata,
     Column("operation_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"folded": True},
+)
+
+rollbacks_under_way = Table(
+    "rollbacks_under_way",
+    metadata,
+    # An epoch that goes back in pages, from the first of them to the last but one.
+    Column("epoch_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"folded": True},
@@ -432,7 +517,7 @@ share_links = Table(
     ),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(SHARING)),
+    info=state(StateStore(SHARING, compared=granted("share_link_revoke"))),
 )
 
 daily_operation_counts = Table(
@@ -478,7 +563,7 @@ recorded_model_outputs = Table(
     ),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(KERNEL)),
+    info=state(StateStore(KERNEL, follows="an output is what its content says, whoever names it")),
 )
 
 outbox = Table(

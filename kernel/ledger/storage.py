@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kernel.ledger.comparison import Comparison
+
 StorageClass = Literal[
     "table",
     "jsonl",
@@ -55,8 +57,12 @@ class StateStore:
     speaks_of: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
     """The nodes of which a record speaks; None where it speaks of itself."""
 
-    compared: bool = False
-    """Whether two writes of its records that had not seen each other conflict (§15.5)."""
+    compared: Comparison | None = None
+    """How two writes of its records that had not seen each other are held together (§15.5); None
+    where `follows` says from what its records follow."""
+
+    follows: str = ""
+    """Why nobody's word stands against another's here."""
 
 
 def state(store: StateStore) -> dict[str, Any]:

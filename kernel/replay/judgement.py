@@ -6,7 +6,7 @@ model's version is the one in use. `record_only` reproduces what was recorded in
 mismatch and says so; `blocked_on_fingerprint_mismatch` stops.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -65,45 +65,19 @@ def replay_all(
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
 ) -> Iterator[Verdict]:
-    """Replay a range without leaving a trace, in sequence and parents before children."""
-    return judge_in_order(view, reproduce_range(view, first, last), first, last, strategy, registry)
+    """Replay a range without leaving a trace, in sequence.
 
-
-def judge_in_order(
-    view: LedgerView,
-    reproductions: Iterable[Reproduction],
-    first: int,
-    last: int,
-    strategy: AuditReplayStrategy,
-    registry: ModelRegistry,
-) -> Iterator[Verdict]:
-    """Judge the operations of a range, each after its causal parents among them.
-
-    A parent outside of the range counts as replayed. An operation whose parent was not is blocked
-    and names it; so are those that wait for each other. Holds an id for each operation.
+    Every parent stands before its child (V4). One outside of the range counts as replayed; an
+    operation whose parent in it was not is blocked and names it. A log of version 1.5 may name
+    parents that it does not have, which count as replayed, or has later, which block. Holds an id
+    for each operation.
     """
     replayed: dict[str, bool] = {}
-    waiting: dict[str, list[Reproduction]] = {}
-
-    def settle(one: Reproduction) -> Iterator[Verdict]:
-        ready = [one]
-        while ready:
-            child = ready.pop()
-            parent = _awaited(view, child, replayed, range(first, last + 1))
-            if parent is not None:
-                waiting.setdefault(parent, []).append(child)
-                continue
-            verdict = _after_parents(view, child, replayed, strategy, registry)
-            # Children do not stand on what was never applied.
-            replayed[child.operation_id] = verdict.output_reproduced or not child.applied
-            ready += reversed(waiting.pop(child.operation_id, []))
-            yield verdict
-
-    for reproduction in reproductions:
-        yield from settle(reproduction)
-    held = [(parent, one) for parent, ones in waiting.items() for one in ones]
-    for parent, one in sorted(held, key=lambda each: each[1].ec_sequence_number):
-        yield _blocked(one, parent)
+    for one in reproduce_range(view, first, last):
+        verdict = _after_parents(view, one, replayed, last, strategy, registry)
+        # Children do not stand on what was never applied.
+        replayed[one.operation_id] = verdict.output_reproduced or not one.applied
+        yield verdict
 
 
 def judge(
@@ -217,22 +191,20 @@ def _after_parents(
     view: LedgerView,
     one: Reproduction,
     replayed: dict[str, bool],
+    last: int,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
 ) -> Verdict:
     verdict = judge(view, one, strategy, registry)
-    failed = [name for name in one.causal_parent_operation_ids if not replayed.get(name, True)]
-    return _blocked(one, failed[0]) if failed and verdict.difference is None else verdict
-
-
-def _awaited(
-    view: LedgerView, one: Reproduction, replayed: dict[str, bool], within: range
-) -> str | None:
-    """Return a parent in the range that has been neither replayed nor blocked yet."""
+    if verdict.difference is not None:
+        return verdict
     for parent in one.causal_parent_operation_ids:
-        if parent in replayed:
-            continue
-        row = view.log_row_of(parent)
-        if row is not None and position_of(row) in within:
-            return parent
-    return None
+        is_late = one.migrated and parent not in replayed and _is_later(view, parent, one, last)
+        if is_late or not replayed.get(parent, True):
+            return _blocked(one, parent)
+    return verdict
+
+
+def _is_later(view: LedgerView, parent: str, child: Reproduction, last: int) -> bool:
+    row = view.log_row_of(parent)
+    return row is not None and child.ec_sequence_number <= position_of(row) <= last

@@ -61,6 +61,9 @@ class Reproduction:
     applied: bool = True
     """False for a lite envelope that was not migrated: it did nothing that could be repeated."""
 
+    migrated: bool = False
+    """It came as a lite envelope, so its causal parents are what an earlier version said."""
+
     difference: str | None = None
     """What differs from the record; None where every byte agrees."""
 
@@ -127,11 +130,12 @@ def _reproduce_alone(view: LedgerView, row: Row) -> Reproduction:
     if is_lite(row):
         parents = tuple(orjson.loads(row["row_bytes"])["causal_parent_operation_ids"])
         sequence, operation_id = row["ec_sequence_number"], row["operation_id"]
-        return Reproduction(sequence, operation_id, parents, applied=False)
+        return Reproduction(sequence, operation_id, parents, applied=False, migrated=True)
     run = _Run(view, row["ec_sequence_number"])
     run.read_envelopes([row])
-    found = run.reproduce(row)
-    return replace(found, ec_sequence_number=position_of(row))
+    found, position = run.reproduce(row), position_of(row)
+    migrated = position != found.ec_sequence_number
+    return replace(found, ec_sequence_number=position, migrated=migrated)
 
 
 class _Run:

@@ -98,6 +98,11 @@ def last_attempt(view: LedgerView, run_id: str) -> Document | None:
     return view.record(schema.extraction_attempts, rows[0]["attempt_id"]) if rows else None
 
 
+def attempt_of(view: LedgerView, run_id: str, attempt_number: int) -> Document | None:
+    """Return one step of a run."""
+    return view.record(schema.extraction_attempts, f"{run_id}|{attempt_number}")
+
+
 def apply_extraction_transition(effect: KernelEffect, operation: Operation) -> Applied:
     """Record the next step of an extraction."""
     run_id = target_of(effect)

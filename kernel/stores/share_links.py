@@ -5,6 +5,7 @@ Access that was revoked comes back with another link, never with the old token.
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
 from kernel.stores.external import request_external_effect
 from kernel.stores.record import Applied, Operation, write_record
@@ -32,6 +33,11 @@ class ShareTokenRevocation(Payload):
     """Why a token no longer opens anything."""
 
     revocation_reason: Name
+
+
+def share_link(view: LedgerView, link_ref: str) -> Document | None:
+    """Return a link that was granted, as it stands."""
+    return view.record(schema.share_links, link_ref)
 
 
 def apply_share_link_grant(effect: KernelEffect, operation: Operation) -> Applied:

@@ -12,6 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.tables import Row
 from kernel.model.lite import LITE_INTENT
 from kernel.rules import Rules
+from kernel.verify.causality import Causality
 from kernel.verify.chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
@@ -57,6 +58,7 @@ class LogCheck:
         self.committed_at_us = 0
         self._receipt_position = 0
         self._reader = reader
+        self._causality = Causality(reader)
 
     def go_on_after(self, row: Row) -> None:
         """Begin behind a row that was checked before, instead of at the first."""
@@ -87,6 +89,7 @@ class LogCheck:
         if document is None:
             return
         check_supersession(self._reader, row, document)
+        self._causality.check(sequence, document)
         self._check_causes(sequence, document)
         self._check_order(sequence, document)
         if effects.sound and document.get("applied_effects_hash") != effects_hash(effects.contents):

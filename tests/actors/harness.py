@@ -114,7 +114,7 @@ async def running_sessions(
     ledger: Ledger, kernel: Kernel | None = None, **options: Any
 ) -> AsyncIterator[SessionRuntime]:
     committer = make_committer(ledger, kernel)
-    runtime = SessionRuntime(ledger, committer, ledger.host, **options)
+    runtime = SessionRuntime(ledger, committer, **options)
     async with anyio.create_task_group() as tasks:
         ready = anyio.Event()
         tasks.start_soon(committer.run)

@@ -41,14 +41,19 @@ class SharedGateway:
         self.name = name
         self.ledger = ledger
         self.committer: Committer = make_committer(ledger)
-        self.ownership = Ownership(SHARDS)
-        self.runtime = SessionRuntime(
-            ledger, self.committer, ledger.host, ownership=self.ownership, **options
-        )
+        self.ownership = Ownership(SHARDS, lost=self._lost)
+        self.runtime = SessionRuntime(ledger, self.committer, ownership=self.ownership, **options)
         self.leases = MemoryLeases(hub, name, TTL_MS)
         self.mail = MemoryMail(hub, name, entries_max=8)
         self.keeper = ShardKeeper(
-            ledger, name, self.ownership, self.leases, self.runtime, lease_s=TTL_MS / 1000
+            ledger,
+            name,
+            self.ownership,
+            self.leases,
+            self.runtime,
+            lease_s=TTL_MS / 1000,
+            flushed=self._flushed,
+            taken=self._taken,
         )
         self.sessions = RoutedSessions(
             self.runtime,
@@ -66,9 +71,16 @@ class SharedGateway:
             answered=self.sessions.answered,
             leases_changed=lambda: None,
         )
-        self.keeper.flushed = self.sessions.give_up
-        self.keeper.taken = self.postroom.wake
         self._scope = anyio.CancelScope()
+
+    def _lost(self, shard: int) -> None:
+        self.keeper.lose(shard)
+
+    def _flushed(self) -> None:
+        self.sessions.give_up()
+
+    def _taken(self) -> None:
+        self.postroom.wake()
 
     @property
     def held(self) -> list[int]:

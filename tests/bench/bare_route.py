@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from workers.api.routes.belief_sessions import EliminateBody
-from workers.gateway.process import server_config
+from workers.gateway.server import server_config
 
 app = FastAPI(docs_url=None, redoc_url=None)
 

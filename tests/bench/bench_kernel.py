@@ -74,7 +74,7 @@ class Run:
             found_shards(transaction, SHARDS_DEFAULT)
             ownership.add(take_shards(transaction, "bench", shards_of(transaction)))
         self.fence_for = ownership.fence_for
-        self.sessions = SessionRuntime(self.ledger, self.committer, host, ownership=ownership)
+        self.sessions = SessionRuntime(self.ledger, self.committer, ownership=ownership)
         self.seconds = self.cpu_seconds = 0.0
         self.latencies_ms: list[float] = []
 

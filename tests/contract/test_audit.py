@@ -28,6 +28,7 @@ from tests.kernel.build import (
     link,
     submit,
 )
+from tests.kernel.lites import lite, take
 
 CU, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 
@@ -59,7 +60,7 @@ def ledger(store):
             adapt("c-1", note="x"),
             "op-note",
             session_id="s-1",
-            causal_parent_operation_ids=["op-adapt", "op-link", "op-gone"],
+            causal_parent_operation_ids=["op-adapt", "op-link"],
         ),
         named(token("t-1"), "op-token"),
         named(
@@ -75,7 +76,8 @@ def ledger(store):
         ),
         named(adapt("u-1", title="t"), "op-title", session_id="s-2"),
     ):
-        assert code_of(submit(ledger, document, unseen=True)) is None
+        result = submit(ledger, document, unseen=True, submitter="orchestrator")
+        assert code_of(result) is None
         host.time_us += HOUR_US
     drain(ledger, names="op-recompute")
     return ledger
@@ -257,6 +259,17 @@ def test_causes_are_walked_back_to_the_roots(ledger):
         "op-note",
     ]
     assert found.roots == ("op-claim", "op-adapt")
+    assert found.missing == ()
+    assert found.complete
+
+
+@pytest.mark.spec("§3.7 Q4", "§2.8")
+def test_a_cause_that_an_earlier_log_lacks_is_told_as_missing(store):
+    ledger, _ = ledger_on(store)
+    document = create("n", "Note") | {"operation_id": "op-old"}
+    take(ledger, lite(document, causal_parent_operation_ids=["op-gone"]))
+    with ledger.view() as view:
+        found = causal_ancestors(view, "op-old")
     assert found.missing == ("op-gone",)
     assert found.complete
 
@@ -383,7 +396,7 @@ def test_an_export_of_nothing_verifies(store):
 
 def test_bytes_that_are_no_document_are_called_a_corrupt_ledger(store):
     ledger, _ = ledger_on(store)
-    submit(ledger, named(create("c-1", CLAIM), "op-claim"))
+    submit(ledger, named(create("c-1", CLAIM), "op-claim"), submitter="orchestrator")
     with ledger.store.transaction() as tables:
         [row] = tables.select(schema.kernel_event_log)
         blob_ref = row["envelope_payload_blob_ref"]

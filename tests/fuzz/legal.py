@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from tests.kernel.build import create
+from tests.kernel.build import create, op_id
 from tests.kernel.every import every_kind
 from tests.system.gateways import ONTOLOGY
 
@@ -185,14 +185,14 @@ def course() -> tuple[str, ...]:
 def envelope_of(names: Names) -> dict[str, Any]:
     """Return an envelope of the course under a name of its own."""
     document: dict[str, Any] = json.loads(names.chance.choice(course()))
-    document["operation_id"] = f"op-{names.own}"
+    document["operation_id"] = op_id(names.own)
     document["idempotency_key"] = f"key-{names.own}"
     return document
 
 
 def legal_envelope(names: Names) -> dict[str, Any]:
     """Return an envelope that is accepted on any record."""
-    named = {"operation_id": f"op-{names.own}", "idempotency_key": f"key-{names.own}"}
+    named = {"operation_id": op_id(names.own), "idempotency_key": f"key-{names.own}"}
     return create(f"note-{names.own}", "Note", title=names.own, envelope=named)
 
 
@@ -295,7 +295,7 @@ roll_back = _fixed(
     "/v1/rollbacks",
     lambda names: names.chance.choice(
         [
-            {"tier": 1, "operation_id": f"op-{names.own}"},
+            {"tier": 1, "operation_id": op_id(names.own)},
             {"tier": 2, "epoch_id": "epoch", "user_confirmation_token": names.own},
         ]
     ),
@@ -304,7 +304,7 @@ roll_back_dry = _fixed(
     "rollbacks/dry-run",
     "/v1/rollbacks/dry-run",
     lambda names: names.chance.choice(
-        [{"tier": 1, "operation_id": f"op-{names.own}"}, {"tier": 2, "epoch_id": "epoch"}]
+        [{"tier": 1, "operation_id": op_id(names.own)}, {"tier": 2, "epoch_id": "epoch"}]
     ),
 )
 replay = _fixed(

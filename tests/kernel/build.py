@@ -2,15 +2,17 @@
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.canonical import digest
+from kernel.conflicts.writes import writes_stated
 from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
@@ -72,11 +74,16 @@ def effect(kind: str, target: str | None = None, /, **payload: Any) -> dict[str,
 _operations = itertools.count(1)
 
 
+def op_id(name: str) -> str:
+    """The id of the operation that a test calls by a name."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
 def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     number = next(_operations)
     targets = [one["target_ref"] for one in effects if "target_ref" in one]
     document: dict[str, Any] = {
-        "operation_id": f"op-{number}",
+        "operation_id": op_id(f"op-{number}"),
         "envelope_version": "1.6",
         "operation_kind": intent,
         "semantic_intent": intent,
@@ -87,13 +94,7 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
         "source_refs": [],
         "target_refs": targets[:1],
         "policy_generation_id": GENESIS_POLICY,
-        "affected_subgraph_descriptor": {
-            "scope_kind": "single_node",
-            "affected_node_refs": targets[:1] or ["none"],
-            "affected_edge_refs": [],
-            "visibility_class_envelope": [],
-            "estimated_cascade_depth": 0,
-        },
+        "affected_subgraph_descriptor": scope_of(effects, changes.get("write_set_refs", ())),
         "read_set_refs": [],
         "write_set_refs": targets[:1],
         "recorded_at": iso_time(START_US),
@@ -101,6 +102,22 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
     }
     document.update(changes)
     return {name: value for name, value in document.items() if value is not None}
+
+
+def scope_of(effects: list[dict[str, Any]], declared: Iterable[str] = ()) -> dict[str, Any]:
+    """The scope that names the targets of effects, edges as edges, and what is declared written."""
+    kinds = ((EFFECT_KINDS.get(one["effect_kind"]), one.get("target_ref")) for one in effects)
+    targets = [(kind is not None and kind.store == edges.name, ref) for kind, ref in kinds if ref]
+    edge_refs = dict.fromkeys(ref for is_edge, ref in targets if is_edge)
+    written = (ref for is_edge, ref in targets if not is_edge)
+    node_refs = dict.fromkeys((*written, *(ref for ref in declared if ref not in edge_refs)))
+    return {
+        "scope_kind": "single_node" if len(node_refs) < 2 else "node_with_neighbors",
+        "affected_node_refs": [*node_refs] or ["none"],
+        "affected_edge_refs": [*edge_refs],
+        "visibility_class_envelope": [],
+        "estimated_cascade_depth": 0,
+    }
 
 
 def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -119,6 +136,20 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
         ],
         **changes,
     )
+
+
+def taking(
+    verb: str, node_id: str, *edges: str, corpora: tuple[str, ...] = ("corpus:test",)
+) -> dict[str, Any]:
+    """Takes a node with everything that hangs on it (§3.3)."""
+    state = "soft_deleted" if verb == "soft_delete" else "retracted"
+    node = effect("node_write", node_id, state=state)
+    effects = [effect("node_retract", node_id) if verb == "collapse" else node]
+    effects += [effect("edge_remove", edge) for edge in edges]
+    for corpus_id in corpora:
+        one = effect("membership_revoke", node_id, corpus_id=corpus_id)
+        effects.append(one | {"effect_id": f"revoke:{corpus_id}"})
+    return envelope(verb, effects)
 
 
 def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
@@ -281,11 +312,11 @@ def informed(view: LedgerView, document: Any) -> Any:
             return document
         if view.live_idempotency_record(document["idempotency_key"]) is not None:
             return document
-        targets = {
-            one["target_ref"] for one in document["primitive_effects"] if "target_ref" in one
-        }
-        found = [view.record(table, key) for key in targets for table in (nodes, edges)]
-    except (KeyError, TypeError):
+        effects = [one for one in document["primitive_effects"] if "target_ref" in one]
+        keys = {(table, one["target_ref"]) for one in effects for table in (nodes, edges)}
+        keys |= {(one.table, one.record_key) for one in writes_stated(effects)}
+        found = [view.record(table, key) for table, key in keys]
+    except (AttributeError, KeyError, TypeError):
         return document
     written = {one["updated_by_operation_id"] for one in found if one is not None}
     parents = {one for one in written if one != document.get("operation_id")}

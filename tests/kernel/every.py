@@ -1,6 +1,6 @@
 """A course of valid envelopes that names every effect kind and speaks every verb."""
 
-from tests.kernel.build import adapt, create, effect, envelope, link
+from tests.kernel.build import adapt, create, effect, envelope, link, op_id
 
 HASH = "ab" * 32
 
@@ -27,7 +27,7 @@ def move(node, start, end, by, kind="membership_state_transition"):
     return own(kind, node, **payload)
 
 
-FIRST_ATTEMPT = "op-first-attempt"
+FIRST_ATTEMPT = op_id("first-attempt")
 
 
 def attempt(number, prior, current, **more):
@@ -61,7 +61,7 @@ def verbs():
             [
                 effect("node_write", "merged", node_kind="Note"),
                 edge("edge_create", "e:merge"),
-                effect("materialized_view_invalidation", "view"),
+                effect("materialized_view_invalidation", "view", node_ref="merged"),
             ],
         ),
         envelope(
@@ -293,6 +293,10 @@ SAYS = {
         "user_confirmation_token": "",
         "compensations_applied": [],
         "partial_external_effects_persist": [],
+        "plan_digest": HASH,
+        "page": 1,
+        "undone_from_sequence": "1",
+        "operations_left": 0,
     },
     "rollback_partial_external_effect_persists": {"epoch_id": "epoch", "descriptors": ["a file"]},
     "tier_3_rebuild": {

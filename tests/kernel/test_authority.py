@@ -24,6 +24,7 @@ from tests.kernel.build import (
     recompute,
     relink,
     submit,
+    taking,
     understandings,
     unlink,
     work,
@@ -166,7 +167,7 @@ def test_each_kind_of_change_asks_for_what_it_touches_and_for_no_more(
 def test_a_retracted_input_counts_no_longer(ledger):
     diamond(ledger)
     assert stored(ledger, "a") > 0.5
-    accepted(ledger, envelope("collapse", [effect("node_retract", "claim")]))
+    accepted(ledger, taking("collapse", "claim", "1"))
     assert drain(ledger) == ["a", "b", "c", "d"]
     assert stored(ledger, "a") == 0.5
 
@@ -197,11 +198,9 @@ def test_an_edge_that_is_moved_asks_for_the_one_it_fed_and_the_one_it_feeds(ledg
 
 
 def test_requests_of_any_operation_and_node_names_are_told_apart(ledger):
-    accepted(
-        ledger,
-        understanding("b:c", envelope={"operation_id": "op:a"}),
-        understanding("c", envelope={"operation_id": "op:a:b"}),
-    )
+    for name, operation_id in (("b:c", "op:a"), ("c", "op:a:b")):
+        document = understanding(name, envelope={"operation_id": operation_id})
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
     assert requested(ledger) == ["b:c", "c"]
 
 

@@ -28,8 +28,11 @@ from tests.kernel.build import (
     effect,
     envelope,
     ledger_on,
+    op_id,
     submit,
+    taking,
 )
+from tests.kernel.every import HASH, attempt, dated, own
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
 LOWER = "envelope_conflict_lower_authority"
@@ -262,7 +265,7 @@ def test_two_new_nodes_are_one_entity_only_by_their_identity_and_kind(world):
 def test_an_entity_that_was_taken_back_is_no_rival(world):
     made = create("a", "Note", identity_key="i", title="a")
     world.submit(made)
-    gone = envelope("collapse", [effect("node_retract", "a")])
+    gone = taking("collapse", "a")
     gone["causal_parent_operation_ids"] = [made["operation_id"]]
     assert code_of(world.submit(gone)) is None
     assert code_of(world.submit(create("b", "Note", identity_key="i", title="b"))) is None
@@ -630,12 +633,259 @@ def test_an_edge_with_two_targets_says_that_they_contradict(world):
     again = [edge_effect("edge_create", "b"), edge_effect("edge_create", "c")]
     documents = [envelope("document_relationship_create", [one]) for one in again]
     assert code_of(world.submit(documents[0])) is None
-    gone = changed(removed, {"operation_id": "gone", "idempotency_key": "gone"})
+    gone = changed(removed, {"operation_id": op_id("gone"), "idempotency_key": "gone"})
     gone["causal_parent_operation_ids"] = [documents[0]["operation_id"]]
     assert code_of(world.submit(gone)) is None
     assert code_of(world.submit(documents[1])) is None
     [edge] = world.contradictions()
     assert (edge["source_node_id"], edge["target_node_id"]) == ("c", "b")
+
+
+# Every typed store
+
+
+UNIT = {"filing_unit_id": "unit"}
+LATER = {"originating_tz": "America/New_York", "originating_calendar_date": "2026-02-10"}
+
+
+def later(prefix):
+    return {f"{prefix}_utc": "2026-02-11T01:30:00Z"} | {
+        f"{prefix}_{name}": value for name, value in LATER.items()
+    }
+
+
+def assigned(topic_id):
+    stated = effect("topic_assignment_write", "a", topic_id=topic_id, node_id="n")
+    index = effect("index_update", "n", index_name="topics", entry={"topic_id": topic_id})
+    return envelope("topic_assignment_write", [stated, index])
+
+
+def of_generation(selector):
+    payload = {
+        "binding_snapshot": {"selectors": [selector]},
+        "effective_at": "2026-02-09T00:00:00Z",
+    }
+    return own("binding_generation_advance", "b", binding_generation_id="1", **payload)
+
+
+def of_attempt(current, **more):
+    return envelope("extraction_state_change", [attempt(1, "pending", current, **more)])
+
+
+def member(to_state, **more):
+    verb = {"candidate": "add", "confirmed": "confirm", "rejected": "reject"}[to_state]
+    stated = {"corpus_id": "c", "to_state": to_state, **more}
+    return envelope(f"corpus_membership_{verb}", [effect("membership_write", "n", **stated)])
+
+
+def ruled(disposition, *targets):
+    return own(
+        "ruling_disposition_write",
+        "ruling",
+        dispositions=[{"disposition": disposition}],
+        scope_targets=[*targets],
+        **dated("ruling_date"),
+    )
+
+
+def observed(disposition):
+    stated = {"disposition": disposition, "lifecycle_state": "observed"}
+    return own(
+        "court_disposition_observation_write", "seen", **stated, **dated("docket_entry_date")
+    )
+
+
+def resolved(*case_refs):
+    stated = {"event_kind": "ConsolidationEvent", "resolved_case_identity": "1"}
+    return own(
+        "case_resolution_event_write",
+        "event",
+        **stated,
+        case_refs=[*case_refs],
+        **dated("event_date"),
+    )
+
+
+def related(target):
+    ends = {"source_filing_unit_id": "unit", "target_filing_unit_id": target}
+    return own("filing_relationship_write", "r", relationship_type="responds_to", **ends)
+
+
+def shared(recipient):
+    stated = {"shared_corpus_view_id": "view", "share_token_policy_id": "policy"}
+    return own("share_link_grant", "link", recipient_email_hash=recipient * 32, **stated)
+
+
+def file_at(kind, **stated):
+    return own(kind, "file", content_hash=HASH, **stated)
+
+
+def version(dates):
+    return own("filing_unit_version_write", "v", **UNIT, **dates, version_label="1")
+
+
+def text_version(text_hash):
+    return own("filing_unit_text_version_write", "t", **UNIT, text_hash=text_hash * 32)
+
+
+def filed(unit, dates, **more):
+    return own("filing_unit_write", unit, **dates, **more)
+
+
+PAIRS = {
+    "nodes": (adapt("n", {"title": "a"}), adapt("n", {"title": "b"}), FIRST_WRITER),
+    "edges": (
+        envelope(
+            "edge_write",
+            [effect("edge_write", "e", source_node_id="n", target_node_id="m", edge_type="a")],
+        ),
+        envelope(
+            "edge_write",
+            [effect("edge_write", "e", source_node_id="n", target_node_id="m", edge_type="b")],
+        ),
+        FIRST_WRITER,
+    ),
+    "corpus_membership_records": (member("candidate"), member("confirmed"), FIRST_WRITER),
+    "filing_units": (
+        filed("u", dated("filing_date")),
+        filed("u", later("filing_date")),
+        FIRST_WRITER,
+    ),
+    "filing_unit_versions": (
+        version(dated("filing_date")),
+        version(later("filing_date")),
+        FIRST_WRITER,
+    ),
+    "filing_unit_text_versions": (text_version("ab"), text_version("cd"), FIRST_WRITER),
+    "filing_relationships": (related("other"), related("third"), REVIEW),
+    "ruling_dispositions": (ruled("granted", "u"), ruled("denied", "u"), FIRST_WRITER),
+    "court_disposition_observations": (observed("granted"), observed("denied"), FIRST_WRITER),
+    "case_resolution_events": (resolved("1", "2"), resolved("1", "2", "3"), REVIEW),
+    "topic_assignments": (assigned("topic"), assigned("topic-2"), REVIEW),
+    "binding_generation_snapshots": (of_generation("a"), of_generation("b"), FIRST_WRITER),
+    "extraction_attempts": (of_attempt("running"), of_attempt("cancelled"), FIRST_WRITER),
+    "document_artifacts": (
+        file_at("document_artifact_write", source_artifact_kind="pdf"),
+        file_at("document_artifact_write", source_artifact_kind="txt"),
+        FIRST_WRITER,
+    ),
+    "materializations": (
+        file_at("materialization_emit", materialized_path="a/b.pdf"),
+        file_at("materialization_emit", materialized_path="a/c.pdf"),
+        FIRST_WRITER,
+    ),
+    "share_links": (shared("ab"), shared("cd"), FIRST_WRITER),
+}
+"""By store: two writes of one record, and what becomes of the second, which had not seen the
+first."""
+
+FOLLOWING = {
+    "policy_snapshots",
+    "derived_indexes",
+    "materialized_views",
+    "membership_state_transitions",
+    "recorded_model_outputs",
+}
+
+
+@pytest.mark.spec("§15.5", "§19.2")
+def test_every_typed_store_is_compared_or_says_from_what_its_records_follow():
+    stores = {table.name: table.info["state"] for table in schema.STATE_TABLES}
+    assert {name for name, store in stores.items() if store.compared} == PAIRS.keys()
+    assert {name for name, store in stores.items() if store.follows} == FOLLOWING
+    assert PAIRS.keys() | FOLLOWING == stores.keys()
+
+
+def matters(world):
+    """What the writes of `PAIRS` refer to, seen by everybody."""
+    made = [
+        *(create(name, "Note") for name in "nm"),
+        *(create(name, "Topic") for name in ("topic", "topic-2")),
+        *(filed(name, dated("filing_date")) for name in ("unit", "other", "third")),
+    ]
+    for document in made:
+        assert code_of(world.submit(document, submitter="orchestrator")) is None
+    world.host.time_us += 2 * WINDOW_US
+
+
+def again(document, **changes):
+    """The same operation of somebody else."""
+    other = {"operation_id": op_id(f"{document['operation_id']}-again")}
+    return changed(document, {**other, "idempotency_key": other["operation_id"], **changes})
+
+
+@pytest.mark.spec("§15.5", "§19.2")
+@pytest.mark.parametrize("store", PAIRS)
+def test_two_writes_of_a_record_that_had_not_seen_each_other_conflict_in_every_store(world, store):
+    first, second, code = PAIRS[store]
+    matters(world)
+    assert code_of(world.submit(again(first), submitter="orchestrator")) is None
+    refused(world.submit(again(second), submitter="orchestrator"), code)
+
+
+@pytest.mark.spec("§15.5", "K10")
+@pytest.mark.parametrize("store", PAIRS)
+def test_what_was_seen_is_no_conflict_in_any_store(world, store):
+    first, second, _ = PAIRS[store]
+    matters(world)
+    first = again(first)
+    world.submit(first, submitter="orchestrator")
+    knowing = again(second, causal_parent_operation_ids=[first["operation_id"]])
+    result = world.submit(knowing, submitter="orchestrator")
+    assert getattr(result, "rejection", None) is None or result.rejection.check == "apply"
+
+
+@pytest.mark.spec("§15.5", "§19.2")
+@pytest.mark.parametrize("name", ["document_ref", "document_id"])
+def test_two_filing_units_of_one_document_with_different_dates_conflict(world, name):
+    of_document = {name: "D-1"}
+    first = filed("u-1", dated("filing_date"), **of_document, filing_role="motion")
+    assert code_of(world.submit(first)) is None
+    exhibit = filed("u-2", dated("filing_date"), **of_document, filing_role="exhibit")
+    assert code_of(world.submit(exhibit)) is None
+    other = filed("u-3", later("filing_date"), **of_document)
+    result = world.submit(other)
+    refused(
+        result, FIRST_WRITER, "primitive_effects.0.payload.filing_date_originating_calendar_date"
+    )
+    assert world.receipt(result)["existing_record_ids"] == ["u-1", "u-2"]
+    assert code_of(world.submit(filed("u-4", later("filing_date"), **{name: "D-2"}))) is None
+    seen = [first["operation_id"], exhibit["operation_id"]]
+    assert code_of(world.submit(again(other, causal_parent_operation_ids=seen))) is None
+
+
+@pytest.mark.spec("§15.5")
+def test_a_policy_lets_a_person_decide_about_filing_dates(world):
+    world.state("field_value_disagree", "user_review_required")
+    world.submit(filed("u-1", dated("filing_date"), document_ref="D-1"))
+    refused(world.submit(filed("u-2", later("filing_date"), document_ref="D-1")), REVIEW)
+    assert [one.receipt["existing_record_ids"] for one in world.items()] == [["u-1"]]
+
+
+@pytest.mark.spec("§15.5", "§19.2")
+def test_a_record_that_one_takes_back_and_another_writes_is_in_conflict(world):
+    made = filed("u", dated("filing_date"))
+    world.submit(made)
+    world.host.time_us += 2 * WINDOW_US
+    assert code_of(world.submit(own("filing_unit_retract", "u"))) is None
+    refused(world.submit(again(made)), FIRST_WRITER, "primitive_effects.0.effect_kind")
+
+
+@pytest.mark.spec("§15.5", "§4.3.3")
+def test_who_says_from_which_state_a_membership_goes_on_has_seen_it(world):
+    matters(world)
+    assert code_of(world.submit(member("candidate"))) is None
+    stale = member("confirmed", from_state="rejected")
+    refused(world.submit(stale), FIRST_WRITER, "primitive_effects.0.payload.to_state")
+    assert code_of(world.submit(member("confirmed", from_state="candidate"))) is None
+    refused(world.submit(member("rejected")), FIRST_WRITER)
+
+
+@pytest.mark.spec("§15.5", "§4.3.10")
+def test_a_link_is_revoked_by_whoever_has_not_seen_its_grant(world):
+    assert code_of(world.submit(shared("ab"))) is None
+    revoked = own("share_link_revoke", "link", revocation_reason="left")
+    assert code_of(world.submit(revoked)) is None
 
 
 # The queue
@@ -659,7 +909,7 @@ def test_a_reviewers_operation_has_seen_what_the_item_names(world):
     settled = changed(
         second,
         {
-            "operation_id": "settled",
+            "operation_id": op_id("settled"),
             "idempotency_key": "settled",
             "adjudicates_receipt_ids": [result.receipt_id],
         },
@@ -776,7 +1026,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
                 else adapt(name, stated)
             )
             own = f"operation-{number}"
-            document = changed(document, {"operation_id": own, "idempotency_key": own})
+            document = changed(document, {"operation_id": op_id(own), "idempotency_key": own})
             codes.append(code_of(world.submit(document)))
         with world.ledger.view() as view:
             assert verify(view).findings == ()
@@ -797,3 +1047,11 @@ def test_every_reason_of_the_check_is_one_that_is_proven_here():
     stated |= {one.value for one in calls if isinstance(one, ast.Constant)}
     assert stated == {FIRST_WRITER, LOWER, DEFERRED, REVIEW, UNKNOWN, RESOLVED}
     assert ITEM_KIND == REVIEW
+
+
+@pytest.mark.spec("§15.5")
+def test_what_the_last_writer_wins_is_no_part_of_a_merge(world):
+    world.state("field_value_disagree", "last_writer_wins")
+    before = {"source_refs": ["a"], "title": "a"}
+    refused(world.pair(before, {"source_refs": ["b"], "title": "b"})[2], DEFERRED)
+    assert set(world.node("n")["payload"]["merge_provenance"]) == {"source_refs"}

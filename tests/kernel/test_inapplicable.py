@@ -22,6 +22,7 @@ from tests.kernel.build import (
     memory_ledger,
     recompute,
     relink,
+    scope_of,
     submit,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, move, own
@@ -286,6 +287,11 @@ STORES = [
         create("new", "Note", effect("materialized_view_invalidation")),
     ),
     (
+        "view_node_not_found",
+        "payload.node_ref",
+        create("new", "Note", effect("materialized_view_invalidation", "v", node_ref="nowhere")),
+    ),
+    (
         "receipt_kind_unknown",
         "receipt_subkind",
         create("new", "Note", effect("receipt_only")),
@@ -438,6 +444,8 @@ def test_a_recompute_that_is_not_due_or_does_not_add_up_is_refused(
 ):
     with ledger.view() as view:
         document = spoiled(recompute(view, target), changes)
+    written = scope_of(document["primitive_effects"], document["write_set_refs"])
+    document["affected_subgraph_descriptor"] = written
     result = submit(ledger, document, submitter="orchestrator")
     rejection = result.rejection
     assert (rejection.check, rejection.reason_code, rejection.field) == ("apply", code, field)

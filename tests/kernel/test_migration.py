@@ -169,12 +169,13 @@ def test_a_line_that_cannot_be_taken_is_named_and_nothing_is(ledger, line, code)
 
 def test_an_operation_id_that_is_on_the_record_is_no_other_operations(ledger):
     known = create("k", "Note") | {"operation_id": "known"}
-    submit(ledger, known)
+    submit(ledger, known, submitter="orchestrator")
     with pytest.raises(LiteLogInvalid) as raised:
         take(ledger, MADE, named(create("k", "Note"), "known"))
     assert (raised.value.code, raised.value.line) == ("lite_operation_conflict", 2)
     take(ledger, MADE)
-    assert code_of(submit(ledger, create("x", "Note") | {"operation_id": "made"})) is not None
+    again = create("x", "Note") | {"operation_id": "made"}
+    assert code_of(submit(ledger, again, submitter="orchestrator")) is not None
 
 
 def test_a_log_that_is_written_while_it_is_taken_is_refused(ledger):
@@ -225,7 +226,7 @@ def test_what_identifies_an_operation_holds_and_the_migration_speaks(ledger):
 @pytest.mark.spec("K24", "§3.7")
 def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
     take(ledger, MADE, CHANGED)
-    submit(ledger, create("between", "Note") | {"operation_id": "between"})
+    submit(ledger, create("between", "Note"))
     migrate(Kernel(), ledger)
     with ledger.view() as view:
         place = log_document(view, row_of(view, 2))
@@ -236,7 +237,11 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
         assert [one.superseding_sequence for one in every] == [None, 5, 6, None]
         wanted = {
             AuditFilter(entity="n"): ["made", "changed"],
-            AuditFilter(semantic_intent="create"): [every[0].operation_id, "made", "between"],
+            AuditFilter(semantic_intent="create"): [
+                every[0].operation_id,
+                "made",
+                every[3].operation_id,
+            ],
             AuditFilter(actor="migration"): ["made", "changed"],
             AuditFilter(semantic_intent=LITE_INTENT): [],
             AuditFilter(entity="n", from_sequence=3): ["changed"],
@@ -274,7 +279,7 @@ def test_what_is_not_migrated_yet_is_read_as_what_it_is(ledger):
 @pytest.mark.spec("K24", "§6.3")
 def test_a_replay_finds_the_superseding_envelope_at_the_original_place(ledger):
     take(ledger, MADE, CHANGED)
-    submit(ledger, create("between", "Note") | {"operation_id": "between"})
+    submit(ledger, create("between", "Note"))
     migrate(Kernel(), ledger)
     with ledger.view() as view:
         one = replay_one(view, "changed", "record_only", NOTHING)
@@ -608,7 +613,7 @@ def test_verification_names_an_answer_to_a_lite_row_which_answered_nobody(record
 def test_verification_finds_a_second_row_for_the_same_operation():
     ledger = memory_ledger()
     migrated(ledger, MADE)
-    submit(ledger, create("x", "Note") | {"operation_id": "x"})
+    submit(ledger, create("x", "Note") | {"operation_id": "x"}, submitter="orchestrator")
     with ledger.transaction() as transaction:
         [row] = [one for one in transaction.log_rows() if one["operation_id"] == "x"]
         log = schema.kernel_event_log

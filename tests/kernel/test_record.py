@@ -35,14 +35,15 @@ def sha256(content):
 def rows():
     """A ledger in which everything happened, refusals included."""
     ledger, fake = ledger_on(MemoryStore())
+    first = create("claim", "VersionedClaim", authority=1)
     sealed = {
         "source_visibility_taint": ["public_open", "sealed"],
         "resolved_output_visibility_class": "sealed",
         "session_id": "s",
-        "causal_parent_operation_ids": ["p", "q"],
+        "causal_parent_operation_ids": [first["operation_id"]],
     }
     for document in (
-        create("claim", "VersionedClaim", authority=1),
+        first,
         create("claim", "VersionedClaim"),
         {"no": "envelope"},
         create("cu", "ConsolidatedUnderstanding", visibility_class="sealed", envelope=sealed),

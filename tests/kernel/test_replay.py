@@ -32,6 +32,7 @@ from tests.kernel.build import (
     submit_answered,
 )
 from tests.kernel.every import every_kind
+from tests.kernel.lites import lite, migrated
 
 OPUS = "claude-opus-4-7"
 IN_USE = ActiveModels({OPUS: OPUS})
@@ -376,7 +377,7 @@ def chain(ledger, *parents):
     for number, names in enumerate(parents):
         document = create(f"n-{number}", "Note")
         document |= {"operation_id": f"o-{number}", "causal_parent_operation_ids": list(names)}
-        assert code_of(submit(ledger, document)) is None
+        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
 
 
 def verdicts(ledger, first, last, registry=IN_USE):
@@ -386,9 +387,9 @@ def verdicts(ledger, first, last, registry=IN_USE):
 
 @pytest.mark.spec("§3.4")
 def test_parents_are_replayed_before_their_children(ledger):
-    chain(ledger, ["o-2"], [], ["o-1"], ["o-0", "o-2"])
+    chain(ledger, [], ["o-0"], ["o-1"], ["o-0", "o-2"])
     found = [one.operation_id for one in verdicts(ledger, 1, 4)]
-    assert found == ["o-1", "o-2", "o-0", "o-3"]
+    assert found == ["o-0", "o-1", "o-2", "o-3"]
 
 
 @pytest.mark.spec("§3.4")
@@ -415,19 +416,30 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
 def test_a_parent_outside_of_the_range_counts_as_replayed(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
     submit_answered(ledger, asking, b"answer")
-    chain(ledger, ["asking", "nowhere"], ["o-2"], [])
+    chain(ledger, ["asking"], ["o-0"])
     assert [one.output_reproduced for one in verdicts(ledger, 2, 3, BUMPED)] == [True, True]
 
 
-def test_operations_that_wait_for_each_other_are_blocked(ledger):
-    chain(ledger, ["o-1"], ["o-0"], ["o-1"], [])
+@pytest.mark.spec("§2.7", "§2.8")
+def test_of_parents_that_an_earlier_log_lacks_or_has_later_only_a_later_one_blocks(ledger):
+    caused = {"o-0": ["nowhere"], "o-1": ["o-2"], "o-2": ["o-1", "o-0"], "o-3": ["o-0"]}
+    documents = [
+        create(f"n-{name}", "Note", envelope={"operation_id": name})
+        | {"causal_parent_operation_ids": parents}
+        for name, parents in caused.items()
+    ]
+    assert migrated(ledger, *map(lite, documents)).superseded == 4
     found = verdicts(ledger, 1, 4)
     assert [(one.operation_id, one.blocked_by_operation_id) for one in found] == [
-        ("o-3", None),
-        ("o-0", "o-1"),
-        ("o-1", "o-0"),
+        ("o-0", None),
+        ("o-1", "o-2"),
         ("o-2", "o-1"),
+        ("o-3", None),
     ]
+    # The later parent is outside of the range.
+    assert [one.output_reproduced for one in verdicts(ledger, 1, 2)] == [True, True]
+    with ledger.view() as view:
+        assert verify(view).findings == ()
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (2, 1), (1, RANGE_MAX + 1)])

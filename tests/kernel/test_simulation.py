@@ -317,7 +317,15 @@ def test_the_cost_of_an_operation_counts_its_effects_and_the_recomputes_it_cause
         ({"source_refs": ["\ud800"]}, "V1", "envelope_schema_invalid"),
         ({"affected_subgraph_descriptor.scope_kind": "x"}, "V4", None),
         ({"policy_generation_id": "PG-0"}, "V5", "envelope_policy_generation_stale"),
-        ({"primitive_effects.0.target_ref": "nobody"}, "apply", "node_not_found"),
+        (
+            {
+                "primitive_effects.0.target_ref": "nobody",
+                "affected_subgraph_descriptor.scope_kind": "node_with_neighbors",
+                "affected_subgraph_descriptor.affected_node_refs": ["n", "nobody"],
+            },
+            "apply",
+            "node_not_found",
+        ),
     ],
 )
 def test_a_preview_of_what_would_be_refused_says_by_which_check(ledger, changes, check, code):

@@ -19,6 +19,7 @@ from tests.kernel.build import (
     envelope,
     everything,
     ledger_on,
+    op_id,
     submit,
 )
 
@@ -38,7 +39,15 @@ def ledger(founded):
 REFUSED = {
     "V1": ({"actor": "agent"}, "envelope_actor_unauthorized", "actor"),
     "V5": ({"policy_generation_id": "PG-0"}, "envelope_policy_generation_stale", None),
-    "apply": ({"primitive_effects.0.target_ref": "n"}, "node_already_exists", "target_ref"),
+    "apply": (
+        {
+            "primitive_effects.0.target_ref": "n",
+            "affected_subgraph_descriptor.scope_kind": "node_with_neighbors",
+            "affected_subgraph_descriptor.affected_node_refs": ["n", "m"],
+        },
+        "node_already_exists",
+        "target_ref",
+    ),
 }
 
 
@@ -209,10 +218,14 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
     "changes",
     [
         {},
-        {"operation_id": "another"},
+        {"operation_id": op_id("another")},
         {"recorded_at": "2030-01-01T00:00:00Z"},
         {"duration_ms": 7},
-        {"operation_id": "another", "recorded_at": "2031-01-01T00:00:00Z", "duration_ms": 0.5},
+        {
+            "operation_id": op_id("another"),
+            "recorded_at": "2031-01-01T00:00:00Z",
+            "duration_ms": 0.5,
+        },
     ],
 )
 def test_the_same_again_gets_the_first_answer_and_changes_nothing(ledger, changes):
@@ -310,15 +323,15 @@ def test_after_the_window_the_same_key_makes_a_new_operation(founded, kernel, ho
     assert submit(ledger, document, kernel=kernel) == first
 
     fake.time_us = committed_us + hours * HOUR_US
-    renewed = document | {"operation_id": "renewed"}
+    renewed = document | {"operation_id": op_id("renewed")}
     second = submit(ledger, renewed, kernel=kernel)
-    assert (second.operation_id, second.ec_sequence_number) == ("renewed", 2)
+    assert (second.operation_id, second.ec_sequence_number) == (renewed["operation_id"], 2)
     assert not second.duplicate
     assert submit(ledger, renewed, kernel=kernel) == second
     records = everything(ledger)["idempotency_records"]
     assert [(row["operation_id"], row["archived"]) for row in records] == [
         (first.operation_id, 1),
-        ("renewed", 0),
+        (renewed["operation_id"], 0),
     ]
 
 

@@ -14,6 +14,8 @@ from sqlalchemy import LargeBinary
 
 from kernel.belief.session import BeliefSession
 from kernel.canonical import canonicalize, sha256_hex
+from kernel.checks import v04_causality
+from kernel.checks.order import CHECKS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore
@@ -28,6 +30,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     link,
+    memory_ledger,
     submit,
 )
 from tests.kernel.honest import ASKED_OPEN, EXTERNAL, HOUR_US, accepted, drain, write_honestly
@@ -156,7 +159,7 @@ def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
     ledger, host = ledger_and_host
     write_honestly(ledger, host)
     for page_rows in (1, 2, 7):
-        defaults = {"order_by": None, "page_rows": page_rows}
+        defaults = Reader.pages.__kwdefaults__ | {"page_rows": page_rows}
         monkeypatch.setattr(Reader.pages, "__kwdefaults__", defaults)
         with ledger.view() as view:
             found = verify(view)
@@ -709,3 +712,42 @@ def test_any_single_flipped_bit_is_found(honest_memory, data):
     finally:
         held[key][column] = content
     assert not found.ok
+
+
+# Causes
+
+
+def without_check(monkeypatch, module):
+    """Let the kernel forget one of its checks, so that what it refuses gets onto the record."""
+    kept = tuple((name, check) for name, check in CHECKS if check.__module__ != module.__name__)
+    assert len(kept) == len(CHECKS) - 1
+    monkeypatch.setattr("kernel.kernel.CHECKS", kept)
+
+
+@pytest.mark.spec("§2.7")
+@pytest.mark.parametrize("cause", ["nowhere", "itself", "later"])
+def test_a_cause_that_is_on_no_earlier_row_is_found(monkeypatch, cause):
+    without_check(monkeypatch, v04_causality)
+    ledger = memory_ledger()
+    parents = {"causal_parent_operation_ids": [cause]}
+    for name in ("first", "itself", "later"):
+        more = parents if name == "itself" else {}
+        document = create(name, "Note", envelope={"operation_id": name, **more})
+        accepted(submit(ledger, document, submitter="orchestrator", unseen=True))
+    with ledger.view() as view:
+        [found] = verify(view).findings
+    assert (found.table, found.key, found.rule) == ("kernel_event_log", "2", "link_broken")
+    assert cause in found.message
+
+
+@pytest.mark.spec("§2.7")
+def test_causes_older_than_those_kept_in_memory_are_looked_up(monkeypatch):
+    monkeypatch.setattr("kernel.verify.causality.KNOWN_MAX", 2)
+    ledger = memory_ledger()
+    document = create("n", "Note")
+    first = accepted(submit(ledger, document)).operation_id
+    for number in range(5):
+        more = {"causal_parent_operation_ids": [first]}
+        accepted(submit(ledger, create(f"m-{number}", "Note", envelope=more)))
+    with ledger.view() as view:
+        assert verify(view).findings == ()

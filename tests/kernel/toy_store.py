@@ -11,7 +11,7 @@ from types import MappingProxyType
 from sqlalchemy import Column, LargeBinary, String, Table
 
 from kernel.algebra import effects
-from kernel.ledger import schema, storage
+from kernel.ledger import comparison, schema, storage
 
 TOYS = Table(
     "toys",
@@ -22,7 +22,9 @@ TOYS = Table(
     ),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    info=storage.state(storage.StateStore("tests", searched_by=(), compared=True)),
+    info=storage.state(
+        storage.StateStore("tests", searched_by=(), compared=comparison.whole("toy_retract"))
+    ),
 )
 schema.STATE_TABLES = (*schema.STATE_TABLES, TOYS)
 schema.STORES["toys"] = TOYS
@@ -97,7 +99,7 @@ def main():
     # Two that had not seen each other.
     mine = put("train", box="c", owner_ref="x")
     assert code_of(submit(ledger, mine, unseen=True)) is None
-    other = submit(ledger, put("train", box="d"), unseen=True)
+    other = submit(ledger, put("train", box="d", owner_ref="x"), unseen=True)
     assert code_of(other) == "envelope_conflict_first_writer_wins"
     # What the graph keeps side by side is for a person to decide where there is one value.
     theirs = submit(ledger, put("train", box="c", owner_ref="y"), unseen=True)

@@ -12,7 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerTransaction
 from kernel.ledger.memory import MemoryStore
 from kernel.model.result import SubmissionResult
-from tests.kernel.build import FakeHost, abandoned, informed
+from tests.kernel.build import FakeHost, abandoned, informed, op_id
 from tests.kernel.every import every_kind
 
 COURSE = tuple(every_kind())
@@ -49,7 +49,7 @@ def accept(transaction: LedgerTransaction, document: dict[str, Any]) -> Submissi
 def renamed(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """The same operation under another id and key."""
     name = f"renamed-{next(_names)}"
-    return {**document, "operation_id": name, "idempotency_key": name, **changes}
+    return {**document, "operation_id": op_id(name), "idempotency_key": name, **changes}
 
 
 def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, bytes]]:

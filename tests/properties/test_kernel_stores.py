@@ -27,11 +27,15 @@ from tests.kernel.build import (
     everything,
     ledger_on,
     link,
+    op_id,
     places,
     relink,
     unlink,
 )
 from tests.kernel.every import every_kind
+
+ID_LENGTH, KEY_LENGTH = 36, 64
+"""Of what the builders call an operation; what was spoilt has another length."""
 
 FURNISHED = {
     "a": "VersionedClaim",
@@ -114,6 +118,7 @@ MIXED = st.builds(
         [
             effect("node_write", node, state="retracted"),
             effect("node_retract", node) | {"effect_id": "second"},
+            effect("membership_revoke", node, corpus_id="corpus:test"),
             effect("index_update", node, index_name="i", entry={"n": node}),
             effect(kind, view),
             effect("receipt_only", node=node) | {"receipt_subkind": "access_overlay_override"},
@@ -160,9 +165,10 @@ class Twins(RuleBasedStateMachine):
     def name(self, document):
         """Give an operation its own id and key; the builders' counter outlives one course."""
         self.numbers += 1
-        for field in ("operation_id", "idempotency_key"):
-            if str(document.get(field)).startswith("op-") or len(str(document.get(field))) == 64:
-                document = document | {field: f"{field}:{self.numbers}"}
+        if len(str(document.get("operation_id"))) == ID_LENGTH:
+            document = document | {"operation_id": op_id(str(self.numbers))}
+        if len(str(document.get("idempotency_key"))) == KEY_LENGTH:
+            document = document | {"idempotency_key": f"key:{self.numbers}"}
         return document
 
     def submit(self, ledger, batch):

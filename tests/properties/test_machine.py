@@ -44,6 +44,7 @@ from tests.kernel.build import (
     everything,
     informed,
     link,
+    op_id,
     recompute,
     relink,
     unlink,
@@ -162,7 +163,8 @@ class Machine(RuleBasedStateMachine):
     def named(self, document, **changes):
         name = f"o:{next(self.numbers)}"
         policy = {"policy_generation_id": self.look(lambda view: view.policy_generation_id())}
-        return document | policy | {"operation_id": name, "idempotency_key": name} | changes
+        own = {"operation_id": op_id(name), "idempotency_key": name}
+        return document | policy | own | changes
 
     def submit(self, transaction, document, submitter="orchestrator"):
         return KERNEL.submit(transaction, copy.deepcopy(document), submitter)

@@ -25,7 +25,7 @@ def say(text: str) -> None:
 def main(place: str, idle_writer_max_ms: str) -> None:
     postgres_connection.IDLE_WRITER_MAX_MS = int(idle_writer_max_ms)
     ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
-    document = create("of-the-stopped", "Note") | {"operation_id": "stopped"}
+    document = create("of-the-stopped", "Note")
     try:
         with ledger.transaction() as transaction:
             kernel.submit(transaction, document, "caller")

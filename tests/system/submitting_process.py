@@ -58,7 +58,7 @@ def main(place: str, name: str, count: int) -> None:
     for number in range(count):
         with ledger.transaction() as transaction:
             seen = informed(transaction, document(name, number))
-            result = kernel.submit(transaction, seen, "caller")
+            result = kernel.submit(transaction, seen, "orchestrator")
         assert isinstance(result, SubmissionResult), result
         answer = [number, result.operation_id, result.ec_sequence_number, result.row_hash]
         sys.stdout.write(f"{json.dumps(answer)}\n")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.to_thread
 
+from actors.supervision import WakeSignal
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from workers.api.errors import ApiError
@@ -38,7 +39,7 @@ class OutcomeWatch:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._waits: set[_Wait] = set()
-        self._changed = anyio.Event()
+        self._changed = WakeSignal()
         self._stopped = False
 
     def notify(self) -> None:
@@ -75,9 +76,7 @@ class OutcomeWatch:
     async def run(self) -> None:
         """Look for outcomes until cancelled."""
         while True:
-            with anyio.move_on_after(LOOK_EVERY_S if self._waits else None):
-                await self._changed.wait()
-            self._changed = anyio.Event()
+            await self._changed.wait(LOOK_EVERY_S if self._waits else None)
             began_s = anyio.current_time()
             if self._waits:
                 await self._look()

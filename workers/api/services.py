@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Request
-from redis.asyncio import Redis
 
 from actors.commit.units import Unit
 from actors.sessions.runtime import Sessions
@@ -18,6 +17,7 @@ from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStr
 from kernel.model_registry import ModelRegistry
 from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
+from queues.connection import RedisClient
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
@@ -48,7 +48,7 @@ class Services:
 
     leases: CapacityLeases
     heartbeats: Heartbeats
-    redis: Redis
+    redis: RedisClient
     write: Write
     """Runs one unit in the next commit and returns its result, or raises its error."""
 

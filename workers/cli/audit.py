@@ -18,7 +18,6 @@ from kernel.model.receipt import MIGRATION_KIND
 from kernel.model.replay import AuditReplayStrategy
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
-from workers.api.routes.records import SEQUENCE_MAX
 from workers.cli.common import (
     as_json,
     clean_errors,
@@ -39,6 +38,7 @@ from workers.views.audit import (
     preview_document,
     totals_document,
 )
+from workers.views.records import SEQUENCE_MAX
 from workers.views.replays import reason_of, tally_document, tally_of
 
 T = TypeVar("T")

@@ -9,10 +9,9 @@ import orjson
 
 from kernel.audit.log import log_document
 from kernel.belief.events import BeliefEvent
-from kernel.ledger import schema
-from workers.api.routes.records import count_requests, describe_operation
 from workers.cli.common import as_json, ledger_dir, limit, print_document
 from workers.cli.reading import read_record
+from workers.views.records import count_requests, describe_operation
 
 HASH_CHARS = 12
 
@@ -57,9 +56,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
     if session_id is None:
         rows = read_record(
             data_dir,
-            lambda view: view.tables.select(
-                schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
-            ),
+            lambda view: view.newest_belief_sessions(limit),
         )
         documents = [
             {

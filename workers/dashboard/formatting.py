@@ -44,11 +44,6 @@ def clock_time(moment: datetime, today: datetime) -> str:
     return utc.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S")
 
 
-def plural(count: int, one: str, many: str) -> str:
-    """Return the count with the right form of its noun."""
-    return f"{number(count)} {one if count == 1 else many}"
-
-
 def _two(small: int, per_large: int, large_unit: str, small_unit: str) -> str:
     large, rest = divmod(small, per_large)
     return f"{large} {large_unit} {rest} {small_unit}" if rest else f"{large} {large_unit}"

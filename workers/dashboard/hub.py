@@ -15,7 +15,7 @@ Rules:
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -25,6 +25,7 @@ import structlog
 from workers.dashboard import formatting, page_delta, page_model
 from workers.dashboard.sanitize import tidy
 from workers.dashboard.snapshot import PARTS, Part, Snapshot, SnapshotSource
+from workers.environment.system_host import utc_now
 
 log = structlog.get_logger(__name__)
 
@@ -49,11 +50,6 @@ class Published:
     """The whole picture as JSON."""
     delta: bytes
     """The changes since the picture before this one, as JSON."""
-
-
-def utc_now() -> datetime:
-    """Return the time by the clock of this machine."""
-    return datetime.now(UTC)
 
 
 class SnapshotHub:

@@ -12,7 +12,6 @@ from kernel.host import Host
 from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.schema import metadata
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_file import file_faults
 from kernel.ledger.sqlite_folding import fold
@@ -117,9 +116,8 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
 
 def _is_unfounded(view: LedgerView) -> bool:
     """Tell whether there are tables with nothing in them: who made them was killed there."""
-    tables = view.tables
     try:
-        return not any(tables.select(table, limit=1) for table in metadata.sorted_tables)
+        return view.is_empty()
     except Exception:  # noqa: BLE001 - what is damaged is for whoever reads on to name
         return False
 

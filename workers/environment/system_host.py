@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 
 from kernel.host import Host
 
@@ -50,6 +51,11 @@ _randomness = _Randomness()
 def system_host() -> Host:
     """Return the host of this process."""
     return Host(lambda: time.time_ns() // 1000, _randomness.take)
+
+
+def utc_now() -> datetime:
+    """Return the time by the clock of this machine."""
+    return datetime.now(UTC)
 
 
 def settle_memory() -> None:

@@ -26,6 +26,7 @@ from actors.errors import ActorError, ShardUnowned, StaleEpoch
 from actors.orchestrator.intents import ReportExternalEffect
 from actors.sharding.assignment import NO_SESSION
 from actors.sharding.held_shards import Ownership
+from actors.supervision import WakeSignal
 from kernel.algebra.effects import canonical_kind
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
@@ -90,7 +91,7 @@ class ExternalEffects:
         self._seen_sequence = 0
         self._next_due_s = float("inf")
         self._started = False
-        self._wake = anyio.Event()
+        self._wake = WakeSignal()
 
     def notify(self) -> None:
         """Wake the performer after a commit; cheap, and harmless when called too often."""
@@ -101,9 +102,7 @@ class ExternalEffects:
         while True:
             await self.perform_due()
             await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            with anyio.move_on_after(self._idle_s()):
-                await self._wake.wait()
-            self._wake = anyio.Event()
+            await self._wake.wait(self._idle_s())
 
     async def perform_due(self) -> int:
         """Perform what is asked for and due, and return how many requests got their outcome."""

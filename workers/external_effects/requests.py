@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from kernel.canonical import canonicalize
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
 from kernel.outbound import held_back
 from kernel.stores.content import recorded_content
+from kernel.stores.share_links import share_link
 from kernel.stores.typed import LIVE
 
 RESTRICTED = "external_source_restricted"
@@ -51,7 +51,7 @@ def read_asked(view: LedgerView, request: Request) -> Asked:
     """Read what performing a request takes."""
     document = request.document
     content = recorded_content(view, document) if "content_hash" in document["payload"] else None
-    link = view.record(schema.share_links, document["target_ref"])
+    link = share_link(view, document["target_ref"])
     stands = link is not None and link["state"] == "active"
     return Asked(request.request_id, document, content, stands, _held_back(view, document))
 

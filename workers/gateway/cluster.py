@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
-from redis.asyncio import Redis
 
 from actors.commit.group_committer import Committer
 from actors.forwarding.mailbox_consumer import Postroom
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
-from actors.sessions.runtime import SessionRuntime
+from actors.sessions.runtime import Handled, SessionRuntime
 from actors.sharding.held_shards import Ownership
 from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from queues.connection import RedisClient
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import Seal
 from queues.gateways.shard_leases import ShardLeases
@@ -42,15 +42,6 @@ class Sharing:
     postroom: Postroom
     seal: Seal
     mail: ShardMail
-
-    def taken(self, notify: Callable[[], None]) -> None:
-        """Add a listener that is called whenever shards were taken."""
-
-        def tell() -> None:
-            self.postroom.wake()
-            notify()
-
-        self.keeper.taken = tell
 
     async def begin(self) -> None:
         """Take the shards that this gateway may have at once; one alone then serves everything.
@@ -79,36 +70,63 @@ class Sharing:
             await self.postroom.empty()
 
 
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Who is told of what happens to the sessions of a gateway."""
+
+    shards_taken: Callable[[], None]
+    mail_refused: Callable[[Refused], None]
+    handled: Handled | None
+    """See `SessionRuntime`."""
+
+
 def share_sessions(
     ledger: Ledger,
     committer: Committer,
-    redis: Redis,
+    redis: RedisClient,
     settings: Settings,
     gateway: str,
-    tombstones: AsyncEliminationStore | None = None,
-    *,
-    refused: Callable[[Refused], None] = lambda _: None,
+    tombstones: AsyncEliminationStore | None,
+    callbacks: Callbacks,
 ) -> Sharing:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
-    ownership = Ownership(settings.shards)
+
+    def shard_lost(shard: int) -> None:
+        keeper.lose(shard)
+
+    def mailboxes_lost() -> None:
+        sessions.give_up()
+
+    def shards_taken() -> None:
+        postroom.wake()
+        callbacks.shards_taken()
+
+    ownership = Ownership(settings.shards, lost=shard_lost)
     runtime = SessionRuntime(
         ledger,
         committer,
-        ledger.host,
         ownership=ownership,
         mailbox_max=settings.mailbox_max,
         passivate_after_s=settings.passivate_after_s,
         tombstones=tombstones,
+        handled=callbacks.handled,
     )
     inbox = Inbox(redis, gateway)
     seal = Seal()
     # Time for an owner to die unnoticed, for another to take over, and to answer.
     reply_s = 2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S
     valid_ms = max(VALID_MS, int(2000 * reply_s))
-    mail = ShardMail(redis, inbox, seal, refused=refused, valid_ms=valid_ms)
+    mail = ShardMail(redis, inbox, seal, refused=callbacks.mail_refused, valid_ms=valid_ms)
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
-        ledger, gateway, ownership, leases, runtime, lease_s=settings.shard_lease_s
+        ledger,
+        gateway,
+        ownership,
+        leases,
+        runtime,
+        lease_s=settings.shard_lease_s,
+        flushed=mailboxes_lost,
+        taken=shards_taken,
     )
     sessions = RoutedSessions(
         runtime,
@@ -126,8 +144,6 @@ def share_sessions(
         answered=sessions.answered,
         leases_changed=keeper.wake,
     )
-    keeper.flushed = sessions.give_up
-    keeper.taken = postroom.wake
     return Sharing(ownership, runtime, sessions, keeper, postroom, seal, mail)
 
 

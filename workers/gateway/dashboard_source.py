@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 import orjson
-from sqlalchemy import Table
 
-from actors.commit.refusals import SET_ASIDE
+from actors.commit.refusal_units import SET_ASIDE
 from kernel.belief_record import shown_survivors
-from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.tables import Row
@@ -26,7 +24,6 @@ from queues.dropped import DROPPED
 from queues.errors import QueueError
 from queues.lease_holder import capacity_of
 from queues.work_queue import WorkQueue
-from workers.api.routes.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.snapshot import (
     Count,
@@ -47,6 +44,8 @@ from workers.dashboard.snapshot import (
     Snapshot,
     Worker,
 )
+from workers.environment.system_host import utc_now
+from workers.views.records import count_requests
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
@@ -108,7 +107,7 @@ class LiveSource:
     async def read(self) -> Snapshot:
         """Return the state as it is now; a part that cannot be read says so."""
         self._version += 1
-        now = datetime.now(UTC)
+        now = utc_now()
         record = await _part("ledger", lambda: self.services.read(self._read_ledger))
         completed_per_s: dict[str, float] = {}
         if record.value is not None:
@@ -207,14 +206,12 @@ class LiveSource:
 
     def _read_ledger(self, view: LedgerView) -> _LedgerPart:
         head = view.head()
-        rows_per_s = self._rows.per_s(head.ec_sequence_number, datetime.now(UTC))
+        rows_per_s = self._rows.per_s(head.ec_sequence_number, utc_now())
         self._count_rejections(view, head.receipt_sequence)
         self._count_events(view)
         requests = count_requests(view)
         outcomes = requests["outcomes"]
-        newest = view.tables.select(
-            schema.belief_sessions, order_by="updated_at_us", descending=True, limit=SESSIONS_SHOWN
-        )
+        newest = view.newest_belief_sessions(SESSIONS_SHOWN)
         return _LedgerPart(
             ledger=Ledger(
                 str(head.ec_sequence_number),
@@ -241,7 +238,7 @@ class LiveSource:
 
     def _count_rejections(self, view: LedgerView, newest: int) -> None:
         while self._receipts_seen < newest:
-            rows = _after(view, schema.receipts, "receipt_sequence", self._receipts_seen)
+            rows = view.receipt_rows(after=self._receipts_seen, limit=PAGE_ROWS)
             if not rows:
                 return
             self._rejections.update(row["reason_code"] for row in rows if row["reason_code"])
@@ -254,18 +251,14 @@ class LiveSource:
     def _count_events(self, view: LedgerView) -> None:
         """The first event of a session declares it; every other one may eliminate."""
         # A session can change twice in one microsecond of the clock, so the newest is read again.
-        while rows := _after(
-            view, schema.belief_sessions, "updated_at_us", self._sessions_seen_us - 1
+        while rows := view.changed_belief_sessions(
+            after_us=self._sessions_seen_us - 1, limit=PAGE_ROWS
         ):
             for row in rows:
                 self._events[row["session_id"]] = row["n_events"]
             self._sessions_seen_us = rows[-1]["updated_at_us"]
             if len(rows) < PAGE_ROWS:
                 return
-
-
-def _after(view: LedgerView, table: Table, column: str, bound: int) -> list[Row]:
-    return view.tables.select(table, order_by=column, after=bound, limit=PAGE_ROWS)
 
 
 def _gateways(view: LedgerView) -> tuple[Count, ...]:
@@ -278,12 +271,12 @@ async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> Part[T]:
     try:
         value = await read()
     except Exception as error:  # noqa: BLE001 - the part says that it failed, the page goes on
-        return Part.failed(origin, datetime.now(UTC), getattr(error, "code", type(error).__name__))
-    return Part.of(origin, datetime.now(UTC), value)
+        return Part.failed(origin, utc_now(), getattr(error, "code", type(error).__name__))
+    return Part.of(origin, utc_now(), value)
 
 
 def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
+    return int(utc_now().timestamp() * 1000)
 
 
 def _tail_row(row: Row) -> LedgerRow:

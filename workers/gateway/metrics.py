@@ -20,13 +20,13 @@ from kernel.ledger.ledger import LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
 from queues.capacity_leases import CAPACITY_RESOURCE
 from queues.work_queue import WorkQueue
-from workers.api.routes.records import count_requests
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.environment.settings import Settings
 from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
+from workers.views.records import count_requests
 
 FRESH_S = 1.0
 PART_S = 3.0

@@ -12,15 +12,15 @@ from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
-from redis.asyncio import Redis
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as HttpMessage
 
 from actors.commit.units import Unit
 from actors.messages import Audit, Message, Query
-from actors.sessions.runtime import SessionRuntime, Sessions
+from actors.sessions.runtime import Sessions
 from kernel.ledger.ledger import Document
+from queues.connection import RedisClient
 from queues.work_queue import WorkQueue
 from workers.api.services import Report, Traceparents, Write
 from workers.telemetry.http_metrics import METHODS, NO_ROUTE
@@ -85,13 +85,12 @@ class GatewayTraces:
             if root is not None:
                 yield root, failure, bool(failure)
 
-    def queue(self, redis: Redis, name: str) -> WorkQueue:
+    def queue(self, redis: RedisClient, name: str) -> WorkQueue:
         """Return a queue whose items carry the trace of what caused them."""
         return TracedQueue(redis, name, self.spans)
 
-    def sessions(self, sessions: Sessions, runtime: SessionRuntime) -> Sessions:
+    def sessions(self, sessions: Sessions) -> Sessions:
         """Wrap sessions so that a request knows the ids in its answer."""
-        runtime.handled = self.handled
         return _TracedSessions(sessions)
 
     def write(self, write: Write) -> Write:

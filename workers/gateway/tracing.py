@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from redis.asyncio import Redis
 
-from actors.sessions.runtime import SessionRuntime, Sessions
+from actors.sessions.runtime import Sessions
+from queues.connection import RedisClient
 from queues.work_queue import WorkQueue
 from workers.api.services import Report, Write
 from workers.environment.settings import Settings
@@ -28,12 +28,13 @@ class Untraced:
     """The traces of a gateway that has none."""
 
     spans = None
+    handled = None
 
-    def queue(self, redis: Redis, name: str) -> WorkQueue:
+    def queue(self, redis: RedisClient, name: str) -> WorkQueue:
         """Return a queue."""
         return WorkQueue(redis, name)
 
-    def sessions(self, sessions: Sessions, _: SessionRuntime) -> Sessions:
+    def sessions(self, sessions: Sessions) -> Sessions:
         """Return the same sessions."""
         return sessions
 

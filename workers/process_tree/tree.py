@@ -152,7 +152,7 @@ def _bring_forward(place: LedgerPlace) -> None:
     try:
         with open_record(place) as view:
             # Better here and once than in a gateway that is started again and again.
-            refuse_differences(view.tables.schema_faults(), str(place))
+            refuse_differences(view.schema_faults(), str(place))
     except LedgerUnavailable:
         return  # The gateway makes what is not there, and says what is wrong with what is.
     except LedgerSchemaDiffers as error:

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from redis.asyncio import Redis
-
+from queues.connection import RedisClient
 from queues.items import Enqueued, NewItem
 from queues.work_queue import WorkQueue
 from workers.telemetry.span_exporter import Attributes, Spans
@@ -17,7 +16,7 @@ _ENTERED = frozenset({"new", "merged", "successor"})
 class TracedQueue(WorkQueue):
     """Adds each item under the span of its sending."""
 
-    def __init__(self, redis: Redis, name: str, spans: Spans) -> None:
+    def __init__(self, redis: RedisClient, name: str, spans: Spans) -> None:
         super().__init__(redis, name)
         self._spans = spans
 

@@ -17,6 +17,7 @@ import structlog
 from actors.commit.units import IntentUnit, Unit
 from actors.errors import ActorError
 from actors.orchestrator.intents import EnqueueRecompute
+from actors.supervision import WakeSignal
 from kernel.authority.enqueue import plan_deferred, plan_sweep
 from kernel.authority.requests import CASCADE_QUEUE, CASCADES
 from kernel.authority.strategy import BetaPosteriorMean
@@ -164,7 +165,7 @@ class DeferredCascades:
     def __init__(self, ledger: Ledger, write: Write) -> None:
         self._ledger = ledger
         self._write = write
-        self._wake = anyio.Event()
+        self._wake = WakeSignal()
 
     def notify(self) -> None:
         """Wake the sweeps after a commit; cheap, and harmless when called too often."""
@@ -173,15 +174,13 @@ class DeferredCascades:
     async def run(self) -> None:
         """Write down what is deferred until cancelled; what fails is tried again later."""
         while True:
-            self._wake = anyio.Event()
             try:
                 await self.write_down()
             except (ActorError, SweepRefused, LedgerUnavailable) as error:
                 # Another gateway may have been faster: the record tells at the next look.
                 _log.warning("cascade_waits", code=getattr(error, "code", "internal"))
             await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            with anyio.move_on_after(LOOK_EVERY_S):
-                await self._wake.wait()
+            await self._wake.wait(LOOK_EVERY_S)
 
     async def write_down(self) -> int:
         """Write down every deferred cascade, the oldest first; return how many pages it took."""

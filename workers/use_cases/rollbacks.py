@@ -4,18 +4,19 @@ Building the state again takes every shard away in its own transaction, so a gat
 the database from elsewhere drops its memory and takes its shards anew.
 """
 
-from dataclasses import dataclass
+from contextlib import closing
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
+from actors.commit.units import Unit
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
-from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.rollback.rebuild import Archive, plan_rebuild, rebuild
+from kernel.rollback.rebuild import Archive, plan_rebuild, prepare_rebuild, rebuild
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
@@ -66,50 +67,38 @@ def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
     return plan_rebuild(kernel, view, asked.checkpoint_ec_sequence_number).document()
 
 
-def undo(
+def unit_of(asked: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
+    """Return the unit that undoes it."""
+    if isinstance(asked, UndoOperation):
+        return RollbackOperationUnit(asked.operation_id)
+    return RollbackEpochUnit(asked.epoch_id, asked.user_confirmation_token, confirmations)
+
+
+def build_again(
     kernel: Kernel,
-    transaction: LedgerTransaction,
-    asked: Undoing,
+    ledger: Ledger,
+    asked: BuildAgain,
     confirmations: Confirmations,
     archive: Archive,
 ) -> dict[str, Any]:
-    """Carry it out; durable when the transaction is.
+    """Build the state again; others write meanwhile, but for the transaction that replaces.
 
     Raises:
-        RollbackRefused: what stands in the way; nothing was undone.
+        RollbackRefused: what stands in the way; nothing was replaced.
     """
-    if isinstance(asked, UndoOperation):
-        return rollback_operation(kernel, transaction, asked.operation_id).document()
-    if isinstance(asked, UndoEpoch):
-        return rollback_epoch(
+    with ledger.view() as view:
+        prepared = prepare_rebuild(kernel, view, asked.checkpoint_ec_sequence_number)
+    with closing(prepared), ledger.transaction() as transaction:
+        # Whatever gateways know of the record is from before; none of them can write it on.
+        take_away_all(transaction)
+        return rebuild(
             kernel,
             transaction,
-            asked.epoch_id,
+            prepared,
             confirmations=confirmations,
-            user_confirmation_token=asked.user_confirmation_token,
+            architect_confirmation_token=asked.architect_confirmation_token,
+            archive=archive,
         ).document()
-    # Whatever gateways know of the record is from before; none of them can write it on.
-    take_away_all(transaction)
-    return rebuild(
-        kernel,
-        transaction,
-        asked.checkpoint_ec_sequence_number,
-        confirmations=confirmations,
-        architect_confirmation_token=asked.architect_confirmation_token,
-        archive=archive,
-    ).document()
-
-
-@dataclass(frozen=True, slots=True)
-class UndoingUnit:
-    """Undoing as a unit of a commit; building again has a ledger to itself and is none."""
-
-    asked: UndoOperation | UndoEpoch
-    confirmations: Confirmations
-
-    def run(self, bench: Any) -> dict[str, Any]:
-        """Undo inside the batch's transaction."""
-        return undo(bench.kernel, bench.transaction, self.asked, self.confirmations, _no_archive)
 
 
 def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:
@@ -123,7 +112,3 @@ def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Con
 def confirmable(plan: dict[str, Any]) -> Confirmable:
     """Return what a token for a dry run confirms."""
     return Confirmable(plan["tier"], plan["scope"], plan["digest"])
-
-
-def _no_archive(_: bytes) -> None:
-    raise AssertionError("only building again archives")

@@ -62,7 +62,7 @@ class Serving:
         self.ledger, self.owner = ledger, owner
         self.ownership = Ownership(SHARDS)
         self.committer = make_committer(ledger)
-        self.runtime = SessionRuntime(ledger, self.committer, ledger.host, ownership=self.ownership)
+        self.runtime = SessionRuntime(ledger, self.committer, ownership=self.ownership)
 
     def take(self, *shards):
         self.ownership.add(take(self.ledger, self.owner, *shards))

@@ -421,7 +421,7 @@ async def test_a_record_that_cannot_be_read_now_may_be_asked_for_again():
 async def test_a_runtime_that_stops_answers_everybody_who_waits():
     ledger, store = scripted_ledger()
     committer = make_committer(ledger)
-    sessions = SessionRuntime(ledger, committer, ledger.host)
+    sessions = SessionRuntime(ledger, committer)
     answers = {}
     async with anyio.create_task_group() as callers, anyio.create_task_group() as process:
         ready = anyio.Event()

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from actors.commit.group_committer import Committer
-from actors.commit.units import ReplayUnit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import Ownership
@@ -43,6 +42,7 @@ from workers.clients.gateway import GatewayClient
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.wiring import replaying, reporting, writing
 
 URL = "http://127.0.0.1:8440"
 CONFIRMATIONS = Confirmations({"user": b"u" * 32})
@@ -148,24 +148,10 @@ async def running_door(
         committed(head)
 
     committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=notify)
-    sessions = SessionRuntime(ledger, committer, host, ownership=ownership, **options)
+    sessions = SessionRuntime(ledger, committer, ownership=ownership, **options)
 
-    async def write(unit: Any) -> Any:
-        [result] = await committer.commit([unit])
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def report(units: Any, _: Any) -> Any:
-        return await committer.commit(units, urgent=True)
-
-    async def replay(target: Any, strategy: Any, context: Any) -> Any:
-        models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
-        [replayed] = await committer.commit([ReplayUnit(target, strategy, models, context)])
-        if isinstance(replayed, Exception):
-            raise replayed
-        return replayed
-
+    write = writing(committer)
+    models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
     outcomes = OutcomeWatch(ledger)
     services = Services(
         outcomes=outcomes,
@@ -173,15 +159,15 @@ async def running_door(
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
-        models=ActiveModels({"rotulus-local-1": "rotulus-local-1"}),
+        models=models,
         queues={name: WorkQueue(redis, name) for name in ROUTES},
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,
         write=write,
-        report=report,
+        report=reporting(committer),
         confirmations=CONFIRMATIONS,
-        replay=replay,
+        replay=replaying(write, models),
         worker_token=token,
         ownership=ownership,
     )

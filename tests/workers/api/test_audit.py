@@ -4,7 +4,8 @@ import pytest
 
 from tests.kernel.build import adapt
 from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
-from workers.api.routes.records import PAGE_MAX, SEQUENCE_MAX
+from workers.api.routes.records import PAGE_MAX
+from workers.views.records import SEQUENCE_MAX
 
 pytestmark = pytest.mark.anyio
 

@@ -201,6 +201,7 @@ def _examples() -> list[dict[str, Any]]:
     effect |= {"effect_id": "e", "effect_kind": "edge_create", "target_ref": "edge-1"}
     effect |= {"inverse_operation_kind": "edge_remove", "payload": edge}
     linking["primitive_effects"].append(effect)
+    linking["affected_subgraph_descriptor"]["affected_edge_refs"] = ["edge-1"]
     return [
         node("n-7"),
         create("u-9", "ConsolidatedUnderstanding"),

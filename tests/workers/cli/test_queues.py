@@ -12,7 +12,7 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import RequestSetAside
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position

@@ -23,7 +23,7 @@ from workers.gateway.connection_limits import (
     bounded,
     connections_max,
 )
-from workers.gateway.process import server_config
+from workers.gateway.server import server_config
 
 pytestmark = pytest.mark.anyio
 

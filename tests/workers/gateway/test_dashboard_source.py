@@ -10,7 +10,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.commit.refusals import SetAsideUnit
+from actors.commit.refusal_units import SetAsideUnit
 from actors.commit.work_units import EnqueueUnit, WorkReportUnit
 from actors.errors import RequestSetAside
 from kernel.ledger import schema

@@ -20,7 +20,7 @@ from workers.gateway.http_protocol import (
     PIPELINED_MAX,
     TARGET_BYTES_MAX,
 )
-from workers.gateway.process import server_config
+from workers.gateway.server import server_config
 
 SMALL = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -15,7 +15,7 @@ from kernel.host import parse_time_us
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
-from workers.api.routes.records import PAGE_MAX, SEQUENCE_MAX, TEXT_MAX, RecordId
+from workers.api.routes.records import PAGE_MAX, TEXT_MAX, RecordId
 from workers.api.services import Given
 from workers.views.audit import (
     adjudications_document,
@@ -27,6 +27,7 @@ from workers.views.audit import (
     preview_document,
     totals_document,
 )
+from workers.views.records import SEQUENCE_MAX
 
 SUMMED_UP_MAX = 10_000
 """Operations whose costs one request sums up."""

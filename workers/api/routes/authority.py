@@ -13,7 +13,6 @@ from workers.api.errors import ApiError, respond
 from workers.api.json_bodies import json_router
 from workers.api.routes.records import RecordId
 from workers.api.services import Given, Services
-from workers.environment.system_host import system_host
 from workers.use_cases.authority_sweeps import (
     Sweep,
     backfill,
@@ -60,7 +59,7 @@ async def recompute(node_id: RecordId, body: RecomputeBody, services: Given) -> 
 @router.post("/tick")
 async def tick(body: TickBody, services: Given) -> dict[str, Any]:
     """Ask for what is due tonight; run again, it asks for what was not asked for yet."""
-    return await _run(services, decay_tick(system_host().now_us(), body.threshold_hours))
+    return await _run(services, decay_tick(services.ledger.host.now_us(), body.threshold_hours))
 
 
 @router.post("/backfill")

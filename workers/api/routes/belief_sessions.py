@@ -29,7 +29,6 @@ from workers.api.id_lists import ids_of_at_most
 from workers.api.json_answers import json_answer
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services
-from workers.environment.system_host import system_host
 from workers.views.belief_sessions import (
     Acceptance,
     Approval,
@@ -203,7 +202,7 @@ async def declare(
     body: DeclareBody, services: Given, survivors_max: SurvivorsMax, response: Response
 ) -> Any:
     """Open a belief session over a set of hypotheses."""
-    session_id = str(body.session_id or system_host().new_id())
+    session_id = str(body.session_id or services.ledger.host.new_id())
     message = messages.Declare(
         OntologyBundle(**body.ontology.model_dump()),
         body.hypotheses,

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
-from redis.exceptions import RedisError
 
+from queues.connection import redis_problem
 from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
@@ -53,10 +53,8 @@ async def readyz(services: Given) -> JSONResponse:
         await services.read(lambda view: view.head())
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
         problems["ledger"] = type(error).__name__
-    try:
-        await services.redis.ping()
-    except (RedisError, OSError) as error:
-        problems["redis"] = type(error).__name__
+    if (problem := await redis_problem(services.redis)) is not None:
+        problems["redis"] = problem
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"
     body: dict[str, Any] = {}

@@ -8,8 +8,9 @@ from kernel.errors import KernelError
 from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
-from workers.api.routes.records import SEQUENCE_MAX, TEXT_MAX
+from workers.api.routes.records import TEXT_MAX
 from workers.api.services import Given
+from workers.views.records import SEQUENCE_MAX
 
 REPLAYED_MAX = 1000
 """Operations of one request: they are replayed in one transaction, and everybody waits for it."""

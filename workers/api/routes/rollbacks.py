@@ -10,7 +10,7 @@ from fastapi import Body
 from kernel.kernel import Kernel
 from workers.api.json_bodies import json_router
 from workers.api.services import Given
-from workers.use_cases.rollbacks import UndoEpoch, UndoingUnit, UndoOperation, dry_run
+from workers.use_cases.rollbacks import UndoEpoch, UndoOperation, dry_run, unit_of
 
 router = json_router(prefix="/v1/rollbacks", tags=["rollbacks"])
 
@@ -34,7 +34,10 @@ async def what_would_happen(asked: Asked, services: Given) -> dict[str, Any]:
 
 @router.post("")
 async def roll_back(asked: Asked, services: Given) -> dict[str, Any]:
-    """Undo an operation or an epoch; answered when it is durable."""
-    result = await services.write(UndoingUnit(asked, services.confirmations))
+    """Undo an operation or an epoch; answered when it is durable.
+
+    A large epoch goes back in pages: while the answer says that operations are left, ask again.
+    """
+    result = await services.write(unit_of(asked, services.confirmations))
     answer: dict[str, Any] = result
     return answer

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.refusals import SET_ASIDE
+from actors.commit.refusal_units import SET_ASIDE
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of

@@ -20,7 +20,6 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
@@ -140,10 +139,9 @@ class BindingHandler(Handler):
         due, plans = [], {}
         with self._ledger.view() as view:
             for claim in claims:
-                row = view.tables.get(schema.outbox, claim.key)
-                if row is None or not row["open"]:
+                request = view.open_request(claim.key)
+                if request is None:
                     continue
-                request = Request.of_row(row)
                 due.append(_Due(claim, request))
                 if request.item_key not in plans:
                     plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())

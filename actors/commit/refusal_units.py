@@ -5,7 +5,7 @@ It failed alone, so it would fail again, whichever gateway carries it out. Its c
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -15,11 +15,10 @@ from pydantic import BaseModel
 from actors.commit.unit_context import Bench
 from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
 from kernel.canonical import sha256_hex
-from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
-from kernel.refusal_runs import Reason
+from kernel.refusal_runs import Reason, RefusalRun, record_runs
 
 UNPROCESSABLE = "request_unprocessable"
 SET_ASIDE = "mailbox_entry_set_aside"
@@ -62,7 +61,7 @@ class SetAsideUnit:
         if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
             return None
         receipt_id = f"receipt:{SET_ASIDE}:{at.mailbox_id}:{at.offset}"
-        if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+        if not transaction.has_receipt(receipt_id):
             body = {
                 "reason_code": SET_ASIDE,
                 "shard": str(self.shard),
@@ -81,6 +80,17 @@ class SetAsideUnit:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusalRunsUnit:
+    """Leaves a receipt for each run of counted refusals."""
+
+    runs: Sequence[RefusalRun]
+
+    def run(self, bench: Bench) -> None:
+        """Write the receipts that are not on the record yet."""
+        record_runs(bench.transaction, self.runs)
+
+
 def refuse(
     bench: Bench, asked: object, cause: Exception, session_id: str | None = None
 ) -> ActorError:
@@ -95,7 +105,7 @@ def refuse(
     _log.error(
         UNPROCESSABLE, asked=kind, request_digest=digest, cause=repr(cause)[:CAUSE_CHARS_MAX]
     )
-    if not transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+    if not transaction.has_receipt(receipt_id):
         body = {
             "reason_code": UNPROCESSABLE,
             "asked": kind,

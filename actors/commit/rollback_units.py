@@ -1,0 +1,41 @@
+"""Units of undoing: an operation, or an epoch as far as it goes (K21).
+
+Building the state again has a ledger to itself and is no unit.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.commit.unit_context import Bench
+from kernel.rollback.confirmation import Confirmations
+from kernel.rollback.execute import rollback_epoch, rollback_operation
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackOperationUnit:
+    """Undo one wholly reversible operation."""
+
+    operation_id: str
+
+    def run(self, bench: Bench) -> dict[str, Any]:
+        """Undo it and return what was done; raises `RollbackRefused`."""
+        return rollback_operation(bench.kernel, bench.transaction, self.operation_id).document()
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackEpochUnit:
+    """Undo an epoch, or an operation that is one by itself, as far as it goes."""
+
+    epoch_id: str
+    user_confirmation_token: str | None
+    confirmations: Confirmations
+
+    def run(self, bench: Bench) -> dict[str, Any]:
+        """Undo it and return what was done; raises `RollbackRefused`."""
+        return rollback_epoch(
+            bench.kernel,
+            bench.transaction,
+            self.epoch_id,
+            confirmations=self.confirmations,
+            user_confirmation_token=self.user_confirmation_token,
+        ).document()

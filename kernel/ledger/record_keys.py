@@ -1,0 +1,53 @@
+"""Names of records, for whoever reads many of them ahead of need.
+
+Each function returns the table and the key under which the record is, or would be.
+"""
+
+from sqlalchemy import Table
+
+from kernel.ledger import schema
+
+
+def node_key(node_id: str) -> tuple[Table, str]:
+    """Return the key of a node."""
+    return schema.nodes, node_id
+
+
+def edge_key(edge_id: str) -> tuple[Table, str]:
+    """Return the key of an edge."""
+    return schema.edges, edge_id
+
+
+def membership_key(corpus_id: str, node_id: str) -> tuple[Table, str]:
+    """Return the key of a node's membership of a corpus."""
+    return schema.corpus_membership_records, f"{corpus_id}|{node_id}"
+
+
+def index_entry_key(index: str, node_id: str) -> tuple[Table, str]:
+    """Return the key of a node's entry in a derived index."""
+    return schema.derived_indexes, f"{index}|{node_id}"
+
+
+def materialized_view_key(view_id: str) -> tuple[Table, str]:
+    """Return the key of a materialized view."""
+    return schema.materialized_views, view_id
+
+
+def idempotency_key_key(key: str) -> tuple[Table, str]:
+    """Return the key of the records of an idempotency key, of which there may be several."""
+    return schema.idempotency_records, key
+
+
+def belief_anchor_key(session_id: str) -> tuple[Table, str]:
+    """Return the key of the anchor of a belief session."""
+    return schema.belief_anchors, session_id
+
+
+def belief_session_key(session_id: str) -> tuple[Table, str]:
+    """Return the key of the summary of a belief session."""
+    return schema.belief_sessions, session_id
+
+
+def shard_epoch_key(shard: int) -> tuple[Table, int]:
+    """Return the key of the epoch of a shard."""
+    return schema.shard_epochs, shard

@@ -1,0 +1,135 @@
+"""Clock, environment and randomness are taken where processes begin, and handed in elsewhere.
+
+What is computed from them can then be computed again by a test. import-linter cannot say it: it
+is not the modules `os` and `time` that are kept out, but some of their functions.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+TAKING = frozenset(
+    {
+        *(f"time.{name}" for name in ("time", "time_ns", "monotonic", "monotonic_ns", "sleep")),
+        *(f"time.perf_counter{suffix}" for suffix in ("", "_ns")),
+        *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+        *("os.environ", "os.getenv", "os.putenv", "os.urandom"),
+        *("uuid.uuid1", "uuid.uuid4", "uuid1", "uuid4"),
+    }
+)
+TAKING_MODULES = frozenset({"secrets", "random"})
+
+ALLOWED_FOLDERS = (
+    "workers/environment/",
+    "workers/worker/",
+    "workers/process_tree/",
+    "queues/embedded/",
+)
+"""What a process gets from its machine, and what runs processes."""
+
+MEASURING = "measures how long something took"
+SPAN_TIMES = "stamps a span"
+DISTINCT = "names or salts what no other process may name so"
+
+ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
+    "actors/commit/group_committer.py": (MEASURING, frozenset({"time.perf_counter", "time.sleep"})),
+    "actors/sessions/runtime.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+    "queues/client/http_retry.py": ("spreads clients", frozenset({"random.uniform"})),
+    "queues/client/producer.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "queues/dropped.py": ("limits how often it logs", frozenset({"time.monotonic"})),
+    "queues/gateways/message_seal.py": (DISTINCT, frozenset({"secrets.token_bytes"})),
+    "queues/gateways/shard_leases.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "queues/gateways/shard_mailboxes.py": (DISTINCT, frozenset({"secrets.token_hex", "time.time"})),
+    "queues/work_queue.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "workers/gateway/metrics.py": ("limits how often it reads", frozenset({"time.monotonic"})),
+    "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
+    "workers/gateway/traces.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+    "workers/telemetry/http_metrics.py": (MEASURING, frozenset({"time.perf_counter"})),
+    "workers/telemetry/traced_queue.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+}
+"""Other files that take from the machine: why, and what. Nothing on the record comes of it."""
+
+
+@cache
+def taken() -> Mapping[str, frozenset[str]]:
+    """Return what each file of the product takes from its machine."""
+    return {
+        path.relative_to(ROOT).as_posix(): names
+        for package in ("kernel", "queues", "actors", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (names := frozenset(_taken_by(ast.parse(path.read_text()))))
+    }
+
+
+def _taken_by(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name in TAKING or node.value.id in TAKING_MODULES:
+                yield name
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if name in TAKING or node.module in TAKING_MODULES)
+
+
+def test_the_machine_is_asked_where_processes_begin():
+    elsewhere = {
+        path: names
+        for path, names in taken().items()
+        if not path.startswith(ALLOWED_FOLDERS)
+        and not names <= ALLOWED_FILES.get(path, ("", frozenset()))[1]
+    }
+    assert elsewhere == {}
+
+
+@pytest.mark.parametrize("path", ALLOWED_FILES)
+def test_no_exception_outlives_its_need(path: str):
+    assert taken().get(path, frozenset()) == ALLOWED_FILES[path][1]
+
+
+def test_the_kernel_takes_nothing():
+    assert [path for path in taken() if path.startswith("kernel/")] == []
+
+
+def test_rows_of_the_ledger_are_read_by_named_queries():
+    """`.tables` is the store: outside of the kernel it is asked for nothing."""
+    outside = [
+        path.relative_to(ROOT).as_posix()
+        for package in ("queues", "actors", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "tables"
+    ]
+    assert outside == []
+
+
+def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_layer():
+    units = {
+        (path.relative_to(ROOT).as_posix(), node.name)
+        for package in ("queues", "actors", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and _runs_on_a_bench(node)
+    }
+    assert len(units) > 15
+    misplaced = {
+        (path, name)
+        for path, name in units
+        if not (path.startswith("actors/commit/") and path.endswith("units.py"))
+        or not name.endswith("Unit")
+    }
+    assert misplaced == set()
+
+
+def _runs_on_a_bench(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(method, ast.FunctionDef)
+        and method.name == "run"
+        and any(argument.arg == "bench" for argument in method.args.args)
+        for method in node.body
+    )

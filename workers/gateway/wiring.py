@@ -1,0 +1,290 @@
+"""What a gateway consists of, put together once: for its process, and for tests.
+
+Nothing that is built here runs before `Gateway.run`. What is told of something later in this file
+is told by a function that names it, so that everything has its callbacks when it is made
+(workers/0088).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from actors.commit.group_committer import Committer
+from actors.commit.refusal_recorder import RefusalRecorder
+from actors.commit.units import ReplayUnit, Unit
+from actors.orchestrator.orchestrator import Orchestrator
+from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.supervision import kept_up
+from actors.synthesis.local_model import LocalModel
+from actors.synthesis.model_client import ModelClient
+from actors.synthesis.synthesis import Synthesis
+from kernel.belief_record import declared_universe
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
+from kernel.model.replay import AuditContext, AuditReplayStrategy
+from kernel.model_registry import ActiveModels, ModelRegistry
+from kernel.refusal_runs import RefusalRuns
+from queues.capacity_leases import CapacityLeases
+from queues.connection import RedisClient
+from queues.kernel_capacity import LeasedCapacity
+from queues.outbox_relay import ROUTES, OutboxRelay
+from queues.worker_heartbeats import Heartbeats
+from workers.api.app import build_app
+from workers.api.middleware.admission import Admission
+from workers.api.outcome_watch import OutcomeWatch
+from workers.api.services import (
+    Replay,
+    Replayed,
+    ReplayTarget,
+    Report,
+    Services,
+    Traceparents,
+    Write,
+)
+from workers.clients.openai_model import HttpModel
+from workers.dashboard.hub import SnapshotHub
+from workers.dashboard.routes import build_router
+from workers.environment.data_folder import DataFolder
+from workers.environment.settings import Settings
+from workers.external_effects.performer import ExternalEffects
+from workers.gateway.cluster import Callbacks, Sharing, share_sessions
+from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
+from workers.gateway.metrics import install as install_metrics
+from workers.gateway.tracing import gateway_traces
+from workers.use_cases.authority_sweeps import DeferredCascades
+from workers.use_cases.rollbacks import confirmations_of
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway, ready to be run beside a server of its application."""
+
+    app: FastAPI
+    services: Services
+    sharing: Sharing
+    ending: Sequence[Run]
+    """Loops whose failure ends the process: they hold what cannot be trusted then."""
+
+    kept: Sequence[Run]
+    """Loops that begin again after a failure."""
+
+    stops: Sequence[Callable[[], None]]
+    """What ends streams and waits, so that the server can finish its requests."""
+
+    leave: Callable[[], Awaitable[None]]
+    """Finish what is in hand and release the shards; to be called after the last request."""
+
+    closing: Sequence[Callable[[], Awaitable[None]]]
+
+    async def run(self, serving: Awaitable[None], *more: Run) -> None:
+        """Run everything for as long as the server serves; `more` are loops that begin again."""
+        async with anyio.create_task_group() as tasks:
+            for run in self.ending:
+                tasks.start_soon(run)
+            for run in (*self.kept, *more):
+                tasks.start_soon(kept_up, run.__qualname__, run)
+            await serving
+            tasks.cancel_scope.cancel()
+
+    async def aclose(self) -> None:
+        """Close Redis, the model's client, the ledger and the traces, in this order."""
+        for close in self.closing:
+            await close()
+
+
+def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: str) -> Gateway:
+    """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
+    host, folder = ledger.host, DataFolder(settings.data_dir)
+    traces = gateway_traces(settings)
+    leases = CapacityLeases(redis)
+    queues = {queue: traces.queue(redis, queue) for queue in ROUTES}
+    relays = [OutboxRelay(ledger, queue, time.monotonic) for queue in queues.values()]
+    outcomes = OutcomeWatch(ledger)
+    capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
+    kernel = Kernel(
+        idempotency_window_hours=settings.kernel_idempotency_window_hours,
+        dev_mode=settings.kernel_dev_mode,
+        capacity=capacity,
+        refusals=refusals,
+    )
+    measures = GatewayMeasures()
+
+    def committed(_: object) -> None:
+        for relay in relays:
+            relay.notify()
+        external.notify()
+        cascades.notify()
+        outcomes.notify()
+
+    committer = Committer(
+        ledger,
+        kernel,
+        Orchestrator(host, settings.kernel_causal_window_minutes),
+        batch_max_units=settings.batch_max,
+        committed=committed,
+        measured=measures.written,
+    )
+
+    def shards_taken() -> None:
+        external.notify()
+
+    sharing = share_sessions(
+        ledger,
+        committer,
+        redis,
+        settings,
+        name,
+        _tombstones(settings, ledger),
+        Callbacks(shards_taken, measures.mail_refused, traces.handled),
+    )
+    external = ExternalEffects(
+        ledger,
+        committer,
+        folder.path,
+        host.random_bytes,
+        time.monotonic,
+        sharing.ownership,
+    )
+    sessions = traces.sessions(sharing.sessions)
+    write = writing(committer)
+    cascades = DeferredCascades(ledger, write)
+    recorder = RefusalRecorder(refusals, write)
+    models = ActiveModels(settings.current_model_versions)
+    model = _model(settings)
+    services = Services(
+        ledger=ledger,
+        sessions=sessions,
+        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
+        queues=queues,
+        leases=leases,
+        heartbeats=Heartbeats(redis),
+        redis=redis,
+        write=traces.write(write),
+        report=traces.report(reporting(committer)),
+        confirmations=confirmations_of(
+            settings.user_confirmation_key, settings.architect_confirmation_key
+        ),
+        replay=replaying(write, models),
+        models=models,
+        outcomes=outcomes,
+        admission=Admission(settings.requests_max),
+        worker_token=_secret(settings.worker_token),
+        ownership=sharing.ownership,
+        mail=sharing.mail,
+    )
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
+    app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
+    metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
+    install_metrics(app, metrics)
+    traces.install(app)
+
+    async def leave() -> None:
+        await recorder.record()
+        await sharing.leave()
+
+    async def close_model() -> None:
+        if isinstance(model, HttpModel):
+            await model.aclose()
+
+    async def close_ledger() -> None:
+        await anyio.to_thread.run_sync(ledger.close)
+
+    return Gateway(
+        app,
+        services,
+        sharing,
+        ending=(committer.run, sharing.run),
+        kept=(
+            external.run,
+            cascades.run,
+            hub.run,
+            capacity.run,
+            outcomes.run,
+            recorder.run,
+            *(relay.run for relay in relays),
+        ),
+        stops=(hub.stop, outcomes.stop),
+        leave=leave,
+        closing=(redis.aclose, close_model, close_ledger, traces.close),
+    )
+
+
+def writing(committer: Committer) -> Write:
+    """Return what runs one unit in the next commit."""
+
+    async def write(unit: Unit) -> Any:
+        [result] = await committer.commit([unit])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return write
+
+
+def reporting(committer: Committer) -> Report:
+    """Return what runs units in the next commit, before what is not urgent."""
+
+    async def report(units: Sequence[Unit], _: Traceparents) -> list[Any]:
+        return await committer.commit(units, urgent=True)
+
+    return report
+
+
+def replaying(write: Write, models: ModelRegistry) -> Replay:
+    """Return what replays operations and records it."""
+
+    async def replay(
+        target: ReplayTarget, strategy: AuditReplayStrategy, context: AuditContext
+    ) -> Replayed:
+        return tuple(await write(ReplayUnit(target, strategy, models, context)))
+
+    return replay
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+def _capacity(
+    settings: Settings, leases: CapacityLeases, random_bytes: Callable[[int], bytes]
+) -> LeasedCapacity:
+    return LeasedCapacity(
+        leases,
+        settings.kernel_capacities,
+        f"gateway-{random_bytes(8).hex()}",
+        round(settings.kernel_capacity_period_s * 1000),
+        time.monotonic,
+    )
+
+
+def _model(settings: Settings) -> ModelClient:
+    if settings.model_url is None or settings.model_name is None:
+        return LocalModel()
+    return HttpModel(
+        settings.model_url,
+        settings.model_name,
+        settings.model_key,
+        timeout_s=settings.model_timeout_s,
+    )
+
+
+def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
+    if settings.tee_target is None:
+        return None
+    # gRPC takes a while to load, so it is loaded only where there is a Tee.
+    from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
+
+    def known(session_id: str) -> frozenset[str] | None:
+        with ledger.view() as view:
+            return declared_universe(view, session_id)
+
+    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))

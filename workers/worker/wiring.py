@@ -1,0 +1,109 @@
+"""What a worker consists of, put together once: for its process, and for tests."""
+
+import os
+import random
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import anyio
+
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.authority.strategy import BetaPosteriorMean
+from kernel.ledger.ledger import Ledger
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from queues.capacity_leases import CapacityLeases
+from queues.connection import RedisClient
+from queues.cron_claims import Crons
+from queues.outbox_relay import ROUTES
+from queues.work_queue import WorkQueue
+from queues.worker_heartbeats import Heartbeats
+from workers.clients.gateway import GatewayClient
+from workers.environment.settings import Settings
+from workers.worker.arq_runner import WorkerProcess, new_worker_id
+from workers.worker.batches import Drainer, Handler
+from workers.worker.cron import CronRunner, CronTools
+from workers.worker.gateway_reports import HandIn
+from workers.worker.handlers.authority import AuthorityHandler
+from workers.worker.handlers.binding import BindingHandler
+from workers.worker.handlers.binding_evaluator import BindingCapacity, BindingEvaluator
+from workers.worker.handlers.extraction import TransitionHandler
+
+if TYPE_CHECKING:
+    from workers.worker.traces import WorkerTraces
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerDependencies:
+    """What handlers are made of."""
+
+    ledger: Ledger
+    hand_in: HandIn
+    leases: CapacityLeases
+    queue: WorkQueue
+    worker_id: str
+    binding_slots: int
+    evaluator: BindingEvaluator | None = None
+
+
+def _authority(needs: HandlerDependencies) -> Handler:
+    return AuthorityHandler(needs.ledger, needs.hand_in, BetaPosteriorMean())
+
+
+def _binding(needs: HandlerDependencies) -> Handler:
+    capacity = BindingCapacity(needs.leases, needs.queue, needs.binding_slots, needs.worker_id)
+    now_us = needs.ledger.host.now_us
+    return BindingHandler(needs.ledger, needs.hand_in, capacity, needs.evaluator, now_us)
+
+
+def _extraction(needs: HandlerDependencies) -> Handler:
+    return TransitionHandler(needs.hand_in)
+
+
+HANDLERS: Mapping[str, Callable[[HandlerDependencies], Handler]] = MappingProxyType(
+    {AUTHORITY_QUEUE: _authority, BINDING_QUEUE: _binding, EXTRACTION_QUEUE: _extraction}
+)
+"""What the items of each queue are."""
+
+
+def build_worker(
+    settings: Settings,
+    ledger: Ledger,
+    redis: RedisClient,
+    gateway: GatewayClient,
+    evaluator: BindingEvaluator | None,
+    traces: "WorkerTraces | None",
+) -> WorkerProcess:
+    """Put a worker together on a ledger that it reads, a Redis, and a gateway to report to."""
+    worker_id, leases, hand_in = new_worker_id(), CapacityLeases(redis), HandIn(gateway)
+    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    drainers, alone = {}, anyio.Lock()
+    for name in settings.queue_names:
+        needs = HandlerDependencies(
+            ledger,
+            hand_in,
+            leases,
+            queues[name],
+            worker_id,
+            settings.binding_slots,
+            evaluator,
+        )
+        handler = HANDLERS[name](needs)
+        drainers[name] = Drainer(queues[name], handler, hand_in, random.random, traces, alone)
+    return WorkerProcess(
+        redis=redis,
+        drainers=drainers,
+        leases=leases,
+        heartbeats=Heartbeats(redis),
+        slots=settings.worker_slots,
+        lease_slots=settings.lease_slots,
+        worker_id=worker_id,
+        pid=os.getpid(),
+        crons=CronRunner(CronTools(queues, ledger, hand_in, Crons(redis)), worker_id),
+        host=socket.gethostname(),
+        version=version("rotulus"),
+        spans=None if traces is None else traces.spans,
+    )
