@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos fuzz nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test check lint types imports bench chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N -
 
 fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
+
+mutants: $(STAMP) ## Change the rules one by one, and see which change no test notices: ARGS="--only kernel/checks --sample 200 --seed 1"
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 nightly: $(STAMP) ## What takes longer: the tests with examples of this night, then an hour of fuzz
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/properties tests/kernel tests/workers/api $(ARGS)

@@ -138,6 +138,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "rollback_nothing_to_undo": ErrorCode(409, "request"),
         "rollback_epoch_open": ErrorCode(409, "request"),
         "rollback_epoch_too_large": ErrorCode(409, "request"),
+        "rollback_under_way": ErrorCode(409, "request"),
         "rollback_compensation_unknown": ErrorCode(409, "request"),
         "rollback_refused": ErrorCode(409, "request"),
         "operation_not_migrated": ErrorCode(409, "request"),

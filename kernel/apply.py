@@ -7,7 +7,7 @@ the version that it seals (`kernel/rules.py`).
 
 from dataclasses import dataclass
 
-from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, EPOCH_ROLLBACK
 from kernel.authority.enqueue import record_enqueued
 from kernel.authority.recompute import check_recompute, complete_recompute
 from kernel.authority.recording import record_requests
@@ -27,6 +27,8 @@ from kernel.stores.appliers import EffectRules
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import mark_undone
+from kernel.stores.rollbacks_under_way import record_page
+from kernel.stores.views import emit_node_write_events
 from kernel.visibility import LEAST_RESTRICTIVE
 
 
@@ -80,10 +82,13 @@ def apply_operation(
     served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
+    emit_node_write_events(operation, [one for _, one in applied])
     undone = _undone(envelope)
     if undone:
         mark_undone(operation, undone)
         cancel_requests_for_removed(operation, [one for _, one in applied])
+    if envelope.semantic_intent == EPOCH_ROLLBACK:
+        record_page(operation, envelope)
     if taint is not None:
         emit(taint)
     if recalculates:

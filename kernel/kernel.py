@@ -24,6 +24,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.refusal_runs import Reason, RefusalRuns
 from kernel.rules import CURRENT_RULES
+from kernel.stores.rollbacks_under_way import check_left_alone
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
 DEFAULT_CONFLICT_WINDOW_MS = 5000
@@ -187,6 +188,7 @@ class Kernel:
         outcome = CURRENT_RULES.apply(transaction, submission.envelope, sequence, self.strategy)
         if submission.envelope.supersedes is not None:
             check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)
+        check_left_alone(transaction, submission.envelope, outcome.applied_effects)
         return _seal(submission, sequence, outcome)
 
     def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:

@@ -57,6 +57,7 @@ def _stated(arguments: VerbArguments) -> str:
     for kind, rule in arguments.by_kind.items():
         fields = {name: " or ".join(sorted(values)) for name, values in rule.values.items()}
         fields |= dict.fromkeys(rule.stated, "any")
+        fields |= {name: f"beside {kind}" for name, kind in rule.beside.items()}
         # A transition has the rule of the memberships under every name of it.
         if fields and EFFECT_KINDS[kind].canonical != "membership_state_transition":
             stated = ", ".join(f"{name}: {values}" for name, values in sorted(fields.items()))

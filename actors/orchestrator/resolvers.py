@@ -298,7 +298,9 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
     found = due(view, target, intent.as_of_sequence)
     most_urgent = min((one.priority for one in found.requests), key=PRIORITIES.index, default=None)
     if len(found.served) == len(found.requests):  # nobody has asked since
-        effects.append(make_effect("materialized_view_recompute", authority_view(target), {}))
+        effects.append(
+            make_effect("materialized_view_recompute", authority_view(target), {"node_ref": target})
+        )
     return ResolvedOperation(
         "recalculate_authority",
         "recalculate_authority",
@@ -538,7 +540,7 @@ def _input_effects(source: str, target: str, essentiality: str) -> tuple[Documen
     }
     return (
         make_effect("edge_create", edge_id(source, target), edge),
-        make_effect("materialized_view_invalidation", authority_view(target), {}),
+        make_effect("materialized_view_invalidation", authority_view(target), {"node_ref": target}),
     )
 
 

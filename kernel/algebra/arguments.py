@@ -5,7 +5,7 @@ else stand in the log over an effect that confirms. What depends on the state (f
 restored, which fields are locked) is the store's to judge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -38,9 +38,18 @@ class Arguments:
     never: frozenset[str] = frozenset()
     """Fields that this verb does not write."""
 
-    def broken_by(self, payload: Mapping[str, Any]) -> str | None:
-        """Return the first field, by name, that breaks a rule; None where the payload fits."""
+    beside: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Fields that are written only beside an effect of a kind, by its name."""
+
+    def broken_by(self, payload: Mapping[str, Any], kinds: Collection[str] = ()) -> str | None:
+        """Return the first field, by name, that breaks a rule; None where the payload fits.
+
+        `kinds` are those of all the operation's effects.
+        """
         broken = {name for name in self.stated if name not in payload}
+        broken |= {
+            name for name, kind in self.beside.items() if name in payload and kind not in kinds
+        }
         broken |= self.never & payload.keys()
         if self.only is not None:
             broken |= payload.keys() - self.only - NODE_COLUMNS
@@ -100,8 +109,19 @@ def _memberships(*states: str) -> dict[str, Arguments]:
     return found
 
 
+_STATE = "state"
+"""The field by which a disposition moves a node; under any other verb it would move nothing."""
+
+_MOVES_NO_STATE = Arguments(never=_one_of(FIELD_LOCK, _STATE))
+
+_BINDING = _one_of("SourceBinding")
+_NEW_GENERATION = "binding_generation_advance"
+
 _RULES: Mapping[str, Mapping[str, Arguments]] = {
     "create": _memberships("candidate"),
+    # Two nodes become one, or one two, by writing what is left and by retracting what is not.
+    "merge": {"node_write": _MOVES_NO_STATE},
+    "split": {"node_write": _MOVES_NO_STATE},
     "supersede": _edges("supersedes"),
     "mark_contested": _edges("contradicts"),
     "mark_chain_complete": _edges("chain_complete"),
@@ -118,6 +138,24 @@ _RULES: Mapping[str, Mapping[str, Arguments]] = {
     "corpus_membership_confirm": _memberships("confirmed"),
     "corpus_membership_reject": _memberships("rejected"),
     "topic_assign": _memberships("candidate", "confirmed"),
+    # A binding waits for its intake, in its first generation (§13.2, §15.3).
+    "source_binding_create": {
+        "node_write": Arguments(
+            {"node_kind": _BINDING, "lifecycle_state": _one_of("pending_intake")},
+            defaults=_one_of("lifecycle_state"),
+            never=_MOVES_NO_STATE.never,
+        ),
+        _NEW_GENERATION: Arguments({"binding_generation_id": _one_of("1")}),
+    },
+    # What a binding means changes with a generation; disabling it is another verb's (§15.3).
+    "source_binding_update": {
+        "node_write": Arguments(
+            {"node_kind": _BINDING},
+            defaults=_one_of("node_kind"),
+            never=_one_of(FIELD_LOCK, _STATE, "lifecycle_state"),
+            beside={"selectors": _NEW_GENERATION, "target_kind": _NEW_GENERATION},
+        ),
+    },
     "source_binding_disable": {"node_write": _moves_to("disabled")},
     "profile_assign": {"node_write": Arguments(stated=_one_of("profile"), only=_one_of("profile"))},
 }

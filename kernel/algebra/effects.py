@@ -213,6 +213,7 @@ _REFERENCES: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
         "edge_write": {"source_node_id": "link", "target_node_id": "link"},
         "membership_write": _MEMBER,
         "membership_state_transition": _MEMBER,
+        "materialized_view_invalidation": {"node_ref": "link"},
         # The documents of a summary without spans are its sources all the same (§9.3).
         "receipt_only": {"source_doc_refs": "source", "cu_node_ref": "link"},
         "filing_unit_version_write": _OF_FILING,

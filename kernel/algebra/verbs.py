@@ -33,6 +33,9 @@ REBUILD = "rebuild"
 EPOCH_OPEN = "epoch_open"
 EPOCH_CLOSE = "epoch_close"
 
+BOUNDARIES = frozenset({EPOCH_OPEN, EPOCH_CLOSE, EPOCH_ROLLBACK, REBUILD})
+"""Verbs that only observe what is undone, or when; there is nothing to undo in them."""
+
 REVIEW_DISCARD = "review_discard"
 """An item of a review queue is settled, and nothing is done about it."""
 
@@ -194,10 +197,10 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
 """What a verb that only observes admits, and what one that undoes does (rule 1)."""
 
 _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
-    "create": frozenset({"node_retract", "membership_revoke", "quarantine"}),
-    "restore": frozenset({"node_retract", "membership_revoke", "quarantine"}),
-    "corpus_membership_add": frozenset({"membership_revoke", "node_retract"}),
-    "corpus_membership_confirm": frozenset({"membership_revoke", "node_retract"}),
+    **dict.fromkeys(
+        ("create", "restore", "corpus_membership_add", "corpus_membership_confirm"),
+        frozenset({"membership_revoke"}),
+    ),
     "source_binding_create": frozenset({"binding_generation_revert", "detach_source_binding"}),
     # A binding that is disabled keeps its generation (§15.3).
     "source_binding_disable": frozenset(

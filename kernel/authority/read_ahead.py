@@ -63,6 +63,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     for kind, key in keys:
         by_kind.setdefault(kind, {})[key] = None
     below, above, computed, behind = (by_kind.pop(kind, {}) for kind in Around)
+    written = by_kind[schema.nodes].keys() | below.keys() | above.keys()
     by_kind[schema.nodes] |= below | above | computed | behind
     for table, names in by_kind.items():
         assert isinstance(table, Table)  # noqa: S101 - for the types
@@ -70,6 +71,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
         by_key = table is schema.idempotency_records
         tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
     known = by_kind[schema.nodes]
+    tables.read_ahead(schema.materialized_views, "node_ref", written)
     _read_behind(view, tables, behind)
     beyond = dict.fromkeys(_fed_by(tables, below))
     tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())

@@ -201,6 +201,30 @@ class LedgerView:
         """Return the edge rows that lead to a node, removed ones included."""
         return self.tables.select(schema.edges, {"target_node_id": node_id})
 
+    def standing_edges(self, node_id: str, *, limit: int) -> list[str]:
+        """Return edges that leave a node or lead to it and were not removed, by their ids."""
+        ends: dict[str, None] = {}
+        for end in ("source_node_id", "target_node_id"):
+            where = {end: node_id, "active": 1}
+            # In the order of the index, which is that of the ids here as well.
+            rows = self.tables.select(schema.edges, where, order_by="active", limit=limit)
+            ends |= dict.fromkeys(row["edge_id"] for row in rows)
+        return sorted(ends)
+
+    def standing_memberships(self, node_id: str, *, limit: int) -> list[str]:
+        """Return a node's memberships that are neither rejected nor soft-deleted, by their ids."""
+        where, order_by = {"node_id": node_id, "stands": 1}, "stands"
+        table = schema.corpus_membership_records
+        rows = self.tables.select(table, where, order_by=order_by, limit=limit)
+        return sorted(row["membership_id"] for row in rows)
+
+    def views_of(self, node_id: str, *, limit: int) -> list[Document]:
+        """Return the materialized views that show a node."""
+        where = {"node_ref": node_id}
+        # By their ids, which the index of a node's views has as well.
+        rows = self.tables.select(schema.materialized_views, where, limit=limit)
+        return [orjson.loads(row["record"]) for row in rows]
+
     def input_edges(self, node_id: str) -> Iterator[Document]:
         """Yield the active edges through which a node's authority is fed, by edge id."""
         where = {"target_node_id": node_id}
@@ -285,10 +309,17 @@ class LedgerView:
         rows = self.tables.select(schema.causal_parents, where, after=after, limit=limit)
         return [row["ec_sequence_number"] for row in rows]
 
-    def epoch_rows(self, epoch_id: str, *, limit: int) -> list[Row]:
-        """Return the log rows of an epoch, newest first."""
+    def epoch_rows(self, epoch_id: str, *, before: int | None = None, limit: int) -> list[Row]:
+        """Return the log rows of an epoch, newest first, in front of a sequence."""
         where = {"commit_epoch_id": epoch_id}
-        return self.tables.select(schema.kernel_event_log, where, descending=True, limit=limit)
+        return self.tables.select(
+            schema.kernel_event_log, where, after=before, descending=True, limit=limit
+        )
+
+    def rollback_under_way(self) -> Document | None:
+        """Return where the rollback of an epoch stands that goes back in pages, if one does."""
+        rows = self.tables.select(schema.rollbacks_under_way, limit=1)
+        return orjson.loads(rows[0]["record"]) if rows else None
 
     def epoch_marker(self, epoch_id: str, semantic_intent: str) -> Row | None:
         """Return the row that opened an epoch, or that closed it."""
@@ -429,6 +460,7 @@ class LedgerTransaction(LedgerView):
         self.head_now = super().head()
         self._policy: Row | None = None
         self._overlays: bool | None = None
+        self._under_way: list[Document | None] = []
         self._decoded: dict[bytes, Document] = {}
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
@@ -469,6 +501,16 @@ class LedgerTransaction(LedgerView):
         """Look for overlays again the next time: there may be others."""
         self._overlays = None
 
+    def rollback_under_way(self) -> Document | None:
+        """Return where the rollback of an epoch stands; read once until a page is recorded."""
+        if not self._under_way:
+            self._under_way.append(super().rollback_under_way())
+        return self._under_way[0]
+
+    def forget_rollback(self) -> None:
+        """Look for a rollback that is under way again the next time: it may stand elsewhere."""
+        self._under_way.clear()
+
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
         return self.head_now
@@ -483,6 +525,7 @@ class LedgerTransaction(LedgerView):
         self.changes.cut(head.ec_sequence_number)
         self.forget_policy()
         self.forget_overlays()
+        self.forget_rollback()
         self.known_of_requests.clear()
 
     def next_commit_time_us(self) -> int:

@@ -60,6 +60,14 @@ class _MemoryTable:
                 index.setdefault(_values(row, columns), {})[key] = None
         return before
 
+    def clear(self) -> None:
+        """Forget every row."""
+        self.rows.clear()
+        for holders in self.unique.values():
+            holders.clear()
+        for index in self.indexes.values():
+            index.clear()
+
     def matching(self, where: Mapping[str, Any]) -> Iterator[Row]:
         """Yield the rows that equal `where`, through the index that covers most of it."""
         covering = max(

@@ -47,6 +47,7 @@ _ENTRIES = (
         "outbox",
         "outbox_outcomes",
         "operation_rollbacks",
+        "rollbacks_under_way",
         "daily_operation_counts",
         "run_operation_counts",
         "adjudications",

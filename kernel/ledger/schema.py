@@ -48,7 +48,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -60,6 +60,14 @@ def _fields(*names: str) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
 
 def _in_force(record: dict[str, Any]) -> int:
     return int(record["state"] == "effective")
+
+
+def _is_active(record: dict[str, Any]) -> int:
+    return int(record["state"] == "active")
+
+
+def _stands(record: dict[str, Any]) -> int:
+    return int(record["state"] not in ("rejected", "soft_deleted"))
 
 
 chain_head = Table(
@@ -238,13 +246,18 @@ edges = Table(
     "edges",
     metadata,
     Column("edge_id", String, primary_key=True),
-    Column("source_node_id", String, nullable=False, index=True, info=of_record("source_node_id")),
+    Column("source_node_id", String, nullable=False, info=of_record("source_node_id")),
     Column("target_node_id", String, nullable=False, info=of_record("target_node_id")),
+    # 1 while the edge stands, 0 once it was removed.
+    Column("active", Integer, nullable=False, info=of_record(_is_active)),
     # The kind of node that feeds the target's authority through this edge, null for other edges.
     Column("input_from", String),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
+    # What hangs on a node is asked for when it is retracted, however much was removed before.
+    Index("edges_active_out_of", "source_node_id", "active"),
+    Index("edges_active_into", "target_node_id", "active"),
     # The inputs of one node in pages, in the order of their digest.
     Index("edges_of_target", "target_node_id", "edge_id"),
     info=state(
@@ -261,9 +274,12 @@ corpus_membership_records = Table(
     "corpus_membership_records",
     metadata,
     Column("membership_id", String, primary_key=True),
-    Column("node_id", String, nullable=False, index=True, info=of_record("node_id")),
+    Column("node_id", String, nullable=False, info=of_record("node_id")),
+    # 1 unless the membership was rejected or soft-deleted.
+    Column("stands", Integer, nullable=False, info=of_record(_stands)),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    Index("corpus_membership_records_of_node", "node_id", "stands"),
     info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"), compared=MEMBERSHIPS)),
 )
 
@@ -287,8 +303,11 @@ materialized_views = Table(
     "materialized_views",
     metadata,
     Column("view_id", String, primary_key=True),
+    # The node that the view shows, where it says so.
+    Column("node_ref", String, info=of_record(lambda record: record.get("node_ref"))),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    Index("materialized_views_of_node", "node_ref", "view_id"),
     info=state(
         StateStore(
             GRAPH,
@@ -470,6 +489,16 @@ operation_rollbacks = Table(
     "operation_rollbacks",
     metadata,
     Column("operation_id", String, primary_key=True),
+    Column("updated_by_operation_id", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    info={"folded": True},
+)
+
+rollbacks_under_way = Table(
+    "rollbacks_under_way",
+    metadata,
+    # An epoch that goes back in pages, from the first of them to the last but one.
+    Column("epoch_id", String, primary_key=True),
     Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"folded": True},

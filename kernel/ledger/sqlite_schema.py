@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_S = 10.0
 
 
-def definitions() -> list[str]:
-    """Return the statements that make the tables of this program."""
+def table_definitions() -> list[str]:
+    """Return the statements that make tables and indexes."""
     found = []
     for table in metadata.sorted_tables:
         found.append(str(CreateTable(table).compile(dialect=dialect.dialect())))
@@ -31,6 +31,12 @@ def definitions() -> list[str]:
             str(CreateIndex(index).compile(dialect=dialect.dialect()))
             for index in sorted(table.indexes, key=lambda index: str(index.name))
         ]
+    return found
+
+
+def definitions() -> list[str]:
+    """Return the statements that make the tables of this program, and what guards them."""
+    found = table_definitions()
     for table in APPEND_ONLY_TABLES:
         found += [
             f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "

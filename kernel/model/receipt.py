@@ -92,6 +92,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "kernel_event_log_integrity_violation": _durable(own.IntegrityViolation),
         "taint_propagation": _durable(own.TaintPropagation),
         "source_span_unavailable": _durable(stated.SourceSpanUnavailable),
+        "node_write_event": _ephemeral(own.NodeWritten),
         "authority_recompute_request": _ephemeral(own.AuthorityRecomputeRequest),
         "authority_recompute_completed": _durable(own.AuthorityRecomputeCompleted),
         "authority_recompute_dead_lettered": _durable(own.AuthorityRecomputeDeadLettered),

@@ -86,6 +86,7 @@ class EnvelopeRefused(ReceiptBody):
     existing_record_ids: list[Ref] | None = None
     adjudication_receipt_id: Ref | None = None
     merge_operation_id: Ref | None = None
+    hanging_refs: list[Ref] | None = None
     envelope: Document | None = None
     """The envelope as submitted, where the record would otherwise not have it."""
 
@@ -343,6 +344,15 @@ class AuthorityCascadeDeferred(ReceiptBody):
     request_id: Ref
     trigger_source_id: Ref
     priority: Ref
+
+
+class NodeWritten(ReceiptBody):
+    """A node was written, and these views that show it have to be computed again (§4.3.1)."""
+
+    node_ref: Ref
+    view_ids: Annotated[list[Ref], Field(min_length=1)]
+    more_views: bool
+    """Whether there are more than are named."""
 
 
 class AuthorityLeftOut(ReceiptBody):

@@ -172,7 +172,7 @@ class ExternalEffectPersists(ReceiptBody):
 
 
 class Tier2Rollback(ReceiptBody):
-    """An epoch that was undone."""
+    """An epoch that was undone, or a page of it while operations are left."""
 
     epoch_id: Name
     user_confirmation_token: str
@@ -180,6 +180,14 @@ class Tier2Rollback(ReceiptBody):
 
     compensations_applied: list[CompensationApplied]
     partial_external_effects_persist: list[ExternalEffectPersists]
+    plan_digest: Sha256
+    """Of the whole plan, which a confirmation binds."""
+
+    page: Annotated[int, Field(ge=1)]
+    undone_from_sequence: Sequence
+    """What the epoch holds from this place on was undone; the next page goes on in front of it."""
+
+    operations_left: _Count
     committed_at: Name
 
 

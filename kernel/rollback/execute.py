@@ -1,4 +1,8 @@
-"""Carrying a plan out, in one transaction: all of it or nothing (§5.2, §5.3, K21)."""
+"""Carrying a plan out: all of it or nothing, an epoch's page by page (§5.2, §5.3, K21).
+
+A page is a transaction. What it came to, and where the next one begins, is recorded with it, so
+whoever asks again goes on there.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +25,13 @@ from kernel.rollback.envelopes import (
     scope_of,
 )
 from kernel.rollback.errors import RollbackRefused
-from kernel.rollback.plan import Plan, PlannedEffect, Step, plan_epoch, plan_operation
+from kernel.rollback.plan import (
+    Plan,
+    PlannedEffect,
+    Step,
+    plan_epoch,
+    plan_operation,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class OperationRollback:
 
 @dataclass(frozen=True, slots=True)
 class EpochRollback:
-    """An epoch that was undone as far as it goes (tier 2)."""
+    """An epoch, or a page of it, that was undone as far as it goes (tier 2)."""
 
     epoch_id: str
     submission: SubmissionResult
@@ -53,12 +63,19 @@ class EpochRollback:
     inverse_operation_ids: tuple[str, ...]
     compensations_applied: tuple[Document, ...]
     persistent_external_effects: tuple[Document, ...]
+    page: int = 1
+    operations_left: int = 0
+    """How many remain; asked for again, the rollback goes on with them."""
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""
         return {
-            "result": "tier_2_rollback_applied",
+            "result": "tier_2_rollback_under_way"
+            if self.operations_left
+            else "tier_2_rollback_applied",
             "epoch_id": self.epoch_id,
+            "page": self.page,
+            "operations_left": self.operations_left,
             "inverse_operation_ids": list(self.inverse_operation_ids),
             "compensations_applied": list(self.compensations_applied),
             "persistent_external_effects": list(self.persistent_external_effects),
@@ -88,9 +105,11 @@ def rollback_epoch(
     confirmations: Confirmations,
     user_confirmation_token: str | None = None,
 ) -> EpochRollback:
-    """Undo an epoch: inverses, compensations, and receipts of both and of what persists.
+    """Undo an epoch, or its next page: inverses, compensations, and receipts of what was done.
 
-    A token is needed where something outside would persist; it binds the plan's digest.
+    Where operations are left, the rollback is under way until it was asked for again and again,
+    by whatever process. A token is needed where something outside would persist; it binds the
+    whole plan's digest, and the first page alone asks for it.
 
     Raises:
         RollbackRefused: see `plan_epoch` and `Confirmations.check`; `confirmation_used`;
@@ -98,13 +117,14 @@ def rollback_epoch(
     """
     plan = plan_epoch(transaction, epoch_id)
     confirmation_id = None
-    if plan.needs_user_confirmation:
+    if plan.needs_user_confirmation and plan.page == 1:
         what = Confirmable(2, epoch_id, plan.digest)
         now_us = transaction.host.now_us()
         confirmation_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
     operation_id = confirmed_operation_id(transaction, confirmation_id)
     with transaction.savepoint():
-        return _undo_epoch(kernel, transaction, plan, operation_id, confirmation_id or "")
+        word = confirmation_id or plan.confirmation_id
+        return _undo_epoch(kernel, transaction, plan, operation_id, word)
 
 
 def confirmed_operation_id(transaction: LedgerTransaction, confirmation_id: str | None) -> str:
@@ -141,6 +161,10 @@ def _undo_epoch(
         "user_confirmation_token": confirmation_id,
         "compensations_applied": compensations,
         "partial_external_effects_persist": plan.persists,
+        "plan_digest": plan.digest,
+        "page": plan.page,
+        "undone_from_sequence": str(plan.undone_from_sequence),
+        "operations_left": plan.operations_left,
     }
     effects = [receipt_effect("tier_2_rollback", body)]
     if plan.persists:
@@ -162,7 +186,13 @@ def _undo_epoch(
     document = envelope(transaction, EPOCH_ROLLBACK, key, effects, fields)
     submission = _submit(kernel, transaction, document)
     return EpochRollback(
-        plan.scope, submission, tuple(inverses), tuple(compensations), tuple(plan.persists)
+        plan.scope,
+        submission,
+        tuple(inverses),
+        tuple(compensations),
+        tuple(plan.persists),
+        plan.page,
+        plan.operations_left,
     )
 
 

@@ -4,18 +4,24 @@ A plan walks the operations in scope from the newest to the oldest and each one'
 last to the first. By the reversibility that each effect stated, it is undone by its inverse, made
 up for by its compensation, or persists. Nothing is undone that a later operation has written over,
 unless that one is undone with it or was undone before.
+
+An epoch of more operations than one page takes goes back page by page, each with an operation of
+its own. The first page is planned for all of them: it has the digest of the whole, and nothing that
+stands in the way anywhere. A further page is planned again from where the record says that the
+rollback stands; meanwhile nothing comes into its way (`kernel/stores/rollbacks_under_way.py`).
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
-from kernel.algebra.verbs import BELIEF_ANCHOR, EPOCH_CLOSE, EPOCH_OPEN, EPOCH_ROLLBACK, REBUILD
+from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_OPEN
 from kernel.audit.operations import sequences_that_wrote
-from kernel.canonical import digest
+from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
@@ -23,7 +29,14 @@ from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
 from kernel.stores.rollback_marks import is_in_effect, mark_of
 
-EPOCH_OPERATIONS_MAX = 2_000
+EPOCH_OPERATIONS_MAX = 50_000
+"""Of an epoch that is rolled back; the first page looks at all of them in its transaction."""
+
+PAGE_OPERATIONS_MAX = 2_000
+PAGE_BYTES_MAX = 512 * 1024
+"""Of what the envelope of a page names, which has room for twice as much; one operation at least
+is in a page, whatever it names."""
+
 NAMED_MAX = 20
 """Operations or effects that a refusal names."""
 
@@ -31,11 +44,11 @@ PAGE_ROWS = 100
 
 TIER_1_SCOPES = frozenset({"single_node", "node_with_neighbors"})
 
-_BOUNDARIES = frozenset({EPOCH_OPEN, EPOCH_CLOSE, EPOCH_ROLLBACK, REBUILD})
-"""Operations that only observe what is undone, or when; there is nothing to undo in them."""
-
 Place = tuple[str, str]
 """A store and a key in it."""
+
+InScope = Callable[[Row], bool]
+"""Whether the operation of a log row is undone by the same plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +101,34 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a rollback would do, newest operation first."""
+    """Everything that a rollback would do, or a page of it, newest operation first."""
 
     tier: int
     scope: str
     steps: tuple[Step, ...]
-    left_out: tuple[str, ...] = field(default=())
-    """Operations of the scope that were undone before."""
+    digest: str
+    """Hash of tier, scope and all operations in scope; a confirmation binds it."""
 
-    @property
-    def digest(self) -> str:
-        """Hash of tier, scope and the operations in scope; a confirmation binds it."""
-        rows = [[one.operation_id, one.row_hash] for one in self.steps]
-        return digest([self.tier, self.scope, rows])
+    needs_user_confirmation: bool
+    """Whether something outside would persist (INV-A-ROLLBACK-1), in whatever page."""
+
+    left_out: tuple[str, ...] = ()
+    """Operations of the page that were undone before."""
+
+    page: int = 1
+    operations_left: int = 0
+    """How many remain for further pages."""
+
+    undone_from_sequence: int = 0
+    """The lowest place in the log that the page looks at."""
+
+    confirmation_id: str = ""
+    """Of the word that was given for the whole, where a page before has had it."""
 
     @property
     def persists(self) -> list[Document]:
         """What would stay outside."""
         return [one for step in self.steps for one in step.persists]
-
-    @property
-    def needs_user_confirmation(self) -> bool:
-        """Whether something outside would persist (INV-A-ROLLBACK-1)."""
-        return any(step.of(IRREVERSIBLE) for step in self.steps)
 
     def document(self) -> dict[str, Any]:
         """Return the dry run as it leaves the process; sequences are strings."""
@@ -119,6 +137,8 @@ class Plan:
             "scope": self.scope,
             "digest": self.digest,
             "needs_user_confirmation": self.needs_user_confirmation,
+            "page": self.page,
+            "operations_left": self.operations_left,
             "left_out": list(self.left_out),
             "persists": self.persists,
             "operations": [
@@ -139,12 +159,16 @@ def plan_operation(view: LedgerView, operation_id: str) -> Plan:
     Raises:
         RollbackRefused: `operation_not_found`, `envelope_erased`, `rollback_already_applied`,
             `tier_1_requires_all_fully_reversible` (naming the effects), `tier_1_scope_too_wide`,
-            `rollback_nothing_to_undo`, or what `check_free` raises.
+            `rollback_nothing_to_undo`, `rollback_under_way` for one of an epoch that is being
+            rolled back, or what `check_free` raises.
     """
     row = view.log_row_of(operation_id)
     if row is None:
         raise RollbackRefused("operation_not_found", f"no operation {operation_id} is on the log")
     step = _step(view, row)
+    begun = view.rollback_under_way()
+    if begun is not None and row["commit_epoch_id"] == begun["epoch_id"]:
+        raise _under_way(begun)
     mark = mark_of(view, operation_id)
     if mark["undone_by"]:
         raise RollbackRefused(
@@ -154,51 +178,161 @@ def plan_operation(view: LedgerView, operation_id: str) -> Plan:
         )
     _check_belief(step)
     _check_tier_1(step)
-    plan = Plan(1, operation_id, (step,))
-    check_free(view, plan)
-    return plan
+    check_free(view, step, lambda later: bool(later["operation_id"] == operation_id))
+    plan = _Planned(1, operation_id)
+    plan.take(step)
+    return plan.plan()
 
 
 def plan_epoch(view: LedgerView, epoch_id: str) -> Plan:
-    """Plan the rollback of an epoch, or of one operation that is an epoch by itself (tier 2).
+    """Plan the next page of an epoch's rollback, or that of one operation by itself (tier 2).
 
     Raises:
         RollbackRefused: `epoch_not_found`, `rollback_epoch_open`, `rollback_epoch_too_large`,
-            `rollback_already_applied`, `rollback_nothing_to_undo`, or what `check_free` raises.
+            `rollback_already_applied`, `rollback_nothing_to_undo`, `rollback_under_way` where
+            another epoch is being rolled back, or what `check_free` raises.
     """
-    steps, left_out = [], []
-    for row in _epoch(view, epoch_id):
-        if row["semantic_intent"] in _BOUNDARIES:
-            continue
-        if mark_of(view, row["operation_id"])["undone_by"]:
-            left_out.append(row["operation_id"])
-        else:
-            steps.append(_step(view, row))
-    if not steps:
-        code = "rollback_already_applied" if left_out else "rollback_nothing_to_undo"
+    begun = view.rollback_under_way()
+    if begun is not None:
+        if begun["epoch_id"] != epoch_id:
+            raise _under_way(begun)
+        return _next_page(view, begun)
+    is_epoch = _is_epoch(view, epoch_id)
+    named = "commit_epoch_id" if is_epoch else "operation_id"
+    planned = _Planned(2, epoch_id)
+    rows = _epoch(view, epoch_id) if is_epoch else _alone(view, epoch_id)
+    for looked_at, row in enumerate(rows):
+        if looked_at == EPOCH_OPERATIONS_MAX:
+            raise RollbackRefused(
+                "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
+            )
+        _plan_row(view, row, planned, lambda later: bool(later[named] == epoch_id))
+    plan = planned.plan()
+    if not plan.steps:
+        code = "rollback_already_applied" if plan.left_out else "rollback_nothing_to_undo"
         raise RollbackRefused(code, f"there is nothing to undo in {epoch_id}")
-    plan = Plan(2, epoch_id, tuple(steps), tuple(left_out))
-    check_free(view, plan)
     return plan
 
 
-def check_free(view: LedgerView, plan: Plan) -> None:
-    """Refuse a plan that would lose what somebody did since, or that touches a belief session.
+def _next_page(view: LedgerView, begun: Document) -> Plan:
+    epoch_id, before = begun["epoch_id"], int(begun["undone_from_sequence"])
+    planned = _Planned(2, epoch_id)
+    for row in _epoch(view, epoch_id, before):
+        _plan_row(view, row, planned, lambda later: bool(later["commit_epoch_id"] == epoch_id))
+        if planned.is_past_its_page:
+            break
+    return planned.go_on(begun)
+
+
+def _plan_row(view: LedgerView, row: Row, planned: "_Planned", in_scope: InScope) -> None:
+    if row["semantic_intent"] in BOUNDARIES:
+        return
+    if mark_of(view, row["operation_id"])["undone_by"]:
+        planned.leave_out(row)
+        return
+    step = _step(view, row)
+    check_free(view, step, in_scope)
+    planned.take(step)
+
+
+class _Planned:
+    """A plan as its operations are looked at; of those behind its page it keeps the hash alone."""
+
+    def __init__(self, tier: int, scope: str) -> None:
+        self._tier, self._scope = tier, scope
+        self._steps: list[Step] = []
+        self._left_out: list[str] = []
+        self._left = self._bytes = self._from = 0
+        self._persists = self._is_full = False
+        self._hash = hashlib.sha256(b"[%d,%s,[" % (tier, canonicalize(scope)))
+        self._separator = b""
+
+    @property
+    def is_past_its_page(self) -> bool:
+        """Whether an operation was looked at that the page has no room for."""
+        return self._left > 0
+
+    def leave_out(self, row: Row) -> None:
+        """Pass over an operation that was undone before."""
+        if not self._is_full:
+            self._left_out.append(row["operation_id"])
+            self._from = row["ec_sequence_number"]
+
+    def take(self, step: Step) -> None:
+        """Add an operation to the page, or count it for a further one."""
+        self._hash.update(self._separator + canonicalize([step.operation_id, step.row_hash]))
+        self._separator = b","
+        self._persists |= bool(step.of(IRREVERSIBLE))
+        size = _named_bytes(step)
+        too_large = self._bytes + size > PAGE_BYTES_MAX
+        if len(self._steps) == PAGE_OPERATIONS_MAX or (self._steps and too_large):
+            self._is_full = True
+        if self._is_full:
+            self._left += 1
+            return
+        self._steps.append(step)
+        self._bytes += size
+        self._from = step.ec_sequence_number
+
+    def plan(self) -> Plan:
+        """Return the plan of all operations that were looked at, and its first page."""
+        self._hash.update(b"]]")
+        return Plan(
+            self._tier,
+            self._scope,
+            tuple(self._steps),
+            self._hash.hexdigest(),
+            self._persists,
+            tuple(self._left_out),
+            operations_left=self._left,
+            undone_from_sequence=self._from,
+        )
+
+    def go_on(self, begun: Document) -> Plan:
+        """Return a further page of a plan of which the record says where it stands."""
+        return Plan(
+            self._tier,
+            self._scope,
+            tuple(self._steps),
+            begun["plan_digest"],
+            bool(begun["user_confirmation_token"]),
+            tuple(self._left_out),
+            begun["page"] + 1,
+            begun["operations_left"] - len(self._steps) if self._left else 0,
+            self._from,
+            begun["user_confirmation_token"],
+        )
+
+
+def _named_bytes(step: Step) -> int:
+    """Return how much the envelope of a page holds of an operation, in bytes."""
+    named = canonicalize([step.persists, step.envelope["target_refs"]])
+    descriptors = sum(len(one["external_effect_descriptor"].encode()) for one in step.persists)
+    return len(named) + descriptors + 256 * len(step.of(COMPENSATING))
+
+
+def check_free(view: LedgerView, step: Step, in_scope: InScope) -> None:
+    """Refuse to undo what somebody has built on since, or what a belief session did.
 
     Raises:
         RollbackRefused: `rollback_superseded_by_later_write` naming the later operations,
             `rollback_still_referenced` naming the edges, `rollback_of_belief_session`.
     """
-    scope = {step.operation_id for step in plan.steps}
-    undone = {one.place for step in plan.steps for one in step.of(REVERSIBLE)}
-    for step in plan.steps:
-        _check_belief(step)
-        for one in step.of(REVERSIBLE, COMPENSATING):
-            if one.reversibility == REVERSIBLE:
-                _check_superseded(view, step, one, scope)
-                _check_referenced(view, one, undone)
-        if any(_takes_a_node(one) for one in step.of(REVERSIBLE)):
-            _check_informed(view, step, scope)
+    _check_belief(step)
+    for one in step.of(REVERSIBLE):
+        _check_superseded(view, step, one, in_scope)
+        _check_referenced(view, one, in_scope)
+    if any(_takes_a_node(one) for one in step.of(REVERSIBLE)):
+        _check_informed(view, step, in_scope)
+
+
+def _under_way(begun: Document) -> RollbackRefused:
+    return RollbackRefused(
+        "rollback_under_way",
+        f"epoch {begun['epoch_id']} is being rolled back; ask for that again until nothing is left",
+        epoch_id=begun["epoch_id"],
+        operations_left=begun["operations_left"],
+    )
 
 
 def _check_tier_1(step: Step) -> None:
@@ -227,12 +361,16 @@ def _check_belief(step: Step) -> None:
         )
 
 
-def _check_superseded(view: LedgerView, step: Step, effect: PlannedEffect, scope: set[str]) -> None:
+def _check_superseded(
+    view: LedgerView, step: Step, effect: PlannedEffect, in_scope: InScope
+) -> None:
     later = []
     for sequence in sequences_that_wrote(view, *effect.place, step.ec_sequence_number):
         row = view.tables.get(schema.kernel_event_log, sequence)
         operation_id = "" if row is None else row["operation_id"]
-        if operation_id in scope or not is_in_effect(mark_of(view, operation_id)):
+        if row is not None and in_scope(row):
+            continue
+        if not is_in_effect(mark_of(view, operation_id)):
             continue
         later.append(operation_id)
         if len(later) == NAMED_MAX:
@@ -249,7 +387,7 @@ def _takes_a_node(effect: PlannedEffect) -> bool:
     return effect.place[0] == schema.nodes.name and not effect.applied["pre_image_hash"]
 
 
-def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
+def _check_informed(view: LedgerView, step: Step, in_scope: InScope) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
     Reads the rows that name the operation, and nothing else of the log (decision kernel/0230).
@@ -260,7 +398,7 @@ def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
         sequences = view.sequences_caused_by(name, after=after, limit=PAGE_ROWS)
         for sequence in sequences:
             row = view.tables.get(schema.kernel_event_log, sequence)
-            if row is None or is_lite(row) or row["operation_id"] in scope:
+            if row is None or is_lite(row) or in_scope(row):
                 continue
             if is_in_effect(mark_of(view, row["operation_id"])):
                 informed.append(row["operation_id"])
@@ -275,7 +413,7 @@ def _check_informed(view: LedgerView, step: Step, scope: set[str]) -> None:
         )
 
 
-def _check_referenced(view: LedgerView, effect: PlannedEffect, undone: set[Place]) -> None:
+def _check_referenced(view: LedgerView, effect: PlannedEffect, in_scope: InScope) -> None:
     """A node that goes takes no edge with it: the edges have to go first."""
     key = effect.place[1]
     if not _takes_a_node(effect):
@@ -284,8 +422,8 @@ def _check_referenced(view: LedgerView, effect: PlannedEffect, undone: set[Place
     edges = [
         row["edge_id"]
         for row in rows
-        if (schema.edges.name, row["edge_id"]) not in undone
-        and orjson.loads(row["record"])["state"] == "active"
+        if orjson.loads(row["record"])["state"] == "active"
+        and not _goes_too(view, row["edge_id"], in_scope)
     ]
     if edges:
         raise RollbackRefused(
@@ -295,20 +433,38 @@ def _check_referenced(view: LedgerView, effect: PlannedEffect, undone: set[Place
         )
 
 
-def _epoch(view: LedgerView, epoch_id: str) -> Iterable[Row]:
+def _goes_too(view: LedgerView, edge_id: str, in_scope: InScope) -> bool:
+    """Tell whether an operation of the plan has written an edge, which goes back with it."""
+    sequences = sequences_that_wrote(view, str(schema.edges.name), edge_id, 0)
+    rows = (view.tables.get(schema.kernel_event_log, sequence) for sequence in sequences)
+    return any(
+        in_scope(row) and not mark_of(view, row["operation_id"])["undone_by"]
+        for row in rows
+        if row is not None
+    )
+
+
+def _is_epoch(view: LedgerView, epoch_id: str) -> bool:
+    """Tell whether an epoch has been opened and closed under this name; an operation may be one."""
     if view.epoch_marker(epoch_id, EPOCH_OPEN) is None:
-        row = view.log_row_of(epoch_id)
-        if row is None:
-            raise RollbackRefused("epoch_not_found", f"no epoch {epoch_id}")
-        return [row]
+        return False
     if view.epoch_marker(epoch_id, EPOCH_CLOSE) is None:
         raise RollbackRefused("rollback_epoch_open", f"epoch {epoch_id} has to be closed first")
-    rows = view.epoch_rows(epoch_id, limit=EPOCH_OPERATIONS_MAX + 1)
-    if len(rows) > EPOCH_OPERATIONS_MAX:
-        raise RollbackRefused(
-            "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
-        )
-    return rows
+    return True
+
+
+def _alone(view: LedgerView, operation_id: str) -> Iterator[Row]:
+    row = view.log_row_of(operation_id)
+    if row is None:
+        raise RollbackRefused("epoch_not_found", f"no epoch {operation_id}")
+    yield row
+
+
+def _epoch(view: LedgerView, epoch_id: str, before: int | None = None) -> Iterator[Row]:
+    """Yield the rows of an epoch, newest first, in front of a sequence."""
+    while rows := view.epoch_rows(epoch_id, before=before, limit=PAGE_ROWS):
+        yield from rows
+        before = rows[-1]["ec_sequence_number"]
 
 
 def _step(view: LedgerView, row: Row) -> Step:

@@ -1,13 +1,19 @@
 """Tier 3: the state is built again from the log, and proved equal to it (§5.4, kernel/0037).
 
 The history is verified first: a log that does not hold is no ground to build on. Then every row is
-folded into an empty ledger in memory, and each stored record that differs is archived and replaced.
+folded into an empty ledger, and each stored record that differs is archived and replaced.
+
+All of that is computed from a snapshot, while others write (`prepare_rebuild`). The transaction
+that replaces what differs holds them off only for as long as it takes to verify and to fold what
+was appended since, and to compare what that wrote (`rebuild`, decision kernel/0233).
 The rebuild performs nothing outside and asks nobody to: requests are history and stay as they are.
 The receipt names the effects outside that lie after the checkpoint as not performed again.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -21,9 +27,9 @@ from kernel.host import iso_time
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.catalog import STORAGE_RULES
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.tables import Row, Store, TablesView
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
@@ -32,6 +38,7 @@ from kernel.rollback.execute import confirmed_operation_id
 from kernel.verify import verify
 from kernel.verify.fold import Fold
 from kernel.verify.reading import Finding, Findings, Reader
+from kernel.verify.recent import AuditMark, audit_since
 
 SKIPPED_MAX = 2_000
 FINDINGS_MAX = 10_000
@@ -74,7 +81,7 @@ class RebuildPlan:
     checkpoint_ec_sequence_number: int
     head_row_hash: str
     state_digest: str
-    """Of the state that the log gives."""
+    """Of the state that the log gives up to that head."""
 
     irreversible_skipped: tuple[Document, ...]
     differences: tuple[Difference, ...]
@@ -123,13 +130,71 @@ class Rebuild:
         }
 
 
+class Prepared:
+    """A rebuild that was computed from a snapshot, with the fold of the log up to its head."""
+
+    def __init__(self, plan: RebuildPlan, fold: Fold, head: Head) -> None:
+        self.plan = plan
+        """As of the snapshot; it is what a confirmation confirms."""
+
+        self._fold = fold
+        self._head = head
+
+    def close(self) -> None:
+        """Forget what was folded."""
+        self._fold.close()
+
+    def catch_up(self, view: LedgerView) -> RebuildPlan:
+        """Return the plan with what was appended since the snapshot.
+
+        Raises:
+            RollbackRefused: see `plan_rebuild`.
+        """
+        if view.head() == self._head:
+            return self.plan
+        _expect_appended_soundly(view, self._head)
+        noting = _NotingStore(self._fold.ledger.store)
+        self._fold.ledger.store = noting
+        findings = Findings(FINDINGS_MAX)
+        whole = self._fold.go_on(Reader(view.tables, findings), self._head)
+        _expect_folded(findings, whole=whole)
+        places = {(one.table, one.key) for one in self.plan.differences} | noting.written
+        with self._fold.ledger.view() as folded:
+            found = (
+                _difference(view.tables, folded.tables, table, key)
+                for table, key in sorted(places, key=lambda place: (place[0].name, place[1]))
+            )
+            differences = tuple(one for one in found if one is not None)
+        skipped = (
+            *self.plan.irreversible_skipped,
+            *_skipped(view, max(self._head.ec_sequence_number, self._checkpoint)),
+        )
+        if len(skipped) > SKIPPED_MAX:
+            raise _too_much_skipped()
+        return replace(self.plan, irreversible_skipped=skipped, differences=differences)
+
+    @property
+    def _checkpoint(self) -> int:
+        return self.plan.checkpoint_ec_sequence_number
+
+
 def plan_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> RebuildPlan:
-    """Fold the log and say what would be replaced; holds the whole state in memory.
+    """Fold the log and say what would be replaced; holds in memory what differs.
 
     Raises:
         RollbackRefused: `rebuild_checkpoint_unknown`, `rebuild_record_damaged` when the history
             does not verify, `rules_version_unknown`, `rebuild_too_much_skipped` where a later
             checkpoint is needed.
+    """
+    with closing(prepare_rebuild(kernel, view, checkpoint)) as prepared:
+        return prepared.plan
+
+
+def prepare_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> Prepared:
+    """Compute a rebuild from a snapshot; the caller closes what it gets.
+
+    Raises:
+        RollbackRefused: see `plan_rebuild`.
     """
     head = view.head()
     if not 0 <= checkpoint <= head.ec_sequence_number:
@@ -142,45 +207,47 @@ def plan_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> RebuildPl
     )
     findings = Findings(FINDINGS_MAX)
     fold = Fold(Reader(view.tables, findings), kernel.strategy)
-    whole = fold.fold(lambda: None)
-    _expect_sound(findings.found)
-    if not whole:
-        raise LedgerCorrupt("the log was not folded, and nothing was found")
-    with fold.ledger.view() as folded:
-        return RebuildPlan(
-            checkpoint,
-            head.row_hash,
-            state_digest(folded.tables),
-            tuple(_skipped(view, checkpoint)),
-            tuple(_differences(view.tables, folded.tables)),
-        )
+    try:
+        _expect_folded(findings, whole=fold.fold(lambda: None))
+        with fold.ledger.view() as folded:
+            plan = RebuildPlan(
+                checkpoint,
+                head.row_hash,
+                state_digest(folded.tables),
+                tuple(_skipped(view, checkpoint)),
+                tuple(_differences(view.tables, folded.tables)),
+            )
+    except BaseException:
+        fold.close()
+        raise
+    return Prepared(plan, fold, head.copy())
 
 
 def rebuild(
     kernel: Kernel,
     transaction: LedgerTransaction,
-    checkpoint: int,
+    prepared: Prepared,
     *,
     confirmations: Confirmations,
     architect_confirmation_token: str | None,
     archive: Archive,
 ) -> Rebuild:
-    """Replace every record that is not what the log gives, and prove the state equal to it.
+    """Replace every record that is not what the log gives, as it stands now.
 
     An architect's token is always needed. Durable when the caller's transaction is.
 
     Raises:
         RollbackRefused: see `plan_rebuild` and `Confirmations.check`; `confirmation_used`.
-        LedgerCorrupt: when the state differs after all; the transaction has to be abandoned.
+        LedgerCorrupt: when the receipt is refused; the transaction has to be abandoned.
     """
-    plan = plan_rebuild(kernel, transaction, checkpoint)
     confirmation_id = confirmations.check(
         "architect",
         architect_confirmation_token,
-        Confirmable(3, plan.scope, plan.digest),
+        Confirmable(3, prepared.plan.scope, prepared.plan.digest),
         now_us=transaction.host.now_us(),
     )
     operation_id = confirmed_operation_id(transaction, confirmation_id)
+    plan = prepared.catch_up(transaction)
     if plan.differences:
         archive(canonicalize([one.document() for one in plan.differences]))
     for one in plan.differences:
@@ -190,8 +257,7 @@ def rebuild(
             transaction.tables.put(one.table, one.folded)
     transaction.forget_policy()
     transaction.forget_overlays()
-    if state_digest(transaction.tables) != plan.state_digest:
-        raise LedgerCorrupt("the state that was built again is not what the log gives")
+    transaction.forget_rollback()
     document = _envelope(transaction, plan, operation_id, confirmation_id)
     submission = kernel.submit(transaction, document, "orchestrator")
     if isinstance(submission, RejectedResult):
@@ -201,15 +267,39 @@ def rebuild(
 
 def state_digest(tables: TablesView) -> str:
     """Return the hash of every record of state, in the order of stores and keys."""
-    parts = [
-        f"{table.name}|{row[_key_name(table)]}|{_row_hash(row)}"
-        for table in (*schema.STATE_TABLES, *schema.FOLDED_TABLES)
-        for row in _rows(tables, table)
-    ]
-    return sha256_hex("\n".join(parts).encode())
+    digest_of_all, separator = hashlib.sha256(), ""
+    for table in (*schema.STATE_TABLES, *schema.FOLDED_TABLES):
+        for row in _rows(tables, table):
+            part = f"{separator}{table.name}|{row[_key_name(table)]}|{_row_hash(row)}"
+            digest_of_all.update(part.encode())
+            separator = "\n"
+    return digest_of_all.hexdigest()
 
 
-def _expect_sound(findings: list[Finding]) -> None:
+def _expect_appended_soundly(view: LedgerView, head: Head) -> None:
+    """Verify the chains behind a head that was verified, whatever their length."""
+    mark = AuditMark(
+        head.ec_sequence_number, head.row_hash, head.receipt_sequence, head.receipt_hash
+    )
+    now = view.head()
+    appended = (now.ec_sequence_number - mark.ec_sequence_number) + (
+        now.receipt_sequence - mark.receipt_sequence
+    )
+    audit = audit_since(view, mark, rows_max=appended + 1)
+    _expect_sound(list(audit.found.findings))
+    if not audit.mark_fits:
+        raise RollbackRefused(
+            "rebuild_record_damaged", "the log does not hold the row from which the plan was made"
+        )
+
+
+def _expect_folded(findings: Findings, *, whole: bool) -> None:
+    _expect_sound(findings.found)
+    if not whole:
+        raise LedgerCorrupt("the log was not folded, and nothing was found")
+
+
+def _expect_sound(findings: Sequence[Finding]) -> None:
     if findings:
         first = findings[0]
         if first.rule == "rules_unknown":
@@ -235,10 +325,7 @@ def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
                     continue
                 count += 1
                 if count > SKIPPED_MAX:
-                    raise RollbackRefused(
-                        "rebuild_too_much_skipped",
-                        f"more than {SKIPPED_MAX} effects outside; choose a later checkpoint",
-                    )
+                    raise _too_much_skipped()
                 yield {
                     "operation_id": row["operation_id"],
                     "effect_kind": effect["effect_kind"],
@@ -247,10 +334,24 @@ def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
         after = rows[-1]["ec_sequence_number"]
 
 
+def _too_much_skipped() -> RollbackRefused:
+    return RollbackRefused(
+        "rebuild_too_much_skipped",
+        f"more than {SKIPPED_MAX} effects outside; choose a later checkpoint",
+    )
+
+
+def _difference(
+    stored: TablesView, folded: TablesView, table: Table, key: str
+) -> Difference | None:
+    before, after = stored.get(table, key), folded.get(table, key)
+    return None if before == after else Difference(table, key, before, after)
+
+
 def _differences(stored: TablesView, folded: TablesView) -> Iterator[Difference]:
     for table in _REBUILT:
         name = _key_name(table)
-        for row in list(_rows(stored, table)):
+        for row in _rows(stored, table):
             twin = folded.get(table, row[name])
             if twin != row:
                 yield Difference(table, row[name], row, twin)
@@ -268,6 +369,53 @@ def _rows(tables: TablesView, table: Table) -> Iterator[Row]:
 
 def _key_name(table: Table) -> str:
     return str(table.primary_key.columns[0].name)
+
+
+class _NotingTables:
+    """Tables that note which of the rows that a rebuild replaces are written into them."""
+
+    def __init__(self, tables: Any, written: set[tuple[Table, str]]) -> None:
+        self._tables = tables
+        self._written = written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        self._note(table, rows)
+        self._tables.insert_many(table, rows)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows."""
+        self._note(table, rows)
+        self._tables.put_many(table, rows)
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove a row."""
+        if table in _REBUILT:
+            self._written.add((table, str(key[0])))
+        self._tables.delete(table, *key)
+
+    def _note(self, table: Table, rows: Sequence[Row]) -> None:
+        if table in _REBUILT:
+            self._written.update((table, row[_key_name(table)]) for row in rows)
+
+
+class _NotingStore:
+    """A store behind the buffer of a ledger, which writes in bulk, and what was written into it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.view = store.view
+        self.close = store.close
+        self.written: set[tuple[Table, str]] = set()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Write, and note what."""
+        with self._store.transaction() as tables:
+            yield _NotingTables(tables, self.written)
 
 
 def _printable(row: Row | None) -> Document | None:

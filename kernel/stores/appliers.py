@@ -9,11 +9,7 @@ from kernel.model.envelope import KernelEffect
 from kernel.stores.bindings import apply_binding_generation
 from kernel.stores.case_events import CASE_EVENTS
 from kernel.stores.court_dispositions import apply_court_disposition
-from kernel.stores.derived import (
-    apply_index_update,
-    apply_receipt_only,
-    apply_view_invalidation,
-)
+from kernel.stores.derived import apply_index_update, apply_receipt_only
 from kernel.stores.edges import apply_edge_write
 from kernel.stores.extraction import apply_extraction_transition
 from kernel.stores.filing_relationships import RELATIONSHIPS
@@ -28,6 +24,7 @@ from kernel.stores.record import Applied, Operation
 from kernel.stores.rulings import RULINGS
 from kernel.stores.share_links import apply_share_link_grant, apply_share_link_revoke
 from kernel.stores.topics import apply_anchor, apply_topic_assignment
+from kernel.stores.views import apply_view_invalidation
 
 Applier = Callable[[KernelEffect, Operation], Applied]
 

@@ -1,4 +1,4 @@
-"""Derived indexes and materialized views: projections, computable again (§4.3.5, §4.3.6)."""
+"""Derived indexes, computable again (§4.3.5), and effects that are receipts (§4.3.7)."""
 
 from kernel.algebra.verbs import REPORT_VERB
 from kernel.errors import EffectInapplicable
@@ -35,21 +35,6 @@ def apply_index_update(effect: KernelEffect, operation: Operation) -> Applied:
         "updated_at": operation.applied_at,
     }
     return write_record(operation, schema.derived_indexes, entry_id, record)
-
-
-def apply_view_invalidation(effect: KernelEffect, operation: Operation) -> Applied:
-    """Mark a view as stale, or as computed again."""
-    if effect.target_ref is None:
-        raise EffectInapplicable(
-            "a view effect names its view", code="effect_target_missing", field="target_ref"
-        )
-    record = {
-        "view_id": effect.target_ref,
-        "stale": effect.effect_kind == "materialized_view_invalidation",
-        "updated_by_operation_id": operation.operation_id,
-        "updated_at": operation.applied_at,
-    }
-    return write_record(operation, schema.materialized_views, effect.target_ref, record)
 
 
 def apply_receipt_only(effect: KernelEffect, operation: Operation) -> Applied:

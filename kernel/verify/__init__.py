@@ -17,7 +17,7 @@ sound ledger: keep `head` elsewhere and expect it.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
@@ -98,7 +98,8 @@ def verify(
 
     Nothing stored makes it raise. With `expect_head`, the log must hold that row. `damage` is what
     was wrong with the file before it was opened. It stops at `limit_findings`. Memory is bounded by
-    a page of rows, but for the fold, which holds the state, and for one belief session at a time.
+    a page of rows and by what the fold holds outside of its file, but for one belief session at a
+    time and the commitments of what models answered.
     Without `fold`, level B is left out. `strategy` is the one under which the ledger was written.
 
     Raises:
@@ -156,8 +157,11 @@ class _Run:
         if expect_head is not None:
             check_expected(self._reader, expect_head)
         if fold:
-            with findings.guard(schema.kernel_event_log, "fold"):
-                Fold(self._reader, self._strategy).run(self._step)
+            with (
+                findings.guard(schema.kernel_event_log, "fold"),
+                closing(Fold(self._reader, self._strategy)) as folded,
+            ):
+                folded.run(self._step)
         with findings.guard(schema.belief_sessions, "sessions"):
             check_belief(self._reader, self._belief)
         with findings.guard(schema.nodes, "authorities"):

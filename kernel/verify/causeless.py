@@ -23,8 +23,9 @@ Said = tuple[int, Document]
 class Causeless:
     """The receipts of no operation, in the order of their chain, written into a ledger."""
 
-    def __init__(self, reader: Reader, ledger: Ledger) -> None:
+    def __init__(self, reader: Reader, ledger: Ledger, *, after: int | None = None) -> None:
         self._reader = reader
+        self._after = after
         self._ledger = ledger
         self._said = heapq.merge(
             *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda one: one[0]
@@ -42,7 +43,7 @@ class Causeless:
             self._next = next(self._said, None)
 
     def _receipts(self, kind: str) -> Iterator[Said]:
-        for row in self._reader.pages(schema.receipts, {"receipt_kind": kind}):
+        for row in self._reader.pages(schema.receipts, {"receipt_kind": kind}, after=self._after):
             document = load_object(row["receipt_bytes"])
             # An operation may emit a receipt of any kind; only those without one write here.
             if document is not None and row["operation_id"] is None:

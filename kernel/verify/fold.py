@@ -1,4 +1,7 @@
-"""State is a fold of the log: every envelope is applied again, to an empty ledger in memory.
+"""State is a fold of the log: every envelope is applied again, to an empty ledger of its own.
+
+That ledger is in memory while it is small and in a temporary file from some size on, so that what
+a fold holds does not grow with the record (`kernel/ledger/spilling.py`).
 
 Each row is applied by the rules of the version that it seals; one of a version that this program
 does not have ends the fold.
@@ -19,9 +22,9 @@ from kernel.canonical import canonicalize
 from kernel.errors import EffectInapplicable
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.ledger import LEDGER_ID, Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.ledger import LEDGER_ID, Head, Ledger
 from kernel.ledger.recent_changes import RecentChanges
+from kernel.ledger.spilling import SpillingStore
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
@@ -44,29 +47,39 @@ _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
 
 
 class Fold:
-    """One replay of the log into memory, compared with what is stored."""
+    """One replay of the log into an empty ledger, compared with what is stored."""
 
     def __init__(self, reader: Reader, strategy: AuthorityStrategy) -> None:
         self._reader = reader
         self._strategy = strategy
-        self._ledger = Ledger.create(MemoryStore(), Host(lambda: 0, _no_randomness))
+        self._ledger = Ledger.create(SpillingStore(), Host(lambda: 0, _no_randomness))
         self._causeless = Causeless(reader, self._ledger)
         self._changes = RecentChanges(0)
         self._sealed: tuple[object, int] = (GENESIS, 0)
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger in memory into which the log is folded."""
+        """The ledger into which the log is folded."""
         return self._ledger
+
+    def close(self) -> None:
+        """Forget what was folded."""
+        self._ledger.close()
 
     def run(self, progress: Callable[[], None]) -> None:
         """Fold the whole log; the state is not compared where a row cannot be folded."""
         if self.fold(progress):
             self._compare_state()
 
-    def fold(self, progress: Callable[[], None]) -> bool:
+    def go_on(self, reader: Reader, after: Head) -> bool:
+        """Fold what was appended behind a head, as another snapshot has it; see `fold`."""
+        self._reader = reader
+        self._causeless = Causeless(reader, self._ledger, after=after.receipt_sequence)
+        return self.fold(lambda: None, after=after.ec_sequence_number)
+
+    def fold(self, progress: Callable[[], None], *, after: int | None = None) -> bool:
         """Fold the whole log and compare what each row did; tell whether all of it was folded."""
-        for row in self._reader.pages(schema.kernel_event_log):
+        for row in self._reader.pages(schema.kernel_event_log, after=after):
             sequence = row["ec_sequence_number"]
             folded = False
             with self._reader.findings.guard(schema.kernel_event_log, sequence):

@@ -130,15 +130,16 @@ class Reader:
         where: Mapping[str, Any] | None = None,
         *,
         order_by: str | None = None,
+        after: Any = None,
         page_rows: int = PAGE_ROWS,
     ) -> Iterator[Row]:
-        """Yield every row in the order of a column, which need not be unique.
+        """Yield every row behind a value in the order of a column, which need not be unique.
 
         A row that cannot be read is a finding, and what is after it is not seen. So is an order
         in which a page does not end behind the one before: a damaged tree can lead in a circle.
         """
         column = order_by or list(table.primary_key.columns)[-1].name
-        after, limit = None, page_rows
+        limit = page_rows
         while True:
             try:
                 rows = self.tables.select(table, where, order_by=column, after=after, limit=limit)

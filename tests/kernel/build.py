@@ -138,6 +138,20 @@ def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -
     )
 
 
+def taking(
+    verb: str, node_id: str, *edges: str, corpora: tuple[str, ...] = ("corpus:test",)
+) -> dict[str, Any]:
+    """Takes a node with everything that hangs on it (§3.3)."""
+    state = "soft_deleted" if verb == "soft_delete" else "retracted"
+    node = effect("node_write", node_id, state=state)
+    effects = [effect("node_retract", node_id) if verb == "collapse" else node]
+    effects += [effect("edge_remove", edge) for edge in edges]
+    for corpus_id in corpora:
+        one = effect("membership_revoke", node_id, corpus_id=corpus_id)
+        effects.append(one | {"effect_id": f"revoke:{corpus_id}"})
+    return envelope(verb, effects)
+
+
 def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
     """The receipt of why an understanding has no spans."""
     stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans"}

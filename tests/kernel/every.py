@@ -61,7 +61,7 @@ def verbs():
             [
                 effect("node_write", "merged", node_kind="Note"),
                 edge("edge_create", "e:merge"),
-                effect("materialized_view_invalidation", "view"),
+                effect("materialized_view_invalidation", "view", node_ref="merged"),
             ],
         ),
         envelope(
@@ -293,6 +293,10 @@ SAYS = {
         "user_confirmation_token": "",
         "compensations_applied": [],
         "partial_external_effects_persist": [],
+        "plan_digest": HASH,
+        "page": 1,
+        "undone_from_sequence": "1",
+        "operations_left": 0,
     },
     "rollback_partial_external_effect_persists": {"epoch_id": "epoch", "descriptors": ["a file"]},
     "tier_3_rebuild": {

@@ -1,5 +1,7 @@
 """An honest ledger of everything that the kernel does, for verification to look at."""
 
+from unittest.mock import patch
+
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import close_requests, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
@@ -13,7 +15,8 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model_registry import ActiveModels
 from kernel.model_retention import collect_model_outputs, mark_archived
 from kernel.replay.record import replay_operation
-from kernel.rollback.execute import rollback_operation
+from kernel.rollback.confirmation import Confirmations
+from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.reports import CapacityRejected
@@ -29,7 +32,7 @@ from tests.kernel.build import (
     submit,
     submit_answered,
 )
-from tests.kernel.every import every_kind
+from tests.kernel.every import every_kind, states
 
 HOUR_US = 3600 * 1_000_000
 
@@ -252,7 +255,7 @@ def write_honestly(ledger, host):
         "annotate",
         [
             effect("node_write", "claim-2", note="x"),
-            effect("materialized_view_invalidation", "view-1"),
+            effect("materialized_view_invalidation", "view-1", node_ref="claim-2"),
             effect("index_update", "claim-2", index_name="by_note", entry={"note": "x"}),
         ],
     )
@@ -272,6 +275,7 @@ def write_honestly(ledger, host):
     Believer(ledger, "s-2", 3)
     disagree(ledger)
     drain(ledger)
+    undo_half_an_epoch(ledger)
     mistake = envelope("annotate", [effect("node_write", "claim-2", note="a mistake")])
     accepted(submit(ledger, mistake))
     with ledger.transaction() as transaction:
@@ -280,6 +284,19 @@ def write_honestly(ledger, host):
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
+
+
+def undo_half_an_epoch(ledger):
+    """An epoch that goes back in pages, and of which one has gone back."""
+    inside = [create(name, "Note") | {"epoch_id": "half"} for name in ("half-1", "half-2")]
+    accepted(submit(ledger, states("epoch_open", "epoch_opened", epoch_id="half"), *inside)[-1])
+    accepted(submit(ledger, states("epoch_close", "epoch_closed", epoch_id="half")))
+    with (
+        patch("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 1),
+        ledger.transaction() as transaction,
+    ):
+        page = rollback_epoch(Kernel(), transaction, "half", confirmations=Confirmations({}))
+    assert page.operations_left == 1
 
 
 def ask_models(ledger, host):

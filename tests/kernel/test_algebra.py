@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
+from kernel.algebra.effects import EFFECT_KINDS, expected_compensations, expected_reversibility
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
 from kernel.algebra.verbs import (
@@ -225,3 +225,67 @@ def test_every_operation_kind_knows_how_far_it_can_be_simulated():
     manifest = "binding_evaluation_manifest_emit"
     assert refused == {"simulate", manifest, *OBSERVED, *boundaries}
     assert "synthesize_consolidated_understanding" in levels
+
+
+DRAWN = dict.fromkeys(["source_spans", "span", "source_refs", "source_ref"], "source")
+LEAVES = {"content_node_ref": "sent"}
+NAMES: dict[str, dict[str, str]] = {
+    "edge_write": dict.fromkeys(["source_node_id", "target_node_id"], "link"),
+    "membership_write": {"corpus_id": "link"},
+    "membership_state_transition": {"corpus_id": "link"},
+    "materialized_view_invalidation": {"node_ref": "link"},
+    "receipt_only": {"source_doc_refs": "source", "cu_node_ref": "link"},
+    "filing_unit_version_write": {"filing_unit_id": "link"},
+    "filing_unit_text_version_write": {"filing_unit_id": "link"},
+    "filing_relationship_write": dict.fromkeys(
+        ["source_filing_unit_id", "target_filing_unit_id"], "link"
+    ),
+    "document_artifact_write": LEAVES,
+    "materialization_emit": LEAVES,
+    "share_link_grant": {"shared_corpus_view_id": "shared", "share_token_policy_id": "link"},
+    "topic_assignment_write": dict.fromkeys(["topic_id", "node_id"], "link"),
+    "policy_snapshot_advance": {"prior_policy_generation_id": "link"},
+    "ruling_disposition_write": {"scope_targets": "link"},
+    "case_resolution_event_write": dict.fromkeys(["case_refs", "resolved_case_identity"], "link"),
+    "extraction_state_transition": dict.fromkeys(
+        ["parent_operation_id", "replaces_extraction_run_id"], "link"
+    ),
+    "binding_generation_advance": {"binding_generation_id": "link"},
+}
+"""What the payloads of §4.3 name, and what happens to it: drawn from, sent, shared, or named."""
+
+
+@pytest.mark.spec("§4.3", "§7.6", "§9.3")
+@pytest.mark.parametrize("kind", EFFECT_KINDS.values(), ids=EFFECT_KINDS)
+def test_a_kind_says_what_its_payload_names_and_what_becomes_of_it(kind):
+    assert kind.references == DRAWN | NAMES.get(kind.canonical, {})
+
+
+@pytest.mark.spec("§3.2", "§4.2", "§4.3.1")
+def test_the_kinds_are_as_reversible_as_the_tables_of_the_specification_say():
+    by = {
+        name: {kind.name for kind in EFFECT_KINDS.values() if kind.reversibility == name}
+        for name in {kind.reversibility for kind in EFFECT_KINDS.values()}
+    }
+    transitions = {name for name in EFFECT_KINDS if name.startswith("membership_state_transition")}
+    assert by["compensating_operation_only"] == transitions | {
+        *("quarantine", "unquarantine", "authorize_access", "revoke_access", "share_link_revoke")
+    }
+    assert by["receipt_only"] == {"receipt_only", "extraction_state_transition"}
+    assert by["irreversible_external_effect"] == {
+        *("document_artifact_write", "materialization_emit", "materialize", "share_link_grant")
+    }
+    assert by.keys() - {"fully_reversible"} == {
+        *("compensating_operation_only", "receipt_only", "irreversible_external_effect")
+    }
+    for node_kind in ("ShareTokenPolicy", "MaterializedArtifactRef"):
+        overridden = expected_reversibility("node_write", node_kind)
+        assert overridden == "irreversible_external_effect"
+    assert expected_reversibility("node_write", "Note") == "fully_reversible"
+    assert expected_reversibility("node_write", None) == "fully_reversible"
+
+
+@pytest.mark.spec("§4.2", "§4.3.15")
+def test_topics_alone_have_an_index_entry_beside_them():
+    companions = {one.name: one.companion for one in EFFECT_KINDS.values() if one.companion}
+    assert companions == dict.fromkeys(["topic_assignment_write", "topic_unassign"], "index_update")

@@ -23,6 +23,7 @@ from tests.kernel.build import (
     link,
     relink,
     submit,
+    taking,
     unlink,
 )
 
@@ -112,7 +113,8 @@ def test_a_visibility_class_rises_or_stays(ledger, before, after):
 @pytest.mark.spec("§4.3.1")
 def test_a_retraction_marks_the_node_and_keeps_it(ledger):
     accepted(ledger, create("n", "Note", title="t"))
-    by = accepted(ledger, envelope("collapse", [effect("node_retract", "n", why="w")]))
+    taken = changed(taking("collapse", "n"), {f"{FIRST}.payload": {"why": "w"}})
+    by = accepted(ledger, taken)
     found = record(ledger, schema.nodes, "n")
     assert (found["state"], found["retracted_by_operation_id"]) == ("retracted", by)
     assert found["payload"] == {"title": "t", "why": "w"}

@@ -24,6 +24,7 @@ from tests.kernel.build import (
     recompute,
     relink,
     submit,
+    taking,
     understandings,
     unlink,
     work,
@@ -166,7 +167,7 @@ def test_each_kind_of_change_asks_for_what_it_touches_and_for_no_more(
 def test_a_retracted_input_counts_no_longer(ledger):
     diamond(ledger)
     assert stored(ledger, "a") > 0.5
-    accepted(ledger, envelope("collapse", [effect("node_retract", "claim")]))
+    accepted(ledger, taking("collapse", "claim", "1"))
     assert drain(ledger) == ["a", "b", "c", "d"]
     assert stored(ledger, "a") == 0.5
 

@@ -20,12 +20,12 @@ from tests.kernel.build import (
     create,
     drain,
     effect,
-    envelope,
     link,
     memory_ledger,
     recompute,
     relink,
     submit,
+    taking,
     unlink,
     work,
 )
@@ -89,7 +89,7 @@ def moved_away(ledger):
 
 
 def retracted(ledger):
-    accepted(ledger, envelope("collapse", [effect("node_retract", "claim")]))
+    accepted(ledger, taking("collapse", "claim", "1"))
 
 
 CHANGES = {

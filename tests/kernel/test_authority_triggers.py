@@ -39,6 +39,7 @@ from tests.kernel.build import (
     link,
     recompute,
     submit,
+    taking,
     understandings,
     work,
 )
@@ -378,7 +379,7 @@ def test_the_newest_decay_event_counts_and_only_of_inputs_that_are_active(world)
     tick = NightlyTick(START_US + 8 * DAY_US, 7 * DAY_US, BetaPosteriorMean())
     with world.ledger.view() as view:
         assert not tick.is_due(view, view.node("a"))
-    world.accept(envelope("collapse", [effect("node_retract", "other")]))
+    world.accept(taking("collapse", "other", "other>a"))
     drain(world.ledger)
     with world.ledger.view() as view:
         assert tick.is_due(view, view.node("a"))

@@ -800,7 +800,11 @@ def stated_codes(folder, call, place):
 
 def test_every_reason_code_in_the_checks_has_a_case():
     stated = set(stated_codes(Path(kernel.checks.__file__).parent, "Refusal", 0))
-    proven = {case.values[3] for case in CASES}
+    # What is left hanging, and that it is too much, test_cascades.py proves.
+    proven = {case.values[3] for case in CASES} | {
+        "envelope_cascade_incomplete",
+        "envelope_cascade_too_wide",
+    }
     assert len(stated) > 15
     assert stated == proven
 

@@ -30,6 +30,7 @@ from tests.kernel.build import (
     ledger_on,
     op_id,
     submit,
+    taking,
 )
 from tests.kernel.every import HASH, attempt, dated, own
 
@@ -264,7 +265,7 @@ def test_two_new_nodes_are_one_entity_only_by_their_identity_and_kind(world):
 def test_an_entity_that_was_taken_back_is_no_rival(world):
     made = create("a", "Note", identity_key="i", title="a")
     world.submit(made)
-    gone = envelope("collapse", [effect("node_retract", "a")])
+    gone = taking("collapse", "a")
     gone["causal_parent_operation_ids"] = [made["operation_id"]]
     assert code_of(world.submit(gone)) is None
     assert code_of(world.submit(create("b", "Note", identity_key="i", title="b"))) is None
@@ -1046,3 +1047,11 @@ def test_every_reason_of_the_check_is_one_that_is_proven_here():
     stated |= {one.value for one in calls if isinstance(one, ast.Constant)}
     assert stated == {FIRST_WRITER, LOWER, DEFERRED, REVIEW, UNKNOWN, RESOLVED}
     assert ITEM_KIND == REVIEW
+
+
+@pytest.mark.spec("§15.5")
+def test_what_the_last_writer_wins_is_no_part_of_a_merge(world):
+    world.state("field_value_disagree", "last_writer_wins")
+    before = {"source_refs": ["a"], "title": "a"}
+    refused(world.pair(before, {"source_refs": ["b"], "title": "b"})[2], DEFERRED)
+    assert set(world.node("n")["payload"]["merge_provenance"]) == {"source_refs"}

@@ -287,6 +287,11 @@ STORES = [
         create("new", "Note", effect("materialized_view_invalidation")),
     ),
     (
+        "view_node_not_found",
+        "payload.node_ref",
+        create("new", "Note", effect("materialized_view_invalidation", "v", node_ref="nowhere")),
+    ),
+    (
         "receipt_kind_unknown",
         "receipt_subkind",
         create("new", "Note", effect("receipt_only")),

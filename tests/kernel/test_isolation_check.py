@@ -10,11 +10,10 @@ from tests.kernel.build import (
     changed,
     code_of,
     create,
-    effect,
-    envelope,
     memory_ledger,
     spans,
     submit,
+    taking,
 )
 
 CONTENT, METADATA = "envelope_unwrapped_content", "envelope_unwrapped_metadata"
@@ -140,7 +139,7 @@ def test_a_caller_does_not_write_into_what_was_wrapped(ledger, field):
 @pytest.mark.spec("INV-MVC-3")
 def test_a_caller_may_still_retract_or_seal_what_was_wrapped_and_write_elsewhere(ledger):
     sealed = adapt("wrapped", visibility_class="sealed")
-    retracted = envelope("retract", [effect("node_write", "wrapped", state="retracted")])
+    retracted = taking("retract", "wrapped")
     taken_in = create("mine", "SourceArtifact", content="raw")
     for document in (sealed, retracted, taken_in, adapt("note", content="raw")):
         assert refusal(ledger, document, "caller") is None

@@ -17,6 +17,7 @@ from kernel.replay.judgement import replay_one
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
+    answered,
     code_of,
     create,
     ledger_on,
@@ -232,3 +233,15 @@ def test_an_answer_whose_bytes_were_changed_is_a_finding_and_not_replayed(shared
     assert [(one.table, one.rule) for one in found(ledger)] == [("blobs", "bytes_changed")]
     with ledger.view() as view:
         assert replay_one(view, operations[0], "record_only", IN_USE).difference is not None
+
+
+@pytest.mark.spec("§6.4", "K18")
+def test_what_a_model_answered_is_stated_by_the_orchestrator_alone(ledger):
+    document = answered(create("said", "Note"))
+    rejection = submit(ledger, document).rejection
+    assert (rejection.check, rejection.reason_code, rejection.field) == (
+        "V1",
+        "envelope_actor_unauthorized",
+        "recorded_model_outputs",
+    )
+    assert code_of(submit(ledger, document, submitter="orchestrator")) is None

@@ -25,6 +25,7 @@ from tests.kernel.build import (
     memory_ledger,
     overlay,
     submit,
+    taking,
     unlink,
     work,
 )
@@ -611,11 +612,11 @@ def test_editing_an_overlay_is_under_the_overlays_over_it(ledger):
     ("lift", "restore"),
     [
         (
-            envelope("retract", [effect("node_write", "O", state="retracted")]),
+            taking("retract", "O"),
             envelope("restore", [effect("node_write", "O", state="active")]),
         ),
         (
-            envelope("collapse", [effect("node_retract", "O")]),
+            taking("collapse", "O"),
             envelope("restore", [effect("node_write", "O", state="active")]),
         ),
         (
@@ -655,8 +656,8 @@ RELAXING = {
     "opened": adapt("O", access_restriction="none"),
     "shown": adapt("O", access_restriction="preview_only"),
     "moved": adapt("O", target=TARGET | {"target_ref": "E"}),
-    "retracted": envelope("retract", [effect("node_write", "O", state="retracted")]),
-    "collapsed": envelope("collapse", [effect("node_retract", "O")]),
+    "retracted": taking("retract", "O"),
+    "collapsed": taking("collapse", "O"),
     "carried": envelope(
         "annotate",
         [
@@ -694,7 +695,7 @@ def test_whom_an_overlay_keeps_out_does_not_lift_it(ledger, document, submitter,
 def test_a_caller_may_say_more_of_an_overlay_and_block_again_what_was_blocked(ledger):
     lay(ledger, "O", "blocked", "document", "D")
     assert outcome(ledger, adapt("O", remark="by order"), "caller") is None
-    put(ledger, envelope("retract", [effect("node_write", "O", state="retracted")]))
+    put(ledger, taking("retract", "O"))
     again = envelope("restore", [effect("node_write", "O", state="active")])
     assert outcome(ledger, again, "caller") is None
 
@@ -702,7 +703,7 @@ def test_a_caller_may_say_more_of_an_overlay_and_block_again_what_was_blocked(le
 @pytest.mark.spec("§12.4")
 def test_a_retracted_overlay_is_still_not_changed_into_none(ledger):
     lay(ledger, "O", "blocked", "document", "D")
-    put(ledger, envelope("retract", [effect("node_write", "O", state="retracted")]))
+    put(ledger, taking("retract", "O"))
     document = adapt("O", access_restriction="access_ceremony_required")
     assert outcome(ledger, document)[1] == "b1_not_yet_supported"
 
@@ -721,7 +722,7 @@ def test_overlays_are_found_by_what_they_lie_over(ledger):
     lay(ledger, "O", "blocked", "source_span", "FU-123", offset=1, length=1)
     assert index_of(ledger, "O") == (1, "FU-123")
     assert index_of(ledger, "free") == (0, None)
-    put(ledger, envelope("retract", [effect("node_write", "O", state="retracted")]))
+    put(ledger, taking("retract", "O"))
     assert index_of(ledger, "O") == (0, None)
 
 
@@ -880,3 +881,9 @@ def test_each_refusal_stays_on_record_with_overlay_granularity_and_restriction(l
     assert (receipt["check"], receipt["reason_code"]) == ("V9", BLOCKED)
     for said in ("O", "artifact_segment", "explicit_access_required"):
         assert said in receipt["message"]
+
+
+@pytest.mark.spec("§12.2")
+def test_an_overlay_that_states_nothing_is_none(ledger):
+    bare = create("bare", "AccessOverlay")
+    assert outcome(ledger, bare) == ("V9", INVALID, f"{FIRST}.payload.target")

@@ -13,6 +13,7 @@ from tests.kernel.build import (
     memory_ledger,
     spans,
     submit,
+    taking,
     unlink,
 )
 
@@ -116,9 +117,7 @@ def test_what_a_source_became_later_holds_no_other_write_up(ledger):
 
 REMOVALS = {
     "the span is no longer named": adapt("cu", **spans("open")),
-    "the source is retracted": envelope(
-        "retract", [effect("node_write", "secret", state="retracted")]
-    ),
+    "the source is retracted": taking("retract", "secret", "edge"),
     "the edge is removed": unlink("edge"),
     "the binding is disabled": envelope(
         "source_binding_disable", [effect("node_write", "cu", state="disabled")]

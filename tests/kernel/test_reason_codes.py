@@ -28,7 +28,7 @@ from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
-from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.rollback.rebuild import prepare_rebuild, rebuild
 from kernel.verify import verify
 from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE
@@ -70,6 +70,8 @@ SEED = {
     "envelope_commit_rolled_back": "§2.3",
     "envelope_schema_version_unsupported": "§2.8",
     "needs_migration_review": "§2.8",
+    # §4.3.1: a node is written
+    "node_write_event": "§4.3.1",
     # §3: verbs
     "envelope_unknown_semantic_verb": "§3.6",
     "envelope_verb_decomposition_missing_primitive": "§3.6",
@@ -299,11 +301,11 @@ def undoing() -> Iterator[str]:
     with ledger.transaction() as transaction:
         given = {"confirmations": KEYS, "archive": [].append}
         unconfirmed = given | {"architect_confirmation_token": None}
-        yield refusal(rebuild, KERNEL, transaction, 0, **unconfirmed)
-        plan = plan_rebuild(KERNEL, transaction, 0)
-        what = Confirmable(3, plan.scope, plan.digest)
+        prepared = prepare_rebuild(KERNEL, transaction, 0)
+        yield refusal(rebuild, KERNEL, transaction, prepared, **unconfirmed)
+        what = Confirmable(3, prepared.plan.scope, prepared.plan.digest)
         token = KEYS.issue("architect", what, confirmation_id="3", now_us=now_us)
-        done = rebuild(KERNEL, transaction, 0, **given, architect_confirmation_token=token)
+        done = rebuild(KERNEL, transaction, prepared, **given, architect_confirmation_token=token)
         yield done.document()["result"]
     yield from said(ledger)
 

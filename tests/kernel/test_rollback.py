@@ -1,5 +1,12 @@
 """Undoing in three tiers: what is undone, what is made up for, what persists, what is refused."""
 
+import itertools
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -14,7 +21,7 @@ from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.rollback.rebuild import plan_rebuild, rebuild, state_digest
+from kernel.rollback.rebuild import plan_rebuild, prepare_rebuild, rebuild, state_digest
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
@@ -34,6 +41,7 @@ from tests.kernel.every import HASH, every_kind, move, own, receipt, states
 
 KEYS = Confirmations({"user": b"u" * 32, "architect": b"a" * 32})
 KERNEL = Kernel()
+ROOT = Path(__file__).parents[2]
 LINK = {
     "recipient_email_hash": HASH,
     "shared_corpus_view_id": "view",
@@ -429,6 +437,181 @@ def test_an_epoch_of_reversible_operations_needs_nobodys_word(ledger):
     assert sound(ledger)
 
 
+# An epoch in pages
+
+
+@pytest.fixture
+def paged(ledger, monkeypatch):
+    """A ledger with a closed epoch of five operations, of which a page takes two."""
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
+    undoable(ledger)
+    return ledger
+
+
+def write_epoch(ledger, *, outside=False):
+    inside = [
+        create("n-0", "Note"),
+        create("n-1", "Note"),
+        link("edge", "n-0", "n-1"),
+        adapt("before", title="new"),
+        adapt("n-1", title="x"),
+    ]
+    if outside:
+        inside[1:1] = [own("share_link_grant", "link", **LINK)]
+    opened = states("epoch_open", "epoch_opened", epoch_id="e")
+    closed = states("epoch_close", "epoch_closed", epoch_id="e")
+    accept(ledger, opened, *(one | {"epoch_id": "e"} for one in inside), closed)
+
+
+def undoable(ledger, **inside):
+    """Write a record and then the epoch that changes it."""
+    accept(ledger, create("before", "Note", title="kept"))
+    write_epoch(ledger, **inside)
+
+
+def under_way(ledger):
+    with ledger.view() as view:
+        return view.rollback_under_way()
+
+
+@pytest.mark.spec("§5.3")
+def test_an_epoch_goes_back_in_pages_and_says_what_is_left(paged):
+    with paged.view() as view:
+        whole = plan_epoch(view, "e")
+    for page, left in enumerate((3, 1), start=1):
+        done = undo_epoch(paged, "e")
+        document = done.document()
+        assert document["result"] == "tier_2_rollback_under_way"
+        assert (document["page"], document["operations_left"]) == (page, left)
+        receipt = receipts(paged, done.submission.operation_id)["tier_2_rollback"]
+        assert (receipt["page"], receipt["operations_left"]) == (page, left)
+        assert receipt["plan_digest"] == whole.digest
+        assert under_way(paged)["operations_left"] == left
+        with paged.view() as view:
+            planned = plan_epoch(view, "e")
+        assert (planned.digest, planned.page) == (whole.digest, page + 1)
+        assert sound(paged)
+    document = undo_epoch(paged, "e").document()
+    assert (document["result"], document["operations_left"]) == ("tier_2_rollback_applied", 0)
+    assert under_way(paged) is None
+    with paged.view() as view:
+        assert view.node("n-0") is None
+        assert view.node("before")["payload"]["title"] == "kept"
+    assert refused(paged, undo_epoch, "e").code == "rollback_already_applied"
+    assert sound(paged)
+
+
+@pytest.mark.spec("§5.3")
+@pytest.mark.parametrize("size", [2, 100])
+def test_pages_come_to_what_one_transaction_comes_to(ledger, monkeypatch, size):
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", size)
+    accept(ledger, create("before", "Note", title="kept"))
+    before = state(ledger)
+    write_epoch(ledger)
+    while undo_epoch(ledger, "e").operations_left:
+        pass
+    assert state(ledger) == before
+
+
+@pytest.mark.spec("§5.3")
+def test_a_page_names_no_more_than_its_envelope_holds(ledger, monkeypatch):
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_BYTES_MAX", 0)
+    undoable(ledger)
+    pages = 1
+    while undo_epoch(ledger, "e").operations_left:
+        pages += 1
+    assert pages == 5
+    assert sound(ledger)
+
+
+@pytest.mark.spec("K17")
+def test_the_word_for_the_whole_is_given_once_and_persists_are_named_by_their_page(
+    ledger, monkeypatch
+):
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
+    undoable(ledger, outside=True)
+    assert refused(ledger, undo_epoch, "e").code == "confirmation_required"
+    with ledger.view() as view:
+        plan = plan_epoch(view, "e")
+    assert plan.needs_user_confirmation
+    assert plan.persists == []
+    first = undo_epoch(ledger, "e", token_for(ledger, plan))
+    second, third = undo_epoch(ledger, "e"), undo_epoch(ledger, "e")
+    assert [len(one.persistent_external_effects) for one in (first, second, third)] == [0, 0, 1]
+    words = {
+        receipts(ledger, one.submission.operation_id)["tier_2_rollback"]["user_confirmation_token"]
+        for one in (first, second, third)
+    }
+    assert words == {"t1"}
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.3", "K2")
+def test_nothing_comes_into_the_way_of_a_rollback_that_is_under_way(paged):
+    accept(paged, create("other", "Note"))
+    with paged.view() as view:
+        made = view.epoch_rows("e", limit=9)[-2]["operation_id"]
+        adapted = view.epoch_rows("e", limit=9)[2]["operation_id"]
+    done = undo_epoch(paged, "e")
+    in_the_way = [
+        adapt("n-0", title="y"),
+        link("late", "other", "n-0"),
+        create("informed", "Note", envelope={"causal_parent_operation_ids": [made]}),
+    ]
+    for document in in_the_way:
+        assert code_of(submit(paged, document)) == "rollback_under_way"
+    error = refused(paged, undo, done.inverse_operation_ids[0])
+    assert error.details["reason_code"] == "rollback_under_way"
+    assert refused(paged, undo, made).code == "rollback_under_way"
+    assert refused(paged, undo, adapted).code == "rollback_under_way"
+    other = accept(paged, adapt("other", title="z"))
+    assert refused(paged, undo_epoch, other).code == "rollback_under_way"
+    while undo_epoch(paged, "e").operations_left:
+        pass
+    # What would have been in the way may be done once nothing is left.
+    undo(paged, done.inverse_operation_ids[0])
+    assert sound(paged)
+
+
+_TWO_PAGES_AND_NO_MORE = """
+import itertools, os, pathlib, signal, sys
+from kernel.rollback import plan
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
+from tests.kernel.test_rollback import undo_epoch
+
+plan.PAGE_OPERATIONS_MAX = 2
+host = FakeHost()
+host._counter = itertools.count(1 << 20)
+ledger = Ledger.create(SqliteStore(pathlib.Path(sys.argv[1])), host.host)
+undo_epoch(ledger, "e")
+SqliteStore.transaction = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+undo_epoch(ledger, "e")
+"""
+
+
+@pytest.mark.spec("§5.3")
+def test_a_process_that_is_killed_between_pages_leaves_the_rest_to_another(tmp_path, monkeypatch):
+    path = tmp_path / "l.db"
+    ledger = Ledger.create(SqliteStore(path), FakeHost().host)
+    undoable(ledger)
+    ledger.close()
+    command = [sys.executable, "-c", _TWO_PAGES_AND_NO_MORE, str(path)]
+    killed = subprocess.run(command, check=False, cwd=ROOT)
+    assert killed.returncode == -signal.SIGKILL
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
+    host = FakeHost()
+    host._counter = itertools.count(1 << 30)
+    ledger = Ledger.create(SqliteStore(path), host.host)
+    assert under_way(ledger)["operations_left"] == 3
+    pages = [undo_epoch(ledger, "e").page for _ in range(2)]
+    assert pages == [2, 3]
+    assert under_way(ledger) is None
+    assert sound(ledger)
+    ledger.close()
+
+
 # Compensations
 
 
@@ -626,13 +809,17 @@ def test_a_dry_run_says_what_happens_and_its_digest_changes_with_it(ledger, file
 
 def build_again(ledger, checkpoint=0, *, archived=None):
     with ledger.view() as view:
-        plan = plan_rebuild(KERNEL, view, checkpoint)
-    token = token_for(ledger, _tier_3(plan), role="architect", name="t3")
-    with ledger.transaction() as transaction:
+        prepared = prepare_rebuild(KERNEL, view, checkpoint)
+    return replace_what_differs(ledger, prepared, archived)
+
+
+def replace_what_differs(ledger, prepared, archived=None):
+    token = token_for(ledger, _tier_3(prepared.plan), role="architect", name="t3")
+    with closing(prepared), ledger.transaction() as transaction:
         return rebuild(
             KERNEL,
             transaction,
-            checkpoint,
+            prepared,
             confirmations=KEYS,
             architect_confirmation_token=token,
             archive=(archived if archived is not None else []).append,
@@ -697,6 +884,45 @@ def test_a_damaged_state_is_archived_and_built_again(ledger):
     assert sound(ledger)
 
 
+@pytest.mark.spec("§5.4")
+def test_what_is_written_while_the_state_is_built_again_stays_written(ledger):
+    accept(ledger, create("n", "Note"), create("m", "Note", title="old"), create("gone", "Note"))
+    with ledger.transaction() as transaction:
+        row = transaction.tables.get(schema.nodes, "n")
+        transaction.tables.put(schema.nodes, row | {"record": b"{}"})
+        transaction.tables.delete(schema.nodes, "gone")
+    with ledger.view() as view:
+        prepared = prepare_rebuild(KERNEL, view, 0)
+    token_plan = prepared.plan
+    accept(ledger, create("later", "Note"), adapt("m", title="new"), materialized())
+    code_of(submit(ledger, "nonsense"))
+    with ledger.transaction() as transaction:
+        row = transaction.tables.get(schema.nodes, "later")
+        transaction.tables.put(schema.nodes, row | {"record": b"{}"})
+    done = replace_what_differs(ledger, prepared)
+    assert {one.key for one in token_plan.differences} == {"n", "gone"}
+    assert {one.key for one in done.plan.differences} == {"n", "gone", "later"}
+    skipped = [one["effect_kind"] for one in done.plan.irreversible_skipped]
+    assert skipped == ["materialize"]
+    with ledger.view() as view:
+        assert view.node("m")["payload"]["title"] == "new"
+        assert view.node("gone") is not None
+    assert sound(ledger)
+
+
+@pytest.mark.spec("§5.4")
+def test_a_history_that_was_appended_and_does_not_hold_is_no_ground_to_build_on():
+    store = MemoryStore()
+    ledger = Ledger.create(store, FakeHost().host)
+    accept(ledger, create("n", "Note"))
+    with ledger.view() as view:
+        prepared = prepare_rebuild(KERNEL, view, 0)
+    accept(ledger, create("m", "Note"))
+    store._tables["kernel_event_log"].rows[(2,)]["row_bytes"] += b" "
+    error = refused(ledger, replace_what_differs, prepared)
+    assert error.code == "rebuild_record_damaged"
+
+
 @pytest.mark.spec("§5.4", "K19")
 def test_building_again_asks_nobody_to_do_anything_outside(ledger):
     accept(ledger, materialized(), own("share_link_grant", "link", **LINK))
@@ -709,15 +935,16 @@ def test_building_again_asks_nobody_to_do_anything_outside(ledger):
 def test_building_again_needs_the_architect(ledger):
     accept(ledger, create("n", "Note"))
     with ledger.view() as view:
-        plan = plan_rebuild(KERNEL, view, 0)
-    users = token_for(ledger, _tier_3(plan))
+        users = token_for(ledger, _tier_3(plan_rebuild(KERNEL, view, 0)))
 
     def build(ledger, token, checkpoint=0):
-        with ledger.transaction() as transaction:
+        with ledger.view() as view:
+            prepared = prepare_rebuild(KERNEL, view, checkpoint)
+        with closing(prepared), ledger.transaction() as transaction:
             rebuild(
                 KERNEL,
                 transaction,
-                checkpoint,
+                prepared,
                 confirmations=KEYS,
                 architect_confirmation_token=token,
                 archive=[].append,

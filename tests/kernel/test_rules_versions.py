@@ -23,7 +23,7 @@ from kernel.model.rules_version import RULES_VERSION
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
-from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.rollback.rebuild import plan_rebuild, prepare_rebuild, rebuild
 from kernel.stores.nodes import apply_node_write
 from kernel.verify import verify
 from kernel.verify.export import verify_export
@@ -87,14 +87,14 @@ def test_the_ledger_of_a_version_is_built_again(kept):
             for row in transaction.tables.select(table, limit=1):
                 transaction.tables.update(table, (row[key],), {"record": b"{}"})
     with ledger.view() as view:
-        plan = plan_rebuild(Kernel(), view, 0)
-    what = Confirmable(3, plan.scope, plan.digest)
+        prepared = prepare_rebuild(Kernel(), view, 0)
+    what = Confirmable(3, prepared.plan.scope, prepared.plan.digest)
     token = ARCHITECT.issue("architect", what, confirmation_id="t", now_us=ledger.host.now_us())
     with ledger.transaction() as transaction:
         done = rebuild(
             Kernel(),
             transaction,
-            0,
+            prepared,
             confirmations=ARCHITECT,
             architect_confirmation_token=token,
             archive=[].append,

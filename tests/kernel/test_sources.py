@@ -22,6 +22,7 @@ from tests.kernel.build import (
     overlay,
     spans,
     submit,
+    taking,
     unavailable,
 )
 from tests.kernel.every import every_kind, own
@@ -148,7 +149,7 @@ def test_what_is_open_taints_nothing(ledger, place, ref):
 @pytest.mark.parametrize("state", ["retracted", "soft_deleted"])
 def test_what_was_taken_back_is_as_restricted_as_it_was(ledger, state):
     verb = {"retracted": "retract", "soft_deleted": "soft_delete"}[state]
-    submit(ledger, envelope(verb, [effect("node_write", "S", state=state)]))
+    submit(ledger, taking(verb, "S"))
     assert code_of(submit(ledger, citing("source_refs", "S#0-4"))) == RESOLUTION
 
 

@@ -16,9 +16,11 @@ from tests.kernel.build import (
     memory_ledger,
     op_id,
     submit,
+    taking,
 )
 from tests.kernel.every import own
 from tests.kernel.verb_meanings import (
+    CARRIED,
     CONTRADICTING,
     DECOMPOSITION,
     FORBIDDEN,
@@ -57,7 +59,13 @@ def move(verb, state, node="n"):
     return envelope(verb, [effect("node_write", node, state=state)])
 
 
-RETRACT, RESTORE = move("retract", "retracted"), move("restore", "active")
+RETRACT = taking("retract", "n")
+BACK = [
+    effect("node_write", "n", state="active"),
+    effect("membership_write", "n", corpus_id="corpus:test", to_state="candidate"),
+]
+RESTORE = envelope("restore", BACK)
+"""The node, and its membership as what it was before it was confirmed."""
 
 
 def done(ledger, *documents):
@@ -90,6 +98,24 @@ def test_an_effect_that_says_something_else_than_its_verb_is_refused(ledger, ver
         assert refusal(ledger, verb, [contradicting, *rest]) == ("V3", COMPOSITION)
 
 
+@pytest.mark.spec("§3.3", "§13.2")
+def test_a_binding_may_say_that_it_waits_for_its_intake(ledger):
+    effects = composed("source_binding_create")
+    effects[0]["payload"]["lifecycle_state"] = "pending_intake"
+    assert refusal(ledger, "source_binding_create", effects)[0] not in ("V1", "V3")
+
+
+@pytest.mark.spec("§15.3")
+@pytest.mark.parametrize("field", ["selectors", "target_kind"])
+def test_what_a_binding_means_changes_with_a_new_generation(ledger, field):
+    [written] = composed("source_binding_update")
+    written["payload"] = {field: "new", "node_kind": "SourceBinding"}
+    assert refusal(ledger, "source_binding_update", [written]) == ("V3", COMPOSITION)
+    advanced = effect("binding_generation_advance", "b", binding_generation_id="2")
+    for effects in ([written, advanced], [advanced, written]):
+        assert refusal(ledger, "source_binding_update", effects)[0] not in ("V1", "V3")
+
+
 @pytest.mark.spec("§3.6")
 @pytest.mark.parametrize(
     ("verb", "kind"),
@@ -97,6 +123,12 @@ def test_an_effect_that_says_something_else_than_its_verb_is_refused(ledger, ver
 )
 def test_a_kind_that_means_something_else_is_refused(ledger, verb, kind):
     assert refusal(ledger, verb, [*composed(verb), effect(kind, "n")]) == ("V3", REFUSED)
+
+
+@pytest.mark.spec("§3.3", "§3.6")
+@pytest.mark.parametrize(("verb", "kind"), CARRIED)
+def test_what_takes_or_brings_back_a_node_carries_what_hangs_on_it(ledger, verb, kind):
+    assert refusal(ledger, verb, [*composed(verb), spoken(verb, kind, 9)])[1] != REFUSED
 
 
 @pytest.mark.spec("§3.3", "INV-J-METADATA-LOCK-1")
@@ -121,7 +153,7 @@ def test_no_other_verb_states_the_receipt_that_makes_a_verb(ledger, kind):
 
 @pytest.mark.spec("§3.3")
 def test_restore_restores_what_retract_and_soft_delete_took(ledger):
-    for take in (RETRACT, move("soft_delete", "soft_deleted"), collapse("n")):
+    for take in (RETRACT, taking("soft_delete", "n"), collapse("n")):
         assert done(ledger, take, RESTORE) is None
         node = record(ledger, schema.nodes, "n")
         assert node["state"] == "active"
@@ -129,14 +161,14 @@ def test_restore_restores_what_retract_and_soft_delete_took(ledger):
 
 
 def collapse(node):
-    return envelope("collapse", [effect("node_retract", node)])
+    return taking("collapse", node)
 
 
 @pytest.mark.spec("§3.3", "§3.2")
 def test_restore_does_not_restore_what_it_did_not_take(ledger):
-    assert done(ledger, RESTORE) == "node_state_disallowed"
+    assert done(ledger, move("restore", "active")) == "node_state_disallowed"
     quarantine = own("quarantine", "n", quarantine_reason="doubt")
-    assert done(ledger, quarantine, RESTORE) == "node_state_disallowed"
+    assert done(ledger, quarantine, move("restore", "active")) == "node_state_disallowed"
     assert done(ledger, RETRACT) == "node_state_disallowed"
     assert done(ledger, collapse("n")) == "node_state_disallowed"
     disable = move("source_binding_disable", "disabled", "m")

@@ -159,7 +159,7 @@ def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
     ledger, host = ledger_and_host
     write_honestly(ledger, host)
     for page_rows in (1, 2, 7):
-        defaults = {"order_by": None, "page_rows": page_rows}
+        defaults = Reader.pages.__kwdefaults__ | {"page_rows": page_rows}
         monkeypatch.setattr(Reader.pages, "__kwdefaults__", defaults)
         with ledger.view() as view:
             found = verify(view)

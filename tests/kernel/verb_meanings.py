@@ -61,6 +61,8 @@ STATED: dict[tuple[str, str], dict[str, Any]] = {
     ("soft_delete", "node_write"): {"state": "soft_deleted"},
     ("restore", "node_write"): {"state": "active"},
     ("source_binding_disable", "node_write"): {"state": "disabled"},
+    ("source_binding_create", "node_write"): {"node_kind": "SourceBinding"},
+    ("source_binding_create", "binding_generation_advance"): {"binding_generation_id": "1"},
     ("field_lock", "node_write"): {"field_lock": ["title"]},
     ("profile_assign", "node_write"): {"profile": "p"},
     ("corpus_membership_add", "membership_write"): {"to_state": "candidate"},
@@ -103,6 +105,34 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("restore", "node_write", {"state": "retracted"}),
     ("restore", "node_write", {"access_restriction": "none"}),
     ("restore", "membership_write", {"to_state": "rejected"}),
+    # No row of §3.3 gives these a state: what they take they retract, and nothing else moves.
+    *(("merge", "node_write", {"state": state}) for state in ("active", "retracted", "merged")),
+    *(("split", "node_write", {"state": state}) for state in ("active", "retracted", "x")),
+    ("merge", "node_write", {"field_lock": []}),
+    ("split", "node_write", {"field_lock": []}),
+    # §3.3: a binding begins as pending_intake (§13.2), in its first generation (§15.3).
+    ("source_binding_create", "node_write", {}),
+    ("source_binding_create", "node_write", {"node_kind": "Note"}),
+    *(
+        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", **more})
+        for more in (
+            {"state": "active"},
+            {"field_lock": []},
+            *({"lifecycle_state": state} for state in ("fired", "disabled", "evaluated", None)),
+        )
+    ),
+    ("source_binding_create", "binding_generation_advance", {"binding_generation_id": "2"}),
+    ("source_binding_create", "binding_generation_advance", {}),
+    # §15.3: what a binding means changes with a generation; it is disabled by its own verb.
+    ("source_binding_update", "node_write", {"selectors": []}),
+    ("source_binding_update", "node_write", {"target_kind": "t"}),
+    ("source_binding_update", "node_write", {"node_kind": "Note"}),
+    ("source_binding_update", "node_write", {"state": "disabled"}),
+    ("source_binding_update", "node_write", {"field_lock": []}),
+    *(
+        ("source_binding_update", "node_write", {"lifecycle_state": state})
+        for state in ("disabled", "ready_to_evaluate", "pending_intake")
+    ),
     ("source_binding_disable", "node_write", {"state": "active"}),
     ("source_binding_disable", "node_write", {"selectors": []}),
     ("field_lock", "node_write", {"title": "t"}),
@@ -122,24 +152,63 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 """What no effect of a verb may say, whatever else the operation has."""
 
+_DISPOSITIONS = (
+    *("quarantine", "unquarantine", "authorize_access", "revoke_access"),
+    *("rescope", "visibility_change", "review_disposition"),
+)
+_LEAVES_OR_RULES = (
+    *("document_artifact_write", "materialization_emit", "share_link_grant", "share_link_revoke"),
+    *("policy_snapshot_advance", "policy_reclassify", "policy_snapshot_revert"),
+)
+_TAKES = frozenset({"collapse", "retract", "soft_delete", "merge", "split", "supersede"})
+_MOVES_MEMBERS = frozenset({"create", "restore", "topic_assign"}) | (_TAKES - {"supersede"})
+_OBSERVES = frozenset(
+    {"simulate", "search_run_record", "binding_fire_record", "extraction_state_change"}
+)
+
 UNSPOKEN: tuple[tuple[str, str], ...] = (
+    # What leaves, what rules, and what disposes of a node is said by a verb of its own.
+    *((verb, kind) for verb in sorted(set(DECOMPOSITION)) for kind in _DISPOSITIONS),
+    *((verb, kind) for verb in ("create", "annotate", "split") for kind in _LEAVES_OR_RULES[2:]),
+    *((verb, kind) for verb in ("merge", "restore", "retract") for kind in _LEAVES_OR_RULES),
+    *((verb, "node_retract") for verb in sorted(set(DECOMPOSITION) - _TAKES)),
     *(
         (verb, kind)
-        for verb in ("annotate", "field_adapt", "metadata_field_set", "profile_assign")
-        for kind in ("node_retract", "membership_write", "membership_revoke", "quarantine")
+        for verb in sorted(set(DECOMPOSITION) - _MOVES_MEMBERS)
+        if not verb.startswith("corpus_membership")
+        for kind in ("membership_write", _MEMBERSHIP, f"{_MEMBERSHIP}_reject")
     ),
-    *(("restore", kind) for kind in ("node_retract", "unquarantine", "membership_revoke")),
-    ("retract", "unquarantine"),
-    ("create", "authorize_access"),
-    ("mark_contested", "node_retract"),
+    # What adds takes nothing of it away.
+    *(
+        (verb, "membership_revoke")
+        for verb in ("create", "corpus_membership_confirm", "topic_assign")
+    ),
+    ("source_binding_create", "binding_generation_revert"),
+    ("source_binding_create", "detach_source_binding"),
+    ("source_binding_disable", "binding_generation_advance"),
+    ("source_binding_disable", "binding_generation_revert"),
+    ("source_binding_disable", "attach_source_binding"),
+    ("document_relationship_create", "detach_source_binding"),
+    *(
+        ("recalculate_authority", kind)
+        for kind in ("binding_generation_advance", "filing_unit_write", "topic_assignment_write")
+    ),
+    *((verb, "index_update") for verb in sorted(_OBSERVES)),
+    *(
+        (verb, "membership_revoke")
+        for verb in ("annotate", "field_adapt", "metadata_field_set", "profile_assign", "restore")
+    ),
     ("corpus_membership_add", "membership_revoke"),
-    ("corpus_membership_confirm", "node_retract"),
     ("document_relationship_create", "edge_remove"),
     ("topic_assign", "topic_unassign"),
-    ("merge", "share_link_grant"),
-    ("annotate", "policy_snapshot_advance"),
 )
 """Kinds that a verb does not carry: they mean something that its name does not say."""
+
+CARRIED: tuple[tuple[str, str], ...] = (
+    *((verb, "membership_write") for verb in sorted(_MOVES_MEMBERS)),
+    *((verb, "node_retract") for verb in sorted(_TAKES)),
+)
+"""Kinds that a verb carries beside its own: what hangs on a node, and what takes a node."""
 
 OWN_RECEIPT: dict[str, tuple[str, ...]] = {
     "binding_fire_record": ("binding_fire_record", "binding_evaluation_manifest"),

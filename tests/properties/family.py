@@ -4,7 +4,9 @@ import os
 
 from hypothesis import settings
 
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE")
 
-FAMILY = settings(max_examples=10_000 if NIGHTLY else 1_000)
-"""1,000 examples for each family, 10,000 with HYPOTHESIS_PROFILE=nightly."""
+NIGHTLY = _PROFILE == "nightly"
+
+FAMILY = settings(max_examples={"nightly": 10_000, "mutants": 50}.get(_PROFILE or "", 1_000))
+"""1,000 examples for each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against mutants."""

@@ -47,6 +47,7 @@ from tests.kernel.build import (
     recompute,
     relink,
     submit,
+    taking,
     understandings,
     unlink,
     work,
@@ -271,7 +272,10 @@ class Recomputing(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from([*CLAIMS, *UNDERSTANDINGS]))
     def retract(self, node):
-        self.change(envelope("collapse", [effect("node_retract", node)]))
+        with self.ledger.view() as view:
+            edges = view.standing_edges(node, limit=99)
+            corpora = ("corpus:test",) if view.standing_memberships(node, limit=1) else ()
+        self.change(taking("collapse", node, *edges, corpora=corpora))
 
     @precondition(lambda self: self.edges)
     @rule(data=st.data())

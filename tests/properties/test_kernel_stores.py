@@ -118,6 +118,7 @@ MIXED = st.builds(
         [
             effect("node_write", node, state="retracted"),
             effect("node_retract", node) | {"effect_id": "second"},
+            effect("membership_revoke", node, corpus_id="corpus:test"),
             effect("index_update", node, index_name="i", entry={"n": node}),
             effect(kind, view),
             effect("receipt_only", node=node) | {"receipt_subkind": "access_overlay_override"},

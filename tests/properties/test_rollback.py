@@ -13,7 +13,7 @@ from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
-from kernel.rollback.rebuild import plan_rebuild, rebuild, state_digest
+from kernel.rollback.rebuild import prepare_rebuild, rebuild, state_digest
 from kernel.verify import verify
 from tests.kernel.every import states
 from tests.properties.course import COURSE, KERNEL, accept, renamed, standing_at, state_of
@@ -179,7 +179,8 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
         requests = transaction.open_requests()
         _damage(transaction, damaged)
         checkpoint = min(checkpoint, place)
-        plan = plan_rebuild(KERNEL, transaction, checkpoint)
+        prepared = prepare_rebuild(KERNEL, transaction, checkpoint)
+        plan = prepared.plan
         token = KEYS.issue(
             "architect",
             Confirmable(3, plan.scope, plan.digest),
@@ -189,7 +190,7 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
         done = rebuild(
             KERNEL,
             transaction,
-            checkpoint,
+            prepared,
             confirmations=KEYS,
             architect_confirmation_token=token,
             archive=[].append,

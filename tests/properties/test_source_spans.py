@@ -25,6 +25,7 @@ from tests.kernel.build import (
     scope_of,
     spans,
     submit,
+    taking,
     unavailable,
 )
 from tests.properties.course import KERNEL
@@ -151,7 +152,9 @@ def _edge():
     return effect("edge_create", "edge", **ends, edge_type="supersedes")
 
 
-WAYS = st.sampled_from(["create", "supersede", "merge", "update", "annotate"])
+MAKES = ("create", "supersede")
+UPDATES = ("merge", "update", "annotate")
+WAYS = st.sampled_from([*MAKES, *UPDATES])
 NAMES = {"create": "cu", "supersede": "cu", "merge": "with", "update": "with", "annotate": "with"}
 
 
@@ -171,6 +174,44 @@ def test_a_span_that_is_none_is_refused_wherever_it_stands(ledger, data, way, go
     document = written(way, {"source_spans": good, "display_kind": WITH})
     # A source that is not on the record is refused as one too, which comes later.
     assert judged(ledger, document) == MISSING
+
+
+WITHOUT_A_SOURCE = ("", 7, ABSENT, None, "nowhere", "textless", "rollup", "cu", "plain#5-999")
+"""What a span may have in place of a source with a text; §9.1 asks for one that is there."""
+
+GROUNDED = {"source_ref": "plain", "offset": 0, "length": 1}
+
+CASES = [
+    (way, place, ref) for way in (*MAKES, *UPDATES) for place in (0, 1) for ref in WITHOUT_A_SOURCE
+]
+"""Every way of writing an understanding with every span without a source, alone and beside one."""
+
+
+@pytest.mark.parametrize(("way", "place", "ref"), CASES)
+def test_no_write_takes_a_span_without_a_source(ledger, way, place, ref):
+    groundless = stated({**GROUNDED, "source_ref": ref})
+    fields = {"source_spans": [GROUNDED] * place + [groundless], "display_kind": WITH}
+    assert judged(ledger, written(way, fields)) == MISSING
+    fields["source_spans"] = [GROUNDED] * (place + 1)
+    assert judged(ledger, written(way, fields)) is None
+
+
+def test_the_cases_update_understandings_and_use_spans_without_a_source(ledger):
+    with ledger.view() as view:
+        there = {way for way, *_ in CASES if view.node(NAMES[way]) is not None}
+        unsourced = {
+            ref if isinstance(ref, str) else type(ref).__name__
+            for *_, ref in CASES
+            if not isinstance(ref, str) or view.node(ref) is None
+        }
+    assert there == {"merge", "update", "annotate"}
+    assert {way for way, *_ in CASES} - there == {"create", "supersede"}
+    assert unsourced >= {"", "nowhere", "NoneType", type(ABSENT).__name__}
+    # Each way is drawn with each of them, and the random families draw the ways from the same list.
+    assert {(way, place) for way, place, _ in CASES} == {
+        (way, place) for way in NAMES for place in (0, 1)
+    }
+    assert len(CASES) == len(NAMES) * 2 * len(WITHOUT_A_SOURCE)
 
 
 @FAMILY
@@ -237,7 +278,7 @@ def test_no_kind_that_merges_a_payload_takes_the_spans_away(ledger, kind):
 def test_what_says_nothing_of_the_grounding_is_not_asked_for_it(ledger):
     for target in ("with", "without"):
         assert judged(ledger, adapt(target, title="t")) is None
-        retract = envelope("retract", [effect("node_write", target, state="retracted")])
+        retract = taking("retract", target)
         assert judged(ledger, retract) is None
 
 
@@ -256,7 +297,7 @@ def eroded():
 
 
 def test_what_is_restored_still_points_at_something(eroded):
-    take = envelope("retract", [effect("node_write", "cu", state="retracted")])
+    take = taking("retract", "cu")
     back = [envelope("restore", [effect("node_write", "cu", state="active")]) for _ in range(2)]
     assert code_of(submit(eroded, take)) is None
     submit(eroded, adapt("source", content=""))

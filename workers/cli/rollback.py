@@ -73,7 +73,8 @@ def epoch(
 ) -> None:
     """Undo an epoch, or one operation, as far as it goes (tier 2).
 
-    What has happened outside persists and is named; then a user has to confirm.
+    What has happened outside persists and is named; then a user has to confirm. A large epoch goes
+    back in pages; where this was stopped between them, the same command goes on.
     """
     asked = UndoEpoch(tier=2, epoch_id=epoch_id, user_confirmation_token=token)
     _do(settings, asked, dry=dry, as_json=as_json)
@@ -130,12 +131,21 @@ def _do(settings: Settings, asked: Undoing, *, dry: bool, as_json: bool) -> None
             with open_record(ledger_place(settings)) as view:
                 document = dry_run(kernel, view, asked)
         else:
-            runtime = folder.read_runtime()
-            if runtime is not None and not isinstance(asked, BuildAgain):
-                document = _ask(str(runtime["gateway_url"]), asked)
-            else:
-                document = _write(settings, folder, kernel, asked)
+            document = _carry_out(settings, folder, kernel, asked)
+            while left := document.get("operations_left"):
+                click.echo(f"page {document['page']}: {left} operations are left", err=True)
+                document = _carry_out(settings, folder, kernel, asked)
     print_document(document, as_json=as_json)
+
+
+def _carry_out(
+    settings: Settings, folder: DataFolder, kernel: Kernel, asked: Undoing
+) -> dict[str, Any]:
+    """Undo what is asked for, or the next page of it; whoever stopped before it goes on here."""
+    runtime = folder.read_runtime()
+    if runtime is not None and not isinstance(asked, BuildAgain):
+        return _ask(str(runtime["gateway_url"]), asked)
+    return _write(settings, folder, kernel, asked)
 
 
 def _ask(gateway_url: str, asked: Undoing) -> dict[str, Any]:
@@ -168,9 +178,9 @@ def _write(
     with folder.locked():
         ledger = Ledger(open_store(place), host)
         try:
+            if isinstance(asked, BuildAgain):
+                return build_again(kernel, ledger, asked, _keys(settings), archive)
             with ledger.transaction() as transaction:
-                if isinstance(asked, BuildAgain):
-                    return build_again(kernel, transaction, asked, _keys(settings), archive)
                 unit = unit_of(asked, _keys(settings))
                 document: dict[str, Any] = unit.run(Bench(transaction, kernel, Orchestrator(host)))
                 return document

@@ -4,6 +4,7 @@ Building the state again takes every shard away in its own transaction, so a gat
 the database from elsewhere drops its memory and takes its shards anew.
 """
 
+from contextlib import closing
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -11,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
 from actors.commit.units import Unit
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
 from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.rollback.rebuild import Archive, plan_rebuild, rebuild
+from kernel.rollback.rebuild import Archive, plan_rebuild, prepare_rebuild, rebuild
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
@@ -75,26 +76,29 @@ def unit_of(asked: UndoOperation | UndoEpoch, confirmations: Confirmations) -> U
 
 def build_again(
     kernel: Kernel,
-    transaction: LedgerTransaction,
+    ledger: Ledger,
     asked: BuildAgain,
     confirmations: Confirmations,
     archive: Archive,
 ) -> dict[str, Any]:
-    """Build the state again from the log; durable when the transaction is.
+    """Build the state again; others write meanwhile, but for the transaction that replaces.
 
     Raises:
-        RollbackRefused: what stands in the way; nothing was undone.
+        RollbackRefused: what stands in the way; nothing was replaced.
     """
-    # Whatever gateways know of the record is from before; none of them can write it on.
-    take_away_all(transaction)
-    return rebuild(
-        kernel,
-        transaction,
-        asked.checkpoint_ec_sequence_number,
-        confirmations=confirmations,
-        architect_confirmation_token=asked.architect_confirmation_token,
-        archive=archive,
-    ).document()
+    with ledger.view() as view:
+        prepared = prepare_rebuild(kernel, view, asked.checkpoint_ec_sequence_number)
+    with closing(prepared), ledger.transaction() as transaction:
+        # Whatever gateways know of the record is from before; none of them can write it on.
+        take_away_all(transaction)
+        return rebuild(
+            kernel,
+            transaction,
+            prepared,
+            confirmations=confirmations,
+            architect_confirmation_token=asked.architect_confirmation_token,
+            archive=archive,
+        ).document()
 
 
 def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:

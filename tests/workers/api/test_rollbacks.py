@@ -4,7 +4,7 @@ import pytest
 
 from kernel.rollback.confirmation import Confirmable
 from tests.kernel.build import adapt, create
-from tests.kernel.every import HASH, own
+from tests.kernel.every import HASH, own, states
 from tests.workers.api.door import CONFIRMATIONS, Door
 
 pytestmark = pytest.mark.anyio
@@ -87,3 +87,20 @@ async def test_what_persists_outside_needs_the_users_word(door: Door):
 async def test_what_cannot_be_undone_is_answered_so(door: Door, path, asked, status, code):
     answer = await door.http.post(path, json=asked)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.spec("§5.3")
+async def test_a_large_epoch_is_asked_for_until_nothing_is_left(door: Door, monkeypatch):
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
+    inside = [create(f"n-{number}", "Note") | {"epoch_id": "e"} for number in range(3)]
+    opened = states("epoch_open", "epoch_opened", epoch_id="e")
+    await accept(door, opened, *inside, states("epoch_close", "epoch_closed", epoch_id="e"))
+    asked = {"tier": 2, "epoch_id": "e"}
+    first = (await door.http.post("/v1/rollbacks", json=asked)).json()
+    assert (first["result"], first["operations_left"]) == ("tier_2_rollback_under_way", 1)
+    tier_1 = {"tier": 1, "operation_id": inside[0]["operation_id"]}
+    blocked = await door.http.post("/v1/rollbacks", json=tier_1)
+    assert blocked.status_code == 409
+    assert blocked.json()["error"]["code"] == "rollback_under_way"
+    last = (await door.http.post("/v1/rollbacks", json=asked)).json()
+    assert (last["result"], last["page"]) == ("tier_2_rollback_applied", 2)

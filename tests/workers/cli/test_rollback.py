@@ -13,8 +13,9 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
+from kernel.rollback.rebuild import state_digest
 from tests.kernel.build import FakeHost, adapt, code_of, create, submit
-from tests.kernel.every import HASH, own
+from tests.kernel.every import HASH, own, states
 from workers.cli.main import main
 from workers.environment.data_folder import DataFolder
 
@@ -108,6 +109,26 @@ def test_what_persists_outside_is_confirmed_by_the_user(folder):
     ]
 
 
+@pytest.mark.spec("§5.3")
+def test_a_large_epoch_goes_back_page_by_page(folder, monkeypatch):
+    monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
+    inside = [adapt("n", title=str(number)) | {"epoch_id": "e"} for number in range(5)]
+    opened = states("epoch_open", "epoch_opened", epoch_id="e") | {"operation_id": "opened"}
+    closed = states("epoch_close", "epoch_closed", epoch_id="e") | {"operation_id": "closed"}
+    with_ledger(folder, opened, *inside, closed)
+    plan = printed("epoch", "e", "--dry-run")
+    assert (len(plan["operations"]), plan["operations_left"]) == (2, 3)
+    result = rotulus("epoch", "e", "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [
+        "page 1: 3 operations are left",
+        "page 2: 1 operations are left",
+    ]
+    done = json.loads(result.stdout)
+    assert (done["page"], done["operations_left"]) == (3, 0)
+    assert with_ledger(folder)["payload"] == {"title": "new"}
+
+
 @pytest.mark.spec("K17")
 def test_nobody_gives_a_word_without_a_key(folder, monkeypatch):
     monkeypatch.delenv("ROTULUS_ARCHITECT_CONFIRMATION_KEY")
@@ -132,6 +153,24 @@ def test_a_damaged_state_is_archived_and_built_again(folder):
     assert archive.stat().st_mode & 0o077 == 0
     [kept] = json.loads(archive.read_bytes())
     assert bytes.fromhex(kept["stored"]["record"]) == b"{}"
+
+
+@pytest.mark.spec("§5.4")
+def test_who_writes_is_not_held_up_while_the_state_is_computed(folder, monkeypatch):
+    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    token = confirmed("architect", plan)
+
+    def written_meanwhile(tables):
+        with_ledger(folder, create("later", "Note"))
+        return state_digest(tables)
+
+    monkeypatch.setattr("kernel.rollback.rebuild.state_digest", written_meanwhile)
+    done = printed("rebuild", "--checkpoint", "0", "--token", token)
+    assert done["result"] == "tier_3_rebuild_applied"
+    store = SqliteStore(folder.ledger_path)
+    with store.view() as tables:
+        assert tables.get(schema.nodes, "later") is not None
+    store.close()
 
 
 @pytest.mark.spec("D6")

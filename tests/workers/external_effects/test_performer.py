@@ -15,7 +15,16 @@ from kernel.outbound import OUTBOUND
 from kernel.stores.share_tokens import token_is_valid
 from kernel.verify import verify
 from tests.actors.harness import settle
-from tests.kernel.build import adapt, advance_policy, changed, create, effect, envelope, overlay
+from tests.kernel.build import (
+    adapt,
+    advance_policy,
+    changed,
+    create,
+    effect,
+    envelope,
+    overlay,
+    taking,
+)
 from tests.kernel.every import own
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
 from tests.workers.external_effects.world import World
@@ -187,10 +196,6 @@ def sealing(node_id: str) -> dict[str, Any]:
     return envelope("visibility_change", [change])
 
 
-def moving(verb: str, node_id: str, state: str) -> dict[str, Any]:
-    return envelope(verb, [effect("node_write", node_id, state=state)])
-
-
 SENT = {
     "an artifact": lambda: artifact("art", content=None, content_node_ref="n"),
     "a file": lambda: own(
@@ -234,8 +239,8 @@ async def test_what_is_sealed_before_it_leaves_does_not_leave(
 @pytest.mark.parametrize(
     "moved",
     [
-        lambda: moving("retract", "n", "retracted"),
-        lambda: moving("soft_delete", "n", "soft_deleted"),
+        lambda: taking("retract", "n"),
+        lambda: taking("soft_delete", "n"),
         lambda: own("quarantine", "n", quarantine_reason="infected"),
     ],
 )

@@ -34,7 +34,10 @@ async def what_would_happen(asked: Asked, services: Given) -> dict[str, Any]:
 
 @router.post("")
 async def roll_back(asked: Asked, services: Given) -> dict[str, Any]:
-    """Undo an operation or an epoch; answered when it is durable."""
+    """Undo an operation or an epoch; answered when it is durable.
+
+    A large epoch goes back in pages: while the answer says that operations are left, ask again.
+    """
     result = await services.write(unit_of(asked, services.confirmations))
     answer: dict[str, Any] = result
     return answer

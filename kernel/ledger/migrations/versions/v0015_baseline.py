@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0014"
+revision = "0015"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -133,14 +133,15 @@ def upgrade() -> None:
         "corpus_membership_records",
         sa.Column("membership_id", TEXT, nullable=False),
         sa.Column("node_id", TEXT, nullable=False),
+        sa.Column("stands", INTEGER, nullable=False),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("membership_id"),
     )
     op.create_index(
-        op.f("ix_corpus_membership_records_node_id"),
+        "corpus_membership_records_of_node",
         "corpus_membership_records",
-        ["node_id"],
+        ["node_id", "stands"],
         unique=False,
     )
     op.create_table(
@@ -176,14 +177,16 @@ def upgrade() -> None:
         sa.Column("edge_id", TEXT, nullable=False),
         sa.Column("source_node_id", TEXT, nullable=False),
         sa.Column("target_node_id", TEXT, nullable=False),
+        sa.Column("active", INTEGER, nullable=False),
         sa.Column("input_from", TEXT, nullable=True),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("edge_id"),
     )
+    op.create_index("edges_active_into", "edges", ["target_node_id", "active"], unique=False)
+    op.create_index("edges_active_out_of", "edges", ["source_node_id", "active"], unique=False)
     op.create_index("edges_by_target", "edges", ["target_node_id", "input_from"], unique=False)
     op.create_index("edges_of_target", "edges", ["target_node_id", "edge_id"], unique=False)
-    op.create_index(op.f("ix_edges_source_node_id"), "edges", ["source_node_id"], unique=False)
     op.create_table(
         "ephemeral_receipts",
         sa.Column("receipt_id", TEXT, nullable=False),
@@ -325,9 +328,13 @@ def upgrade() -> None:
     op.create_table(
         "materialized_views",
         sa.Column("view_id", TEXT, nullable=False),
+        sa.Column("node_ref", TEXT, nullable=True),
         sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("view_id"),
+    )
+    op.create_index(
+        "materialized_views_of_node", "materialized_views", ["node_ref", "view_id"], unique=False
     )
     op.create_table(
         "membership_state_transitions",
@@ -440,6 +447,13 @@ def upgrade() -> None:
         "recorded_model_outputs",
         ["output_payload_blob_ref"],
         unique=False,
+    )
+    op.create_table(
+        "rollbacks_under_way",
+        sa.Column("epoch_id", TEXT, nullable=False),
+        sa.Column("updated_by_operation_id", TEXT, nullable=False),
+        sa.Column("record", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("epoch_id"),
     )
     op.create_table(
         "ruling_dispositions",
