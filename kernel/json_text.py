@@ -149,7 +149,7 @@ def is_longer_than(value: Any, size: int) -> bool:
     """Tell whether a JSON value has more characters than that, about, at the cost of so many."""
     room, level = size, [value]
     while level and room > 0:
-        room -= sum(len(one) if isinstance(one, str | dict | list) else 4 for one in level)
+        room -= sum(4 + len(one) if isinstance(one, str | dict | list) else 4 for one in level)
         level = list(chain.from_iterable(map(_inside, level))) if room > 0 else []
     return room <= 0
 

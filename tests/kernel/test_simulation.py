@@ -51,6 +51,7 @@ RECORDING = {
     "kernel_event_log",
     "applied_effects",
     "blobs",
+    "causal_parents",
     "receipts",
     "ephemeral_receipts",
     "idempotency_records",

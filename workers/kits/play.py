@@ -14,6 +14,7 @@ from kernel.belief.terms import OntologyBundle
 from kernel.host import Host, iso_time
 from workers.clients.belief_session import SessionClient
 from workers.clients.gateway import GatewayClient
+from workers.views.belief_sessions import Ontology
 
 TURNS_MAX = 10_000
 
@@ -155,10 +156,9 @@ class LocalSession:
 class GatewaySession:
     """A belief session of a gateway; what it answered is on record."""
 
-    def __init__(self, gateway: GatewayClient, session_id: str) -> None:
-        self.session_id = session_id
-        self._gateway = gateway
-        self._path = f"/v1/sessions/{session_id}"
+    def __init__(self, client: SessionClient) -> None:
+        self.session_id = client.session_id
+        self._client = client
 
     @classmethod
     async def declare(
@@ -169,30 +169,21 @@ class GatewaySession:
         Raises:
             GatewayError: what the gateway refuses.
         """
-        session = cls(gateway, host.new_id())
-        body = {
-            "session_id": session.session_id,
-            "ontology": _ontology(space),
-            "hypotheses": list(space.hypothesis_ids()),
-        }
-        await gateway.post("/v1/sessions", body)
-        return session
+        client = SessionClient(gateway, host.new_id())
+        await client.declare(Ontology(**_ontology(space)), space.hypothesis_ids())
+        return cls(client)
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:
         """Strike hypotheses."""
-        answer = await self._gateway.post(f"{self._path}/eliminate", message.body())
-        applied: list[str] = answer["applied_eliminated"]
-        return applied
+        return (await self._client.eliminate(**message.body())).applied_eliminated
 
     async def snapshot(self) -> dict[str, Any]:
         """Return the belief."""
-        found: dict[str, Any] = await self._gateway.get(self._path)
-        return found
+        return (await self._client.snapshot()).model_dump()
 
     async def audit(self) -> list[dict[str, Any]]:
         """Return the whole trail."""
-        trail = SessionClient(self._gateway, self.session_id).audit()
-        return [entry.model_dump() async for entry in trail]
+        return [entry.model_dump() async for entry in self._client.audit()]
 
 
 def _ontology(space: HypothesisSpace) -> dict[str, str]:

@@ -270,6 +270,7 @@ def test_what_is_long_arrives_as_what_is_short_does(value):
     ("short", "long"),
     [
         (Eliminate("s", "o", ("a",)), Eliminate("s", "o", ["a"] * LONG_CHARS)),
+        (Eliminate("s", "o", [{}]), Eliminate("s", "o", [{}] * (LONG_CHARS // 4))),
         (SubmitEnvelope({"a": 1}), SubmitEnvelope({"a": ["x" * LONG_CHARS]})),
         (Operate(INTENTS[:1]), Operate((source("s", text="x" * LONG_CHARS),))),
     ],

@@ -13,7 +13,7 @@ from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ModelCall, ModelParameters
 from workers.clients.openai_model import RESPONSE_MAX_BYTES, HttpModel, is_this_machine
 from workers.environment.settings import Settings
-from workers.gateway import process as gateway
+from workers.gateway import wiring as gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("K16")]
 

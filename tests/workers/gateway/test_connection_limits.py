@@ -117,7 +117,7 @@ async def serving_with(
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    monkeypatch.setattr("workers.gateway.process.connections_max", lambda: limit)
+    monkeypatch.setattr("workers.gateway.server.connections_max", lambda: limit)
     server = uvicorn.Server(server_config(app))  # type: ignore[arg-type]
     monkeypatch.setattr(server, "install_signal_handlers", lambda: None, raising=False)
     slow = SlowClients(lambda: server.server_state.connections)

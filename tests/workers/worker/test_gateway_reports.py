@@ -9,7 +9,7 @@ from queues.items import Claim, Lineage
 from queues.outbox_relay import ROUTES
 from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, HandIn
-from workers.worker.process import HANDLERS
+from workers.worker.wiring import HANDLERS
 
 pytestmark = pytest.mark.anyio
 
