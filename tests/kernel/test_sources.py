@@ -20,6 +20,7 @@ from tests.kernel.build import (
     envelope,
     memory_ledger,
     overlay,
+    scope_of,
     spans,
     submit,
     taking,
@@ -162,16 +163,22 @@ def test_what_is_called_like_a_stretch_is_no_way_around_the_whole(ledger):
 @pytest.mark.parametrize("place", ["source_refs", "read_set_refs", "source_ref"])
 def test_a_source_of_the_same_envelope_counts(ledger, place):
     first = effect("node_write", "first", node_kind="Note", visibility_class="sealed", content="s")
-    document = citing(place, "first#0-1")
-    document["primitive_effects"].insert(0, first)
+    document = _writing_first(first, citing(place, "first#0-1"))
     assert code_of(submit(ledger, document)) == RESOLUTION
 
 
 def test_what_a_source_of_the_same_envelope_was_drawn_from_counts(ledger):
     first = effect("node_write", "first", node_kind="Note", source_ref="S")
-    document = create("out", "Note", source_ref="first")
-    document["primitive_effects"].insert(0, first)
+    document = _writing_first(first, create("out", "Note", source_ref="first"))
     assert code_of(submit(ledger, document)) == RESOLUTION
+
+
+def _writing_first(first, document):
+    effects = [first, *document["primitive_effects"]]
+    return document | {
+        "primitive_effects": effects,
+        "affected_subgraph_descriptor": scope_of(effects),
+    }
 
 
 def test_a_typed_record_is_as_restricted_as_the_operation_that_wrote_it(ledger):

@@ -37,7 +37,7 @@ from tests.actors.harness import (
     scripted_ledger,
 )
 from tests.actors.world import adapt, source
-from tests.kernel.build import FakeHost
+from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope
 
 pytestmark = pytest.mark.anyio
@@ -138,14 +138,14 @@ async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
     monkeypatch.setattr(units_module, "parse", parse)
     monkeypatch.setattr(kernel_module, "parse", parse)
     envelopes = [
-        envelope(f"n-{number}", "SourceArtifact", envelope={"operation_id": f"op-{number}"})
+        envelope(f"n-{number}", "SourceArtifact", envelope={"operation_id": op_id(f"op-{number}")})
         for number in range(2)
     ]
     async with running_committer(ledger) as committer:
         units = [EnvelopeUnit(one, "s-1") for one in (*envelopes, {"operation_id": "none"})]
         *accepted, refused = await committer.commit(units)
 
-    assert seen == [("op-0", 0), ("op-1", 0), ("none", 0)]
+    assert seen == [(op_id("op-0"), 0), (op_id("op-1"), 0), ("none", 0)]
     assert [one.ec_sequence_number for one in accepted] == [1, 2]
     assert refused.rejection.check == "V1"
 

@@ -20,7 +20,10 @@ from tests.kernel.build import FakeHost, create
 
 pytestmark = pytest.mark.anyio
 
-ONCE_A_BATCH = {"chain_head", "policy_snapshots", "daily_operation_counts"}
+ONCE_A_BATCH = {
+    *("chain_head", "policy_snapshots", "daily_operation_counts"),
+    "rollbacks_under_way",
+}
 """Tables that a transaction asks for a row of, whatever its units are."""
 
 
