@@ -58,5 +58,5 @@ class WakeSignal:
 
 def _is_corrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(_is_corrupt(one) for one in error.exceptions)
+        return any(_is_corrupt(exception) for exception in error.exceptions)
     return isinstance(error, LedgerCorrupt)

@@ -33,7 +33,7 @@ from kernel.visibility import LEAST_RESTRICTIVE
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AppliedEffects:
     """What applying came to, in the order in which it happened."""
 
     applied_effects: tuple[Document, ...]
@@ -47,7 +47,7 @@ def apply_operation(
     strategy: AuthorityStrategy,
     effects: EffectRules,
     receipt_rules: ReceiptRules,
-) -> Outcome:
+) -> AppliedEffects:
     """Apply an envelope at its sequence; the head's clock already shows its commit time.
 
     Raises:
@@ -104,12 +104,12 @@ def apply_operation(
         one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, one in applied
     )
-    return Outcome(documents, tuple(receipts))
+    return AppliedEffects(documents, tuple(receipts))
 
 
 def _undone(envelope: Envelope) -> list[str]:
     """Return the operations that this one undoes or compensates."""
-    named = [one.undoes.operation_id for one in envelope.primitive_effects if one.undoes]
+    named = [effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes]
     if envelope.compensates_operation_id is not None:
         named.append(envelope.compensates_operation_id)
     return list(dict.fromkeys(named))

@@ -55,7 +55,7 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
         entries = _stated(Envelope.model_validate_json(content)).sessions
     except (ValidationError, EffectInapplicable):
         return False
-    said = [one for one in entries if one.session_id == anchor["session_id"]]
+    said = [entry for entry in entries if entry.session_id == anchor["session_id"]]
     return [(one.last_event_index + 1, one.head_event_hash) for one in said] == [
         (anchor["n_events"], anchor["head_event_hash"])
     ]
@@ -69,19 +69,19 @@ def record_anchors(operation: Operation, envelope: Envelope) -> None:
             not go on where the session's last one ended.
     """
     transaction = operation.transaction
-    for one in _stated(envelope).sessions:
-        anchor = anchor_of(transaction, one.session_id)
-        goes_on = follows(anchor, one.first_event_index, one.prior_head_event_hash)
-        if not goes_on or one.last_event_index < one.first_event_index:
+    for session in _stated(envelope).sessions:
+        anchor = anchor_of(transaction, session.session_id)
+        goes_on = follows(anchor, session.first_event_index, session.prior_head_event_hash)
+        if not goes_on or session.last_event_index < session.first_event_index:
             raise EffectInapplicable(
-                f"the anchor of {one.session_id} does not go on where its last one ended",
+                f"the anchor of {session.session_id} does not go on where its last one ended",
                 code="belief_anchor_does_not_follow",
                 field="primitive_effects.0.payload.sessions",
             )
         row: dict[str, Any] = {
-            "session_id": one.session_id,
-            "n_events": one.last_event_index + 1,
-            "head_event_hash": one.head_event_hash,
+            "session_id": session.session_id,
+            "n_events": session.last_event_index + 1,
+            "head_event_hash": session.head_event_hash,
             "ec_sequence_number": operation.sequence,
             "anchored_at_us": transaction.head_now.committed_at_us,
         }
@@ -90,7 +90,9 @@ def record_anchors(operation: Operation, envelope: Envelope) -> None:
 
 def _stated(envelope: Envelope) -> BeliefAnchor:
     stated = [
-        one.payload for one in envelope.primitive_effects if one.receipt_subkind == ANCHOR_RECEIPT
+        effect.payload
+        for effect in envelope.primitive_effects
+        if effect.receipt_subkind == ANCHOR_RECEIPT
     ]
     if len(stated) != 1:
         raise _invalid(f"states {ANCHOR_RECEIPT} once")

@@ -76,7 +76,7 @@ class KernelCostGovernance(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class CapacityGrant:
     """What is known of the capacity for one kind of operation, now."""
 
     granted: bool
@@ -96,10 +96,10 @@ class Lease:
     """False where the leases cannot be read, so that nothing is granted."""
 
 
-class CapacityLeases(Protocol):
+class CapacityPort(Protocol):
     """The port of the leases (§18.2); it answers at once, from what the process knows."""
 
-    def lease(self, operation_kind: str, priority: str) -> Lease:
+    def lease(self, operation_kind: str, priority: str) -> CapacityGrant:
         """Return the state of the lease that an operation would draw on."""
 
     def draw(self, operation_kind: str, priority: str, cost: float) -> None:
@@ -109,7 +109,7 @@ class CapacityLeases(Protocol):
 class UnlimitedCapacity:
     """Grants everything; the default where no capacity is leased."""
 
-    def lease(self, operation_kind: str, priority: str) -> Lease:  # noqa: ARG002 - the port's names
+    def lease(self, operation_kind: str, priority: str) -> CapacityGrant:  # noqa: ARG002 - the port's names
         """Return a lease without an end."""
         return _UNLIMITED
 
@@ -117,7 +117,7 @@ class UnlimitedCapacity:
         """Count nothing."""
 
 
-_UNLIMITED = Lease(granted=True, cost_remaining=float("inf"))
+_UNLIMITED = CapacityGrant(granted=True, cost_remaining=float("inf"))
 
 
 def governance_of(view: LedgerView) -> KernelCostGovernance:

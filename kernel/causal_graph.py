@@ -85,7 +85,7 @@ class CausalEdge:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class FieldConflict:
     """A proposal for a field that has another value."""
 
     id: EdgeKey | str
@@ -100,7 +100,7 @@ class Merge:
 
     created: list[EdgeKey | str] = field(default_factory=list)
     merged: list[EdgeKey | str] = field(default_factory=list)
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[FieldConflict] = field(default_factory=list)
     nodes: dict[str, CausalNode | None] = field(default_factory=dict)
     """Each node that changes, as it will be; None for an end that nobody has described."""
     edges: dict[EdgeKey, CausalEdge] = field(default_factory=dict)
@@ -150,7 +150,7 @@ def _merge_node(view: LedgerView, plan: Merge, proposed: CausalNode) -> None:
     for name in ("type", "label"):
         existing, other = getattr(known, name), getattr(proposed, name)
         if existing != other:
-            plan.conflicts.append(Conflict(proposed.id, name, existing, other))
+            plan.conflicts.append(FieldConflict(proposed.id, name, existing, other))
     merged = replace(
         known,
         hypothetical=known.hypothetical and proposed.hypothetical,

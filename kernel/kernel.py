@@ -5,10 +5,10 @@ a transaction (group commit), each under its own savepoint, so that one refusal 
 envelope. Nothing is true for anybody outside before the transaction has been committed.
 """
 
-from kernel.apply import Outcome
+from kernel.apply import AppliedEffects
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
-from kernel.capacity import CapacityLeases, UnlimitedCapacity, priority_of
+from kernel.capacity import CapacityPort, UnlimitedCapacity, priority_of
 from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import Parsed, parse
@@ -70,7 +70,7 @@ class Kernel:
         idempotency_window_hours: int = DEFAULT_IDEMPOTENCY_WINDOW_HOURS,
         *,
         dev_mode: bool = False,
-        capacity: CapacityLeases | None = None,
+        capacity: CapacityPort | None = None,
         conflict_window_ms: int = DEFAULT_CONFLICT_WINDOW_MS,
         refusals: RefusalRuns | None = None,
     ) -> None:
@@ -255,7 +255,7 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
     return sha256_hex(canonicalize(kept))
 
 
-def _seal(submission: Submission, sequence: int, outcome: Outcome) -> SubmissionResult:
+def _seal(submission: Submission, sequence: int, outcome: AppliedEffects) -> SubmissionResult:
     transaction, envelope = submission.transaction, submission.envelope
     superseded = envelope.supersedes
     known_new = submission.id_is_drawn or superseded is not None
@@ -300,8 +300,8 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
     transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
     head.ec_sequence_number, head.row_hash = sequence, row_hash
     applied = tuple(
-        {"effect_id": one["effect_id"], "applied_at": one["applied_at"]}
-        for one in outcome.applied_effects
+        {"effect_id": effect["effect_id"], "applied_at": effect["applied_at"]}
+        for effect in outcome.applied_effects
     )
     result = SubmissionResult(
         envelope.operation_id, sequence, committed_at, applied, outcome.receipts, row_hash
@@ -313,7 +313,7 @@ def _seal(submission: Submission, sequence: int, outcome: Outcome) -> Submission
 def _row_document(
     submission: Submission,
     sequence: int,
-    outcome: Outcome,
+    outcome: AppliedEffects,
     effects: list[bytes],
     blob_ref: str,
     committed_at: str,
@@ -330,9 +330,9 @@ def _row_document(
         "operation_kind": envelope.operation_kind,
         "actor": envelope.actor,
         "idempotency_key": envelope.idempotency_key,
-        "effect_kind_set": sorted({one["effect_kind"] for one in outcome.applied_effects}),
+        "effect_kind_set": sorted({effect["effect_kind"] for effect in outcome.applied_effects}),
         "canonical_effect_kind_set": sorted(
-            {one["canonical_kind"] for one in outcome.applied_effects}
+            {effect["canonical_kind"] for effect in outcome.applied_effects}
         ),
         "causal_parent_operation_ids": list(envelope.causal_parent_operation_ids),
         "affected_subgraph_descriptor_summary": {

@@ -47,7 +47,7 @@ def goes_outside(effect: KernelEffect) -> bool:
 
 def held_back(view: LedgerView, envelope: Envelope) -> HeldBack | None:
     """Return what keeps an envelope's effects from going outside, None where nothing does."""
-    outward = [one for one in envelope.primitive_effects if goes_outside(one)]
+    outward = [effect for effect in envelope.primitive_effects if goes_outside(effect)]
     if not outward:
         return None
     return _restricted(view, envelope) or _overlaid(view, envelope, outward)

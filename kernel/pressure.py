@@ -69,7 +69,7 @@ class Capacity:
         amounts = (self.total, *self.reserves.values())
         finite = isfinite(reserved.slots) and isfinite(reserved.cost)
         within = finite and self.total.covers(reserved)
-        if not within or not all(one.covers(NOTHING) for one in amounts):
+        if not within or not all(amount.covers(NOTHING) for amount in amounts):
             raise ValueError("a reserve is a part of what there is")
 
     @classmethod

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
-from kernel.apply import Outcome, apply_operation
+from kernel.apply import AppliedEffects, apply_operation
 from kernel.authority.graph import InputGraph, authority_of
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import AuthorityStrategy
@@ -36,7 +36,7 @@ from kernel.work.receipts import WRITES
 
 Applying = Callable[
     [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules, ReceiptRules],
-    Outcome,
+    AppliedEffects,
 ]
 Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, StatedInputs]]
 
@@ -74,7 +74,7 @@ class Rules:
         envelope: Envelope,
         sequence: int,
         strategy: AuthorityStrategy,
-    ) -> Outcome:
+    ) -> AppliedEffects:
         """Apply an envelope at its sequence; see `kernel.apply.apply_operation`."""
         return self.apply_operation(
             transaction, envelope, sequence, strategy, self.effects, self.receipts

@@ -81,11 +81,11 @@ def sources_of_envelope(envelope: Envelope) -> Iterator[Source]:
     """Yield what an envelope was made of; putting a state back draws on nothing."""
     effects = envelope.primitive_effects
     # An envelope that undoes has no other effects but the receipts of the undoing.
-    undoes = any(one.undoes for one in effects) and all(
-        one.undoes or one.effect_kind == "receipt_only" for one in effects
+    undoes = any(effect.undoes for effect in effects) and all(
+        effect.undoes or effect.effect_kind == "receipt_only" for effect in effects
     )
     read = () if undoes else envelope.read_set_refs
-    stated = ((one.effect_kind, one.payload) for one in effects)
+    stated = ((effect.effect_kind, effect.payload) for effect in effects)
     return sources_of(envelope.source_refs, read, stated)
 
 
@@ -96,7 +96,7 @@ def classes_of(
     classes: SourceClasses | None = None
     for source in sources_of_envelope(envelope):
         if classes is None:
-            written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
+            written = ((effect.target_ref, effect.payload) for effect in envelope.primitive_effects)
             classes = SourceClasses(view, written, deep=deep)
         visibility = classes.of(source)
         if visibility is not None:
@@ -110,13 +110,13 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     or that a node is given. What cites nothing and has read nothing restricted states none.
     """
     effects = document["primitive_effects"]
-    stated = ((one["effect_kind"], one.get("payload", {})) for one in effects)
+    stated = ((effect["effect_kind"], effect.get("payload", {})) for effect in effects)
     found: dict[str, Source] = {}
     for one in sources_of(document["source_refs"], document["read_set_refs"], stated):
         found.setdefault(one.ref, one)
     if not found:
         return
-    written = ((one.get("target_ref"), one.get("payload", {})) for one in effects)
+    written = ((effect.get("target_ref"), effect.get("payload", {})) for effect in effects)
     classes = SourceClasses(view, written, deep=deep)
     known = [(one, classes.of(one)) for one in found.values()]
     taint = [name for one, name in known if name is not None and not one.is_read]
@@ -124,8 +124,8 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     least = max_visibility_class(taint) == LEAST_RESTRICTIVE
     if not taint or (least and not document["source_refs"]):
         return
-    writes = [one["payload"] for one in effects if one["effect_kind"] == "node_write"]
-    given = [one.get("visibility_class") for one in writes]
+    writes = [effect["payload"] for effect in effects if effect["effect_kind"] == "node_write"]
+    given = [write.get("visibility_class") for write in writes]
     taint += [name for name in VISIBILITY_CLASSES if name in given and name not in taint]
     resolved = max_visibility_class(taint)
     document["source_visibility_taint"] = taint
@@ -140,7 +140,7 @@ def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> 
     A function of the nodes alone, so that it is the same when the log is folded again.
     """
     found: dict[str, str] = {}
-    written = ((one.target_ref, one.payload) for one in envelope.primitive_effects)
+    written = ((effect.target_ref, effect.payload) for effect in envelope.primitive_effects)
     classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
     for source in sources_of_envelope(envelope):
         nested = source.ref.count("#") > MAX_NESTED or "\x00" in source.ref

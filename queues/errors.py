@@ -1,6 +1,6 @@
 """What can go wrong here, named for what the caller does next."""
 
-from kernel.work.requests import Asked
+from kernel.work.requests import WorkReceipt
 
 
 class QueueError(Exception):
@@ -52,5 +52,5 @@ class ProducerError(Exception):
         """The field that is to blame, if there is one."""
         self.index: int | None = None
         """The index of the request that is to blame, if there is one."""
-        self.asked: tuple[Asked, ...] = ()
+        self.asked: tuple[WorkReceipt, ...] = ()
         """The requests of the call that are on the record all the same."""

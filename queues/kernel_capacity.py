@@ -24,7 +24,7 @@ from typing import Final
 import anyio
 import structlog
 
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.pressure import (
     ANY_KIND,
     COST_MAX,
@@ -42,7 +42,7 @@ STALE_AFTER_S: Final = 2.0
 _PIECES: Final = 20
 """Pieces of a period: a use is held for the period and at most one piece longer."""
 
-_UNLIMITED = Lease(granted=True, cost_remaining=float("inf"))
+_UNLIMITED = CapacityGrant(granted=True, cost_remaining=float("inf"))
 
 _log = structlog.get_logger(__name__)
 
@@ -104,7 +104,7 @@ class LeasedCapacity:
         self._clock_s = clock_s
         self._lock = Lock()
 
-    def lease(self, operation_kind: str, priority: str) -> Lease:
+    def lease(self, operation_kind: str, priority: str) -> CapacityGrant:
         """Return what is left for an operation, by the newest reading."""
         resource = self._of(operation_kind)
         if resource is None:
@@ -115,7 +115,7 @@ class LeasedCapacity:
             ceiling = resource.capacity.ceiling(capacity_priority).cost
             state = resource.state
             if state is None or self._clock_s() - resource.read_at_s > STALE_AFTER_S:
-                return Lease(
+                return CapacityGrant(
                     granted=False,
                     cost_remaining=0.0,
                     ec_capacity_lease_id=lease_id,
@@ -124,7 +124,7 @@ class LeasedCapacity:
                 )
             left = state.left(capacity_priority, resource.used_since()).cost
             free_in_ms = self._period_ms if state.free_in_ms is None else state.free_in_ms
-        return Lease(
+        return CapacityGrant(
             granted=left > 0,
             cost_remaining=max(0.0, left),
             ec_capacity_lease_id=lease_id,

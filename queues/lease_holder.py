@@ -17,7 +17,7 @@ def capacity_of(slots: int) -> Capacity:
     return Capacity(Amount(slots + 1, inf), {"critical": ONE_SLOT})
 
 
-class Holder:
+class LeaseHolder:
     """Holds one lease at a time, of any resource."""
 
     def __init__(self, leases: CapacityLeases, name: str, ttl_ms: int) -> None:

@@ -88,7 +88,11 @@ def write_later_revision(folder: Path) -> Path:
 
 
 def _statements(database):
-    return [one for step in migrations.revisions_after(0, database) for one in step.statements]
+    return [
+        statement
+        for step in migrations.revisions_after(0, database)
+        for statement in step.statements
+    ]
 
 
 def later_facts_of_sqlite():

@@ -194,7 +194,7 @@ def read_report(path: Path) -> list[Stall]:
     """Return the longest stalls of a process that was started with a report, longest first."""
     if not path.exists():
         return []
-    return [Stall(**one) for one in json.loads(path.read_text())]
+    return [Stall(**load) for load in json.loads(path.read_text())]
 
 
 def _run_watched(report: Path, arguments: list[str]) -> None:
@@ -207,7 +207,7 @@ def _run_watched(report: Path, arguments: list[str]) -> None:
             due.wait()
             due.clear()
             new = report.with_suffix(".new")
-            new.write_text(json.dumps([asdict(one) for one in watchdog.stalls]))
+            new.write_text(json.dumps([asdict(stall) for stall in watchdog.stalls]))
             new.replace(report)
             time.sleep(0.1)
 

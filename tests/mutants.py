@@ -127,7 +127,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
     files = [str(one.relative_to(ROOT)) for one in sorted((ROOT / "kernel").rglob("*.py"))]
-    paths = [one for one in files if one.startswith(options.only) and one.startswith((*TESTS,))]
+    paths = [file for file in files if file.startswith(options.only) and file.startswith((*TESTS,))]
     for path in {_prefix(path): path for path in paths}.values():
         if os.waitpid(forked(path, None), 0)[1]:
             sys.exit(f"the tests of {path} fail without a change")

@@ -63,7 +63,9 @@ def _stated(arguments: VerbArguments) -> str:
             stated = ", ".join(f"{name}: {values}" for name, values in sorted(fields.items()))
             said.append(f"`{kind}` ({stated})")
     if arguments.receipts:
-        said.append("receipt " + " or ".join(f"`{one}`" for one in sorted(arguments.receipts)))
+        said.append(
+            "receipt " + " or ".join(f"`{receipt}`" for receipt in sorted(arguments.receipts))
+        )
     return "; ".join(said)
 
 

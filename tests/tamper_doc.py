@@ -278,7 +278,7 @@ def text(folder: Path) -> str:
     whole = ["| Table | Row deleted | Row inserted | Two rows swapped |", "|---|---|---|---|"]
     reasons: list[str] = []
     for table, column, outcomes in rows_of_the_file(tampering):
-        cells = [str(one) for one in outcomes]
+        cells = [str(outcome) for outcome in outcomes]
         if column == "row":
             whole.append(f"| `{table}` | {' | '.join(cells)} |")
         else:

@@ -114,7 +114,7 @@ def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_la
         for package in ("queues", "actors", "workers")
         for path in sorted((ROOT / package).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and _runs_on_a_bench(node)
+        if isinstance(node, ast.ClassDef) and _runs_in_a_commit(node)
     }
     assert len(units) > 15
     misplaced = {
@@ -126,10 +126,14 @@ def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_la
     assert misplaced == set()
 
 
-def _runs_on_a_bench(node: ast.ClassDef) -> bool:
+def _runs_in_a_commit(node: ast.ClassDef) -> bool:
     return any(
         isinstance(method, ast.FunctionDef)
         and method.name == "run"
-        and any(argument.arg == "bench" for argument in method.args.args)
+        and any(_is_commit_context(argument.annotation) for argument in method.args.args)
         for method in node.body
     )
+
+
+def _is_commit_context(annotation: ast.expr | None) -> bool:
+    return annotation is not None and ast.unparse(annotation) == "CommitContext"

@@ -52,7 +52,7 @@ async def test_a_thread_that_keeps_the_interpreter_starves_the_loop():
         await anyio.to_thread.run_sync(hold_the_interpreter)
         await anyio.sleep(0.02)
         task.cancel()
-    starved = [one for one in watch.stalls if one.measure == "starved"]
+    starved = [stall for stall in watch.stalls if stall.measure == "starved"]
     assert max(one.seconds for one in starved) > STALL_S
 
 

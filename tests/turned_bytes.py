@@ -41,18 +41,18 @@ def keep(
 
 def flipped_pages(kept: Mapping[str, Any]) -> Counter[str]:
     """Return how many pages of each kind were flipped."""
-    return _summed(one["pages"] for one in kept["parts"].values())
+    return _summed(part["pages"] for part in kept["parts"].values())
 
 
 def outcomes(kept: Mapping[str, Any]) -> Counter[str]:
     """Return how many bytes came to what."""
-    return _summed(one["bytes"] for one in kept["parts"].values())
+    return _summed(part["bytes"] for part in kept["parts"].values())
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for count in counts:
+        total.update(count)
     return total
 
 

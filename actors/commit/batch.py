@@ -18,7 +18,7 @@ import structlog
 
 from actors.commit.belief_units import AnchorRefused, AnchorUnit
 from actors.commit.refusal_units import refuse
-from actors.commit.unit_context import Bench, PendingBelief
+from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.commit.units import Unit
 from actors.errors import ActorError, ActorFailed, StaleEpoch
 from kernel.belief.errors import BeliefError
@@ -70,7 +70,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """Consecutive units of one caller that are written in one transaction."""
 
     waiting: Waiting
@@ -97,17 +97,17 @@ Outcomes = list[list[Any] | StaleEpoch]
 """The results of each part of a transaction."""
 
 
-def whole(batch: Sequence[Waiting]) -> list[Part]:
+def whole(batch: Sequence[Waiting]) -> list[BatchPart]:
     """Return everything that callers wait for."""
-    return [Part(waiting, 0, len(waiting.units)) for waiting in batch]
+    return [BatchPart(waiting, 0, len(waiting.units)) for waiting in batch]
 
 
-def units_of(parts: Sequence[Part]) -> Iterator[Unit]:
+def units_of(parts: Sequence[BatchPart]) -> Iterator[Unit]:
     """Yield the units of parts, in order."""
     return (unit for part in parts for unit in part.units)
 
 
-def taken_apart(parts: list[Part], cause: Exception) -> list[list[Part]]:
+def taken_apart(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart]]:
     """Cut parts that failed in two, to be written in this order; mark a single unit as refused.
 
     Raises:
@@ -125,29 +125,29 @@ def taken_apart(parts: list[Part], cause: Exception) -> list[list[Part]]:
     return [[replace(part, end=middle)], [replace(part, first=middle)]]
 
 
-def run_units(part: Part, bench: Bench) -> list[Any]:
+def run_units(part: BatchPart, context: CommitContext) -> list[Any]:
     """Run the units of a part, each under a savepoint; one that failed has its error as result."""
     if part.cause is not None:
-        return [refuse(bench, unit, part.cause) for unit in part.units]
-    return [_run(unit, unit.run, bench) for unit in part.units]
+        return [refuse(context, unit, part.cause) for unit in part.units]
+    return [_run(unit, unit.run, context) for unit in part.units]
 
 
-def anchor(outcomes: Outcomes, bench: Bench) -> None:
+def anchor(outcomes: Outcomes, context: CommitContext) -> None:
     """Record and anchor the pending events of belief sessions, and fill in their outcomes.
 
     Raises:
         Exception: one of several sessions failed the anchor of all.
     """
-    pending = bench.pending_belief
+    pending = context.pending_belief
     if not pending:
         return
     error = None
     if len(pending) == 1:
-        error = _run(pending[0].batch, AnchorUnit().run, bench)
+        error = _run(pending[0].batch, AnchorUnit().run, context)
     else:
         try:
-            with bench.transaction.savepoint():
-                AnchorUnit().run(bench)
+            with context.transaction.savepoint():
+                AnchorUnit().run(context)
         except AnchorRefused as refused:
             if not refused.may_pass:
                 raise
@@ -163,19 +163,19 @@ def _anchored(result: Any, error: Any) -> Any:
     return result.outcome if error is None else error
 
 
-def _run(asked: object, run: Callable[[Bench], Any], bench: Bench) -> Any:
+def _run(asked: object, run: Callable[[CommitContext], Any], context: CommitContext) -> Any:
     try:
-        with bench.transaction.savepoint():
-            return run(bench)
+        with context.transaction.savepoint():
+            return run(context)
     except OF_THE_LEDGER:
         raise
     except TextNotStorable as error:
-        return refuse(bench, asked, error)
+        return refuse(context, asked, error)
     except _VERDICTS as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this unit's
         _log.exception("unit_failed", unit=type(asked).__name__)
-        return refuse(bench, asked, error)
+        return refuse(context, asked, error)
 
 
 def fail_unsettled(batch: Sequence[Waiting], error: Exception) -> None:

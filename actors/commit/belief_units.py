@@ -9,7 +9,7 @@ else has written to fails alone, a refused anchor fails all of them and leaves n
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from actors.commit.unit_context import Bench, PendingBelief
+from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.orchestrator.intents import AnchorBelief
 from kernel.belief_anchors import SESSION_IDS_BYTES_MAX
 from kernel.belief_record import BeliefBatch, record_belief
@@ -35,10 +35,10 @@ class BeliefUnit:
 
     batch: BeliefBatch
 
-    def run(self, bench: Bench) -> PendingBelief:
+    def run(self, context: CommitContext) -> PendingBelief:
         """Leave the events for the anchor of the transaction."""
         pending = PendingBelief(self.batch)
-        bench.pending_belief.append(pending)
+        context.pending_belief.append(pending)
         return pending
 
 
@@ -46,33 +46,33 @@ class BeliefUnit:
 class AnchorUnit:
     """Record the collected events of all sessions, and anchor them."""
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: CommitContext) -> None:
         """Give every session's events their outcome.
 
         Raises:
             AnchorRefused: none of the events may stay.
         """
-        recorded = [one for one in bench.pending_belief if _is_recorded(one, bench)]
+        recorded = [one for one in context.pending_belief if _is_recorded(one, context)]
         for some in _operations(recorded):
-            result = _anchor([one.batch for one in some], bench)
+            result = _anchor([one.batch for one in some], context)
             for one in some:
                 one.outcome = result
 
 
-def record_and_anchor(batch: BeliefBatch, bench: Bench) -> SubmissionResult:
+def record_and_anchor(batch: BeliefBatch, context: CommitContext) -> SubmissionResult:
     """Record the events of one session at once, with an anchor of their own.
 
     Raises:
         DuplicateKey: when somebody else wrote to the session.
         AnchorRefused: nothing may stay.
     """
-    record_belief(bench.transaction, batch)
-    return _anchor([batch], bench)
+    record_belief(context.transaction, batch)
+    return _anchor([batch], context)
 
 
-def _is_recorded(pending: PendingBelief, bench: Bench) -> bool:
+def _is_recorded(pending: PendingBelief, context: CommitContext) -> bool:
     try:
-        record_belief(bench.transaction, pending.batch)
+        record_belief(context.transaction, pending.batch)
     except DuplicateKey as error:
         pending.outcome = error
         return False
@@ -94,15 +94,15 @@ def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
         yield some
 
 
-def _anchor(batches: list[BeliefBatch], bench: Bench) -> SubmissionResult:
+def _anchor(batches: list[BeliefBatch], context: CommitContext) -> SubmissionResult:
     intent = AnchorBelief(
-        intent_key=digest([one.head_event_hash for one in batches]),
-        anchor=BeliefAnchor(sessions=[one.anchored() for one in batches]),
+        intent_key=digest([batch.head_event_hash for batch in batches]),
+        anchor=BeliefAnchor(sessions=[batch.anchored() for batch in batches]),
     )
-    document = bench.orchestrator.construct(
-        intent, bench.transaction, actor="system", session_id=None
+    document = context.orchestrator.construct(
+        intent, context.transaction, actor="system", session_id=None
     )
-    result = bench.kernel.submit(bench.transaction, document, "orchestrator", id_is_drawn=True)
+    result = context.kernel.submit(context.transaction, document, "orchestrator", id_is_drawn=True)
     if isinstance(result, RejectedResult):
         raise AnchorRefused(result.rejection)
     return result

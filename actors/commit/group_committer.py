@@ -33,8 +33,8 @@ import structlog
 
 from actors.commit.batch import (
     OF_THE_LEDGER,
+    BatchPart,
     Outcomes,
-    Part,
     Waiting,
     anchor,
     answer_all,
@@ -45,8 +45,8 @@ from actors.commit.batch import (
     whole,
 )
 from actors.commit.belief_units import BeliefUnit
-from actors.commit.priority_lanes import Lanes
-from actors.commit.unit_context import Bench
+from actors.commit.priority_lanes import PriorityLanes
+from actors.commit.unit_context import CommitContext
 from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read
 from actors.errors import ActorFailed, CommitFailed, MailboxFull, StaleEpoch
 from actors.orchestrator.orchestrator import Orchestrator
@@ -81,7 +81,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommittedTransaction:
     """One transaction that has ended, for metrics."""
 
     units: int
@@ -102,7 +102,7 @@ class Committer:
         *,
         batch_max_units: int = BATCH_MAX_UNITS,
         committed: Callable[[Head], None] = lambda _: None,
-        measured: Callable[[Written], None] = lambda _: None,
+        measured: Callable[[CommittedTransaction], None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
         self._kernel = kernel
@@ -115,7 +115,7 @@ class Committer:
         self._measured = measured
         """Called on the event loop after each batch, when everybody has been answered."""
 
-        self._lanes = Lanes[Waiting](WAITING_MAX, URGENT_MAX)
+        self._lanes = PriorityLanes[Waiting](WAITING_MAX, URGENT_MAX)
         self._unit_s = 0.0
         """How long a unit took of late; 0 while that is not known."""
 
@@ -207,8 +207,8 @@ class Committer:
         if head is not None and not all(isinstance(one, _QUIET) for one in units_of(parts)):
             _tell(self._committed, head)
         units = sum(map(_size, batch))
-        results = _each_once(one for waiting in batch for one in waiting.results or ())
-        _tell(self._measured, Written(units, seconds, head is not None, results))
+        results = _each_once(result for waiting in batch for result in waiting.results or ())
+        _tell(self._measured, CommittedTransaction(units, seconds, head is not None, results))
 
     def _learn(self, units: int, seconds: float) -> None:
         """Learn from how long a batch took; small ones show the cost of a commit, not of a unit."""
@@ -235,7 +235,7 @@ class Committer:
                 to_write.extendleft(reversed(taken_apart(parts, error)))
         return head
 
-    def _write_at_once(self, parts: list[Part]) -> Head | None:
+    def _write_at_once(self, parts: list[BatchPart]) -> Head | None:
         """Write parts in one transaction, and settle them.
 
         Raises:
@@ -248,7 +248,7 @@ class Committer:
             _log.warning("read_ahead_failed", error=repr(error.__cause__))
             return self._commit_parts(parts, hinted=False)
 
-    def _commit_parts(self, parts: list[Part], *, hinted: bool) -> Head | None:
+    def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Head | None:
         before = head = None
         outcomes: Outcomes = []
         _parse_ahead(parts)
@@ -257,7 +257,7 @@ class Committer:
                 # From here on it has the ledger to itself; what it waited for was others' time.
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
-                bench = Bench(transaction, self._kernel, self._orchestrator)
+                context = CommitContext(transaction, self._kernel, self._orchestrator)
                 fences = {one.waiting.fence for one in parts if one.waiting.fence is not None}
                 if hinted:
                     _read_ahead(transaction, fences, parts)
@@ -265,8 +265,8 @@ class Committer:
                 for part in parts:
                     fence = part.waiting.fence
                     is_held = fence is None or held[fence]
-                    outcomes.append(run_units(part, bench) if is_held else _stale(fence))
-                anchor(outcomes, bench)
+                    outcomes.append(run_units(part, context) if is_held else _stale(fence))
+                anchor(outcomes, context)
                 head = transaction.head_now
             self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
@@ -320,7 +320,7 @@ class Committer:
             return holds(view, fence)
 
 
-def _parse_ahead(parts: list[Part]) -> None:
+def _parse_ahead(parts: list[BatchPart]) -> None:
     """Read the envelopes that somebody outside has written, while others may still write."""
     for unit in units_of(parts):
         if isinstance(unit, EnvelopeUnit):
@@ -341,7 +341,9 @@ class _HintFailed(Exception):  # noqa: N818 - not for callers
     """Raised when reading ahead failed; the transaction is tried again without it."""
 
 
-def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[Part]) -> None:
+def _read_ahead(
+    transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[BatchPart]
+) -> None:
     """Read what units are going to ask for.
 
     Raises:
@@ -349,7 +351,7 @@ def _read_ahead(transaction: LedgerTransaction, fences: Iterable[Fence], parts: 
     """
     try:
         policy = transaction.policy_generation_id()
-        epochs: Iterator[RecordKey] = (shard_epoch_key(one.shard) for one in fences)
+        epochs: Iterator[RecordKey] = (shard_epoch_key(fence.shard) for fence in fences)
         keys = (key for unit in units_of(parts) for key in records_read(unit, policy))
         read_ahead(transaction, chain(epochs, keys))
     except OF_THE_LEDGER:
@@ -388,7 +390,7 @@ def _no_collection() -> Iterator[None]:
 
 def _each_once(results: Iterable[Any]) -> list[Any]:
     """Return results; sessions that were anchored together share theirs."""
-    return list({id(one): one for one in results}.values())
+    return list({id(result): result for result in results}.values())
 
 
 def _submissions(results: Any) -> Iterator[SubmissionResult]:
@@ -397,7 +399,7 @@ def _submissions(results: Any) -> Iterator[SubmissionResult]:
         if not results.duplicate:
             yield results
     elif isinstance(results, list | tuple):
-        for one in results:
-            yield from _submissions(one)
+        for result in results:
+            yield from _submissions(result)
     elif isinstance(results, SimulationResult):
         yield from _submissions(results.submission)

@@ -100,8 +100,8 @@ def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
 def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
     # One that cascades writes its requests down; a page has planned them on a snapshot.
     around = Around.BELOW if intent.asked_for.cascades else Around.ABOVE
-    for one in intent.asked_for.requests:
-        yield around, one.target_cu_id
+    for request in intent.asked_for.requests:
+        yield around, request.target_cu_id
 
 
 def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:

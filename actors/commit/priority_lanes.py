@@ -18,7 +18,7 @@ OTHERS_SHARE = 0.25
 """Share of the others in a take with something urgent; at least one of them goes along."""
 
 
-class Lanes(Generic[T]):
+class PriorityLanes(Generic[T]):
     """The two lanes, each in the order of arrival."""
 
     def __init__(self, places: int, urgent_places: int) -> None:

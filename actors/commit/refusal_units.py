@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
 from kernel.canonical import sha256_hex
 from kernel.ledger.receipts import append_receipt
@@ -39,9 +39,9 @@ class RefusalUnit:
     cause: Exception
     session_id: str
 
-    def run(self, bench: Bench) -> ActorError:
+    def run(self, context: CommitContext) -> ActorError:
         """Leave the receipt and return the error for its caller."""
-        return refuse(bench, self.asked, self.cause, self.session_id)
+        return refuse(context, self.asked, self.cause, self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class SetAsideUnit:
     ends: int
     entry_digest: str
 
-    def run(self, bench: Bench) -> RequestSetAside | None:
+    def run(self, context: CommitContext) -> RequestSetAside | None:
         """Leave the receipt and return the error for the caller; None if it was carried out."""
-        transaction, at = bench.transaction, self.position
+        transaction, at = context.transaction, self.position
         known = consumed_to(transaction, self.session_id)
         if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
             return None
@@ -86,20 +86,20 @@ class RefusalRunsUnit:
 
     runs: Sequence[RefusalRun]
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: CommitContext) -> None:
         """Write the receipts that are not on the record yet."""
-        record_runs(bench.transaction, self.runs)
+        record_runs(context.transaction, self.runs)
 
 
 def refuse(
-    bench: Bench, asked: object, cause: Exception, session_id: str | None = None
+    context: CommitContext, asked: object, cause: Exception, session_id: str | None = None
 ) -> ActorError:
     """Leave a durable receipt of a request that failed by itself; the same one leaves one.
 
     The receipt holds no word of the request, which may be what cannot be written, but its digest:
     SHA-256 over its JSON with sorted keys and every character beyond ASCII escaped.
     """
-    transaction = bench.transaction
+    transaction = context.transaction
     kind, digest = type(asked).__name__, digest_of(asked)
     receipt_id = f"receipt:{UNPROCESSABLE}:{digest}"
     _log.error(
@@ -117,7 +117,7 @@ def refuse(
             body["session_id"] = named
         transaction.next_commit_time_us()
         reason = Reason(body.get("session_id", ""), "apply", UNPROCESSABLE)
-        if not bench.kernel.has_receipt(transaction, reason, None, body["cause"]):
+        if not context.kernel.has_receipt(transaction, reason, None, body["cause"]):
             message = "the request cannot be carried out, as many before it"
             return RefusalsTooMany(message, {"request_digest": digest, "cause": body["cause"]})
         append_receipt(transaction, receipt_id, Receipt(UNPROCESSABLE, body), None)
@@ -149,7 +149,7 @@ def _plain(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump()
     if is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in fields(value) if one.name not in _UNSAID]
+        names = [field.name for field in fields(value) if field.name not in _UNSAID]
         return {name: getattr(value, name) for name in names}
     if isinstance(value, bytes):
         return value.hex()

@@ -6,7 +6,7 @@ Building the state again has a ledger to itself and is no unit.
 from dataclasses import dataclass
 from typing import Any
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 
@@ -17,9 +17,9 @@ class RollbackOperationUnit:
 
     operation_id: str
 
-    def run(self, bench: Bench) -> dict[str, Any]:
+    def run(self, context: CommitContext) -> dict[str, Any]:
         """Undo it and return what was done; raises `RollbackRefused`."""
-        return rollback_operation(bench.kernel, bench.transaction, self.operation_id).document()
+        return rollback_operation(context.kernel, context.transaction, self.operation_id).document()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class RollbackEpochUnit:
     user_confirmation_token: str | None
     confirmations: Confirmations
 
-    def run(self, bench: Bench) -> dict[str, Any]:
+    def run(self, context: CommitContext) -> dict[str, Any]:
         """Undo it and return what was done; raises `RollbackRefused`."""
         return rollback_epoch(
-            bench.kernel,
-            bench.transaction,
+            context.kernel,
+            context.transaction,
             self.epoch_id,
             confirmations=self.confirmations,
             user_confirmation_token=self.user_confirmation_token,

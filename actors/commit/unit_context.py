@@ -19,7 +19,7 @@ class PendingBelief:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class CommitContext:
     """The open transaction, the kernel and the orchestrator, as a unit is handed them."""
 
     transaction: LedgerTransaction

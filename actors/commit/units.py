@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.messages import Simulate
 from actors.orchestrator.intents import (
     EnqueueRecompute,
@@ -28,7 +28,7 @@ from kernel.authority.enqueue import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
-    Readiness,
+    RecomputeReadiness,
     close_requests,
     due,
 )
@@ -43,7 +43,7 @@ from kernel.ledger.shards import Position, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
+from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
@@ -54,7 +54,7 @@ Submitted = SubmissionResult | RejectedResult
 class Unit(Protocol):
     """One piece of work for the committer."""
 
-    def run(self, bench: Bench) -> Any:
+    def run(self, context: CommitContext) -> Any:
         """Do the work and return the result that the caller gets once it is durable."""
 
 
@@ -84,21 +84,21 @@ class IntentUnit:
     session_id: str | None
     actor: Literal["user", "system", "migration"] = "user"
 
-    def run(self, bench: Bench) -> Submitted:
+    def run(self, context: CommitContext) -> Submitted:
         """Construct the envelope and submit it as the orchestrator.
 
         A model's answers are on the record with the operation that they belong to, or not at all.
         """
-        transaction = bench.transaction
+        transaction = context.transaction
         answer_refs = [transaction.put_blob(one.answer) for one in outputs_of(self.intent)]
-        document = bench.orchestrator.construct(
+        document = context.orchestrator.construct(
             self.intent,
             transaction,
             actor=self.actor,
             session_id=self.session_id,
             answer_refs=answer_refs,
         )
-        result = bench.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
+        result = context.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
         if isinstance(result, RejectedResult) or result.duplicate:
             for answer_ref in answer_refs:
                 transaction.drop_blob(answer_ref)
@@ -123,9 +123,11 @@ class EnvelopeUnit:
         """What it reads as; asked for before the transaction begins, which it would prolong."""
         return parse(self._stated)
 
-    def run(self, bench: Bench) -> Submitted:
+    def run(self, context: CommitContext) -> Submitted:
         """Submit it as a caller's."""
-        return bench.kernel.submit(bench.transaction, self._stated, "caller", parsed=self.parsed)
+        return context.kernel.submit(
+            context.transaction, self._stated, "caller", parsed=self.parsed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +138,20 @@ class SimulationUnit:
     session_id: str
     session_profile_hash: str
 
-    def run(self, bench: Bench) -> SimulationResult:
+    def run(self, context: CommitContext) -> SimulationResult:
         """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
         operation = self.asked.operation
         submitter: Submitter = "caller"
         if isinstance(operation, Intent):
             submitter = "orchestrator"
-            document = bench.orchestrator.construct(
-                operation, bench.transaction, actor="user", session_id=self.session_id
+            document = context.orchestrator.construct(
+                operation, context.transaction, actor="user", session_id=self.session_id
             )
         else:
             document = {**operation, "session_id": self.session_id}
         return simulate_operation(
-            bench.kernel,
-            bench.transaction,
+            context.kernel,
+            context.transaction,
             document,
             self.asked.policy,
             self.session_profile_hash,
@@ -175,9 +177,9 @@ class ConsumedUnit:
     session_id: str
     to: Position
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: CommitContext) -> None:
         """Record the place, so that the same entries are recognised when they come again."""
-        record_consumed(bench.transaction, self.session_id, self.to)
+        record_consumed(context.transaction, self.session_id, self.to)
 
 
 RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]
@@ -190,21 +192,21 @@ class RecomputeUnit:
     intent: RecalculateAuthority
     session_id: str | None
 
-    def run(self, bench: Bench) -> tuple[RecomputeOutcome, Submitted | None]:
+    def run(self, context: CommitContext) -> tuple[RecomputeOutcome, Submitted | None]:
         """Submit it when it is due; a late or early one leaves no trace."""
-        found = due(bench.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if found.readiness is Readiness.CLOSED:
+        found = due(context.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if found.readiness is RecomputeReadiness.CLOSED:
             return "closed", None
-        if found.readiness is Readiness.INPUT_PENDING:
+        if found.readiness is RecomputeReadiness.INPUT_PENDING:
             return "input_pending", None
         migrates = all(one.document["trigger_kind"] == MIGRATION for one in found.served)
         actor: Literal["system", "migration"] = "migration" if migrates else "system"
-        result = IntentUnit(self.intent, self.session_id, actor).run(bench)
+        result = IntentUnit(self.intent, self.session_id, actor).run(context)
         return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueUnit:
+class RequestRecomputeUnit:
     """Ask for one recompute and for all that depends on it (§8.2)."""
 
     target_cu_id: str
@@ -212,22 +214,22 @@ class EnqueueUnit:
     priority: Priority
     trigger_kind: str = USER_REQUEST
 
-    def run(self, bench: Bench) -> dict[str, Any] | RejectedResult:
+    def run(self, context: CommitContext) -> dict[str, Any] | RejectedResult:
         """Submit it as a user's and return its AuthorityRecomputeReceipt, or the refusal."""
         request = EnqueuedRequest(
             target_cu_id=self.target_cu_id, trigger_kind=self.trigger_kind, priority=self.priority
         )
         intent = EnqueueRecompute(
             intent_key=digest([self.target_cu_id, self.trigger_kind, self.trigger_source_id]),
-            asked_for=Enqueued(
+            asked_for=RecomputeRequested(
                 trigger_source_id=self.trigger_source_id, requests=[request], cascades=True
             ),
         )
-        result = IntentUnit(intent, None).run(bench)
+        result = IntentUnit(intent, None).run(context)
         if isinstance(result, RejectedResult):
             return result
         found = request_of(
-            bench.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
+            context.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
         )
         return {
             "operation_id": result.operation_id,
@@ -245,11 +247,11 @@ class ExternalReportUnit:
 
     intent: ReportExternalEffect
 
-    def run(self, bench: Bench) -> Literal["recorded", "closed", "rejected"]:
+    def run(self, context: CommitContext) -> Literal["recorded", "closed", "rejected"]:
         """Submit the report; one that comes too late leaves no trace."""
-        if bench.transaction.outcome_of(self.intent.report["request_id"]) is not None:
+        if context.transaction.outcome_of(self.intent.report["request_id"]) is not None:
             return "closed"
-        result = IntentUnit(self.intent, None, "system").run(bench)
+        result = IntentUnit(self.intent, None, "system").run(context)
         return "rejected" if isinstance(result, RejectedResult) else "recorded"
 
 
@@ -260,9 +262,9 @@ class DeadLetterUnit:
     item_key: str
     error_signature: str
 
-    def run(self, bench: Bench) -> list[str]:
+    def run(self, context: CommitContext) -> list[str]:
         """Close the requests and return their ids."""
-        transaction = bench.transaction
+        transaction = context.transaction
         sequence = transaction.head_now.ec_sequence_number
         transaction.next_commit_time_us()
         closed = close_requests(
@@ -297,14 +299,14 @@ class ReplayUnit:
     registry: ModelRegistry
     context: AuditContext
 
-    def run(self, bench: Bench) -> tuple[AuditReplayReceipt, ...]:
+    def run(self, context: CommitContext) -> tuple[AuditReplayReceipt, ...]:
         """Replay and return the receipts, in the order of replaying."""
         given = (self.strategy, self.registry, self.context)
         try:
             if isinstance(self.target, str):
-                return (replay_operation(bench.transaction, self.target, *given),)
+                return (replay_operation(context.transaction, self.target, *given),)
             first, last = self.target
-            return replay_range(bench.transaction, first, last, *given)
+            return replay_range(context.transaction, first, last, *given)
         except LedgerCorrupt as error:
             # Only the past cannot be read; this transaction does not depend on it.
             raise KernelError(str(error), code="replay_differs") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, Submitted
 from actors.orchestrator.intents import RecordExtractionTransition
 from kernel.canonical import digest
@@ -33,7 +33,7 @@ from kernel.work.reports import (
     TransitionDue,
 )
 from kernel.work.requests import (
-    Asked,
+    WorkReceipt,
     WorkRequest,
     WorkStatus,
     enqueue,
@@ -46,14 +46,14 @@ Reported = tuple[ReportOutcome, Submitted | None]
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueUnit:
+class RequestWorkUnit:
     """Ask for work: all of the requests, or none."""
 
     requests: tuple[WorkRequest, ...]
 
-    def run(self, bench: Bench) -> tuple[Asked, ...]:
+    def run(self, context: CommitContext) -> tuple[WorkReceipt, ...]:
         """Record them; raises `WorkRefused`."""
-        return enqueue(bench.transaction, self.requests)
+        return enqueue(context.transaction, self.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class CancelRequestUnit:
     request_id: str
     reason: str
 
-    def run(self, bench: Bench) -> tuple[bool, WorkStatus]:
+    def run(self, context: CommitContext) -> tuple[bool, WorkStatus]:
         """Return whether this call cancelled it, and its state; raises `WorkRefused`."""
-        cancelled = close(bench.transaction, self.request_id, "cancelled", reason=self.reason)
-        status = status_of(bench.transaction, self.request_id)
+        cancelled = close(context.transaction, self.request_id, "cancelled", reason=self.reason)
+        status = status_of(context.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
         return cancelled, status
 
@@ -78,9 +78,9 @@ class RequeueUnit:
     queue: str
     request_ids: tuple[str, ...]
 
-    def run(self, bench: Bench) -> list[Asked]:
+    def run(self, context: CommitContext) -> list[WorkReceipt]:
         """Record them; raises `WorkRefused`."""
-        return requeue(bench.transaction, self.queue, self.request_ids)
+        return requeue(context.transaction, self.queue, self.request_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +89,24 @@ class WorkReportUnit:
 
     report: TransitionDue | BindingEvaluated | CapacityRejected | GivenUp
 
-    def run(self, bench: Bench) -> Reported:
+    def run(self, context: CommitContext) -> Reported:
         """Record the report and return its outcome; one that comes too late leaves no trace."""
         try:
-            request = open_request(bench.transaction, self.report.request_id)
+            request = open_request(context.transaction, self.report.request_id)
         except WorkRefused:
             return "unknown", None
         if request is None:
             return "closed", None
-        return _REPORTS[type(self.report)](bench, request, self.report)
+        return _REPORTS[type(self.report)](context, request, self.report)
 
 
-def _record_transition(bench: Bench, request: Request, _: TransitionDue) -> Reported:
+def _record_transition(context: CommitContext, request: Request, _: TransitionDue) -> Reported:
     """The step is recorded and its request closed, in one transaction."""
     if request.queue != EXTRACTION_QUEUE:
         return "unknown", None
     content: ExtractionTransition = read_content(request)
     run, number = content.extraction_run_id, content.attempt_number
-    view = bench.transaction
+    view = context.transaction
     if number > _attempts(view, run) + 1 or _waits_for_a_cancellation(view, content):
         return "early", None
     step = dict(request.document["content"])
@@ -117,7 +117,7 @@ def _record_transition(bench: Bench, request: Request, _: TransitionDue) -> Repo
     intent = RecordExtractionTransition(
         intent_key=digest([run, number]), extraction_run_id=run, step=step
     )
-    result = IntentUnit(intent, None, "system").run(bench)
+    result = IntentUnit(intent, None, "system").run(context)
     if isinstance(result, RejectedResult):
         return "rejected", result
     close(view, request.request_id, "completed", operation_id=result.operation_id)
@@ -138,7 +138,9 @@ def _waits_for_a_cancellation(view: LedgerView, content: ExtractionTransition) -
     return last is None or last["current_state"] != "cancelled"
 
 
-def _record_evaluation(bench: Bench, request: Request, report: BindingEvaluated) -> Reported:
+def _record_evaluation(
+    context: CommitContext, request: Request, report: BindingEvaluated
+) -> Reported:
     content, outcome = request.document["content"], report.outcome
     fits = (
         request.queue == BINDING_QUEUE
@@ -149,23 +151,25 @@ def _record_evaluation(bench: Bench, request: Request, report: BindingEvaluated)
     if not fits:
         return "rejected", None
     result = outcome.model_dump(mode="json", exclude_none=True)
-    close(bench.transaction, request.request_id, "completed", result=result)
+    close(context.transaction, request.request_id, "completed", result=result)
     return "completed", None
 
 
-def _record_rejection(bench: Bench, request: Request, report: CapacityRejected) -> Reported:
+def _record_rejection(
+    context: CommitContext, request: Request, report: CapacityRejected
+) -> Reported:
     if request.queue != BINDING_QUEUE:
         return "unknown", None
-    reject_for_capacity(bench.transaction, report)
+    reject_for_capacity(context.transaction, report)
     return "recorded", None
 
 
-def _record_dead_letter(bench: Bench, request: Request, report: GivenUp) -> Reported:
-    close(bench.transaction, request.request_id, "dead_letter", reason=report.error_signature)
+def _record_dead_letter(context: CommitContext, request: Request, report: GivenUp) -> Reported:
+    close(context.transaction, request.request_id, "dead_letter", reason=report.error_signature)
     return "completed", None
 
 
-_REPORTS: Mapping[type, Callable[[Bench, Request, Any], Reported]] = MappingProxyType(
+_REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = MappingProxyType(
     {
         TransitionDue: _record_transition,
         BindingEvaluated: _record_evaluation,
@@ -181,9 +185,9 @@ class RetentionSweepUnit:
 
     registry: ModelRegistry
 
-    def run(self, bench: Bench) -> dict[str, int]:
+    def run(self, context: CommitContext) -> dict[str, int]:
         """Return how many ephemeral receipts and how many answers of models went."""
-        transaction = bench.transaction
+        transaction = context.transaction
         purged = purge_expired(transaction)
         collected = collect_model_outputs(transaction, self.registry, transaction.host.now_us())
         return {"ephemeral_receipts": purged, "model_outputs": len(collected)}
@@ -195,6 +199,6 @@ class AuditUnit:
 
     found: Verification
 
-    def run(self, bench: Bench) -> str | None:
+    def run(self, context: CommitContext) -> str | None:
         """Return the receipt's id, None where it is there already."""
-        return record_violation(bench.transaction, self.found, once=True)
+        return record_violation(context.transaction, self.found, once=True)

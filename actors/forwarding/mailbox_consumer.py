@@ -40,14 +40,14 @@ from actors.errors import (
 )
 from actors.forwarding.message_codec import (
     LONG_CHARS,
-    Asking,
+    ForwardedMessage,
     aside,
     decode_asking,
     encode_reply,
 )
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal, kept_up
 from kernel.canonical import sha256_hex
 from kernel.json_text import is_longer_than
@@ -70,7 +70,7 @@ CLOCKS_DIFFER = "the clocks of this gateway and the session's are too far apart:
 _log = structlog.get_logger(__name__)
 
 
-class Entry(Protocol):
+class MailboxEntryPort(Protocol):
     """An entry of a shard's mailbox."""
 
     @property
@@ -94,7 +94,7 @@ class Entry(Protocol):
         """Whether its asker's clock is too far from this gateway's."""
 
 
-class Heard(Protocol):
+class InboxBatchPort(Protocol):
     """The notes that other gateways have sent to this one."""
 
     @property
@@ -113,12 +113,12 @@ class Heard(Protocol):
 class Inbound(Protocol):
     """The mailboxes of shards, read by their owner; None or False when they are unreachable."""
 
-    async def listen(self, timeout_s: float) -> Heard | None:
+    async def listen(self, timeout_s: float) -> InboxBatchPort | None:
         """Wait for notes, for `timeout_s` at most."""
 
     async def read(
         self, cursors: Mapping[int, str], limit: int
-    ) -> Mapping[int, Sequence[Entry]] | None:
+    ) -> Mapping[int, Sequence[MailboxEntryPort]] | None:
         """Return the entries of shards after the given offsets, "" for the beginning."""
 
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
@@ -157,20 +157,20 @@ class _Finished:
     """Whether it was not carried out here and stays in the mailbox for the next owner."""
 
 
-class Postroom:
+class MailboxConsumer:
     """Takes and answers the mail of one gateway; run `run` in a task group."""
 
     def __init__(
         self,
         mail: Inbound,
-        ownership: Ownership,
+        held_shards: HeldShards,
         runtime: SessionRuntime,
         *,
         answered: Callable[[bytes], None],
         leases_changed: Callable[[], None],
     ) -> None:
         self._mail = mail
-        self._ownership = ownership
+        self._held_shards = held_shards
         self._runtime = runtime
         self._answered = answered
         self._leases_changed = leases_changed
@@ -225,7 +225,7 @@ class Postroom:
             if everywhere:
                 looked_at_s = anyio.current_time()
             shards, self._woken = self._woken, set()
-            held = self._ownership.held
+            held = self._held_shards.held
             self._readings = {
                 fence: self._readings.get(fence) or _Reading() for fence in held.values()
             }
@@ -246,7 +246,7 @@ class Postroom:
         fresh = {
             shard: list(takewhile(lambda entry: not entry.ends, entries))
             for shard, entries in found.items()
-            if self._ownership.held.get(shard) == held[shard]
+            if self._held_shards.held.get(shard) == held[shard]
         }
         # Counted before it is begun: a process that ends has no time to say so.
         offsets = {shard: [one.offset for one in some] for shard, some in fresh.items() if some}
@@ -259,7 +259,7 @@ class Postroom:
         }
         suspects = []
         for shard, fence in held.items():
-            if self._ownership.held.get(shard) != fence:
+            if self._held_shards.held.get(shard) != fence:
                 await self._mail.give_back({shard: offsets.get(shard, ())})
                 continue
             reading, entries = self._readings[fence], found.get(shard, ())
@@ -275,11 +275,13 @@ class Postroom:
         for fence, entry in suspects:
             await self._take_alone(fence, entry, tasks)
 
-    async def _take_alone(self, fence: Fence, entry: Entry, tasks: anyio.abc.TaskGroup) -> None:
+    async def _take_alone(
+        self, fence: Fence, entry: MailboxEntryPort, tasks: anyio.abc.TaskGroup
+    ) -> None:
         """Take an entry that was in hand when a process ended, while nothing else is in hand."""
         with anyio.move_on_after(ALONE_S):
             await self.empty()
-        if self._open or self._ownership.held.get(fence.shard) != fence:
+        if self._open or self._held_shards.held.get(fence.shard) != fence:
             return
         reading = self._readings[fence]
         if entry.ends >= ENDS_MAX:
@@ -297,7 +299,7 @@ class Postroom:
             with anyio.move_on_after(ALONE_S):
                 await self.empty()
 
-    async def _set_aside(self, fence: Fence, entry: Entry) -> None:
+    async def _set_aside(self, fence: Fence, entry: MailboxEntryPort) -> None:
         """Record the receipt, move the entry beside its mailbox, and answer its caller."""
         asking = await _asking_in(entry, fence.shard)
         if asking is None:
@@ -322,8 +324,8 @@ class Postroom:
         self,
         fence: Fence,
         reading: _Reading,
-        entry: Entry,
-        asking: Asking | None,
+        entry: MailboxEntryPort,
+        asking: ForwardedMessage | None,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         """Put an entry's message into its actor's mailbox; no wait, so that order is kept."""
@@ -347,7 +349,9 @@ class Postroom:
         self._open += 1
         tasks.start_soon(self._wait_for, fence, reading, entry.offset, asking)
 
-    async def _wait_for(self, fence: Fence, reading: _Reading, offset: str, asking: Asking) -> None:
+    async def _wait_for(
+        self, fence: Fence, reading: _Reading, offset: str, asking: ForwardedMessage
+    ) -> None:
         try:
             reply = await _reply_of(asking.ask_id, asking.message)
         except (ShardUnowned, StaleEpoch):
@@ -399,7 +403,7 @@ class Postroom:
         await self._mail.reply(replies)
 
 
-async def _asking_in(entry: Entry, shard: int) -> Asking | None:
+async def _asking_in(entry: MailboxEntryPort, shard: int) -> ForwardedMessage | None:
     """Read an entry; None, and nobody can be told, where it cannot be read."""
     try:
         return await aside(decode_asking, entry.body, is_long=len(entry.body) > LONG_CHARS)

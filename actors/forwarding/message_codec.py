@@ -71,7 +71,7 @@ _REPORT: TypeAdapter[Any] = TypeAdapter(WorkReport)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ForwardedMessage:
     """A forwarded request: the message, its session, and the gateway that waits for the answer."""
 
     ask_id: str
@@ -98,9 +98,9 @@ def from_bytes(content: bytes) -> Any:
 
 def is_long(message: Message) -> bool:
     """Tell whether writing a message down is nothing for the event loop."""
-    values = [getattr(message, one.name) for one in fields(message) if one.init]
+    values = [getattr(message, field.name) for field in fields(message) if field.init]
     models = chain.from_iterable(value for value in values if isinstance(value, tuple))
-    inside = [one if isinstance(one, str) else vars(one) for one in models]
+    inside = [model if isinstance(model, str) else vars(model) for model in models]
     return is_longer_than([*values, *inside], LONG_CHARS)
 
 
@@ -112,7 +112,7 @@ async def aside(work: Callable[..., Result], *given: Any, is_long: bool) -> Resu
     return await anyio.to_thread.run_sync(work, *given) if is_long else work(*given)
 
 
-def encode_asking(asking: Asking) -> bytes:
+def encode_asking(asking: ForwardedMessage) -> bytes:
     """Return a forwarded request as bytes."""
     kind = type(asking.message)
     return to_bytes(
@@ -128,7 +128,7 @@ def encode_asking(asking: Asking) -> bytes:
     )
 
 
-def decode_asking(content: bytes) -> Asking:
+def decode_asking(content: bytes) -> ForwardedMessage:
     """Return the forwarded request that bytes hold.
 
     Raises:
@@ -138,7 +138,9 @@ def decode_asking(content: bytes) -> Asking:
     message = _READERS[document["kind"]](document["fields"])
     message.request_id = document["request_id"]
     message.traceparents = tuple(tuple(each) for each in document["traceparents"])
-    return Asking(document["ask_id"], document["gateway"], document["session_id"], message)
+    return ForwardedMessage(
+        document["ask_id"], document["gateway"], document["session_id"], message
+    )
 
 
 def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> bytes:
@@ -166,11 +168,11 @@ def decode_reply(content: bytes) -> tuple[str, Any, Exception | None]:
 
 def _intents(intents: tuple[Intent, ...]) -> list[Any]:
     # Not in JSON mode, which would take null for infinity; a model's answer in it is text.
-    return [one.model_dump() for one in intents]
+    return [intent.model_dump() for intent in intents]
 
 
 def _read_intents(documents: list[Any]) -> tuple[Any, ...]:
-    return tuple(_INTENT.validate_python(one) for one in documents)
+    return tuple(_INTENT.validate_python(document) for document in documents)
 
 
 def _declared(message: Declare) -> Any:
@@ -190,7 +192,7 @@ def _read_declared(given: Any) -> Declare:
 
 
 def _named(message: Message) -> dict[str, Any]:
-    return {one.name: getattr(message, one.name) for one in fields(message) if one.init}
+    return {field.name: getattr(message, field.name) for field in fields(message) if field.init}
 
 
 def _read_eliminated(given: Any) -> Eliminate:
@@ -252,7 +254,7 @@ _MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Me
                 lambda given: Recomputed(_read_intents(given)),
             ),
             Reports: (
-                lambda message: [one.model_dump(mode="json") for one in message.reports],
+                lambda message: [report.model_dump(mode="json") for report in message.reports],
                 lambda given: Reports(tuple(_REPORT.validate_python(one) for one in given)),
             ),
         }

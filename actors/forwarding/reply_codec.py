@@ -94,7 +94,7 @@ def _simulation(result: SimulationResult) -> dict[str, Any]:
         "submission": encode(result.submission),
         "receipt_id": result.receipt_id,
         "reason": result.reason,
-        "violations": [one.model_dump(mode="json") for one in result.violations],
+        "violations": [violation.model_dump(mode="json") for violation in result.violations],
     }
 
 
@@ -105,7 +105,9 @@ def _read_simulation(given: Any) -> SimulationResult:
         decode(given["submission"]),
         given["receipt_id"],
         given["reason"],
-        tuple(ExternalEffectViolation.model_validate(one) for one in given["violations"]),
+        tuple(
+            ExternalEffectViolation.model_validate(violation) for violation in given["violations"]
+        ),
     )
 
 

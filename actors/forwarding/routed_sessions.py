@@ -15,7 +15,7 @@ import structlog
 from actors.errors import MailboxFull, ReplyLost, RequestTooLarge, ShardUnowned
 from actors.forwarding.message_codec import (
     LONG_CHARS,
-    Asking,
+    ForwardedMessage,
     aside,
     asked_for,
     decode_reply,
@@ -25,7 +25,7 @@ from actors.forwarding.message_codec import (
 from actors.messages import Message, Reply
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from kernel.belief.errors import BeliefError
 from kernel.host import Host
 
@@ -51,7 +51,7 @@ class RoutedSessions:
     def __init__(
         self,
         runtime: SessionRuntime,
-        ownership: Ownership,
+        held_shards: HeldShards,
         mail: Outbound,
         owner_of: Callable[[int], str | None],
         gateway: str,
@@ -60,7 +60,7 @@ class RoutedSessions:
         reply_s: float,
     ) -> None:
         self._runtime = runtime
-        self._ownership = ownership
+        self._held_shards = held_shards
         self._mail = mail
         self._owner_of = owner_of
         self._gateway = gateway
@@ -102,7 +102,7 @@ class RoutedSessions:
             waiting.fail(ReplyLost("the mailboxes were lost; ask again"))
 
     async def _forward(self, session_id: str, message: Message) -> Any:
-        shard = shard_of(session_id, self._ownership.shards)
+        shard = shard_of(session_id, self._held_shards.shards)
         owner = self._owner_of(shard)
         if owner is None:
             raise ShardUnowned("no gateway owns the session right now", {"shard": shard})
@@ -111,7 +111,7 @@ class RoutedSessions:
         if "\x00" in session_id:
             raise BeliefError("INVALID_REQUEST", "a session's id does not hold U+0000")
         ask_id = self._host.new_id()
-        asking = Asking(ask_id, self._gateway, session_id, message)
+        asking = ForwardedMessage(ask_id, self._gateway, session_id, message)
         entry = await aside(encode_asking, asking, is_long=is_long(message))
         if len(entry) > ENTRY_BYTES_MAX:
             raise RequestTooLarge(f"more than {ENTRY_BYTES_MAX} bytes")

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Literal, TypeVar
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
-from actors.incidents.ledger_elimination_store import LedgerEliminationStore, RecordedSession
+from actors.incidents.ledger_elimination_store import LedgerEliminationStore, ReplayedSession
 from actors.orchestrator.intents import WriteCausalGraph
 from actors.orchestrator.resolvers import make_effect
 from kernel.belief.elimination_store import EliminationProvenance
@@ -105,10 +105,10 @@ class Incidents:
             GraphRefused: when the kernel refuses it.
         """
 
-        def record(bench: Bench) -> Merge:
-            plan = plan_merge(bench.transaction, nodes, edges)
-            for intent in _operations(bench, plan):
-                result = IntentUnit(intent, None, "system").run(bench)
+        def record(context: CommitContext) -> Merge:
+            plan = plan_merge(context.transaction, nodes, edges)
+            for intent in _operations(context, plan):
+                result = IntentUnit(intent, None, "system").run(context)
                 if isinstance(result, RejectedResult):
                     raise GraphRefused(result)
             return plan
@@ -119,8 +119,8 @@ class Incidents:
         """Open an incident over the graph as it is now; tell whether it was not there."""
         session_id = _session_id(incident_id)
 
-        def record(bench: Bench) -> bool:
-            view = bench.transaction
+        def record(context: CommitContext) -> bool:
+            view = context.transaction
             if view.belief_session(session_id) is not None:
                 return False
             anchor = str(view.head().ec_sequence_number)
@@ -129,7 +129,7 @@ class Incidents:
                 (edge.key.record_id for edge in all_edges(view)),
             )
             ontology = OntologyBundle("causal-graph", "", GRAPH, anchor)
-            return self._store.declare(bench, session_id, ontology, universe)
+            return self._store.declare(context, session_id, ontology, universe)
 
         return self._store.write(session_id, record)
 
@@ -144,11 +144,11 @@ class Incidents:
         session_id = _session_id(incident_id)
         said = {"timestamp": timestamp} if timestamp else {}
 
-        def record(bench: Bench) -> Struck:
-            found = self._session(bench.transaction, session_id, incident_id)
+        def record(context: CommitContext) -> Struck:
+            found = self._session(context.transaction, session_id, incident_id)
             struck = _classify(found, record_ids)
             claimed = frozenset(record_ids)
-            self._store.strike(bench, session_id, claimed, provenance, **said)
+            self._store.strike(context, session_id, claimed, provenance, **said)
             return struck
 
         return self._store.write(session_id, record)
@@ -183,14 +183,14 @@ class Incidents:
         with self._ledger.view() as view:
             return _sorted(described_nodes(view), all_edges(view))
 
-    def _read(self, incident_id: str, work: Callable[[RecordedSession], Found]) -> Found:
+    def _read(self, incident_id: str, work: Callable[[ReplayedSession], Found]) -> Found:
         session_id = _session_id(incident_id)
         try:
             return self._store.read(session_id, work)
         except BeliefError as error:
             raise _of_incident(error, incident_id) from None
 
-    def _session(self, view: LedgerView, session_id: str, incident_id: str) -> RecordedSession:
+    def _session(self, view: LedgerView, session_id: str, incident_id: str) -> ReplayedSession:
         try:
             return self._store.session(view, session_id)
         except BeliefError as error:
@@ -214,28 +214,28 @@ def _sorted(nodes: Iterable[CausalNode], edges: Iterable[CausalEdge]) -> Graph:
     )
 
 
-def _tombstones(found: RecordedSession) -> Tombstones:
+def _tombstones(found: ReplayedSession) -> Tombstones:
     record_ids = found.outside | found.eliminated
-    nodes = {one: node_id_of(one) for one in record_ids}
+    nodes = {record_id: node_id_of(record_id) for record_id in record_ids}
     return Tombstones(
         tuple(sorted(name for name in nodes.values() if name is not None)),
         tuple(sorted(edge_key_of(one) for one, name in nodes.items() if name is None)),
     )
 
 
-def _classify(found: RecordedSession, record_ids: Sequence[str]) -> Struck:
+def _classify(found: ReplayedSession, record_ids: Sequence[str]) -> Struck:
     applied: dict[str, None] = {}
     unmatched: dict[str, None] = {}
     already = []
-    for one in record_ids:
-        if one in applied or one in unmatched or one in found.outside:
-            already.append(one)
-        elif one not in found.belief.universe:
-            unmatched[one] = None
-        elif found.belief.survives(one):
-            applied[one] = None
+    for record_id in record_ids:
+        if record_id in applied or record_id in unmatched or record_id in found.outside:
+            already.append(record_id)
+        elif record_id not in found.belief.universe:
+            unmatched[record_id] = None
+        elif found.belief.survives(record_id):
+            applied[record_id] = None
         else:
-            already.append(one)
+            already.append(record_id)
     return Struck(tuple(applied), tuple(already), tuple(unmatched))
 
 
@@ -253,7 +253,7 @@ class _Element:
     """The operation that wrote the edge last."""
 
 
-def _operations(bench: Bench, plan: Merge) -> Iterator[WriteCausalGraph]:
+def _operations(context: CommitContext, plan: Merge) -> Iterator[WriteCausalGraph]:
     """Yield the operations of a merge: nodes before the edges between them."""
     new_nodes: list[_Element] = []
     changed_nodes: list[_Element] = []
@@ -282,7 +282,7 @@ def _operations(bench: Bench, plan: Merge) -> Iterator[WriteCausalGraph]:
             refs = dict.fromkeys(ref for one in page for ref in one.node_refs)
             yield WriteCausalGraph(
                 # What is merged was not there, so the same is never written twice.
-                intent_key=bench.transaction.host.new_id(),
+                intent_key=context.transaction.host.new_id(),
                 verb=verb,
                 effects=tuple(effect for one in page for effect in one.effects),
                 node_refs=tuple(refs),

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from actors.commit.belief_units import record_and_anchor
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.belief.elimination_store import (
     EliminationProvenance,
-    EliminationResult,
     RecoveredState,
+    StoreResult,
     session_not_found,
     universe_differs,
 )
@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
-class RecordedSession:
+class ReplayedSession:
     """A session as it was replayed, and what was named in it that its universe does not hold."""
 
     belief: BeliefSession
@@ -69,15 +69,15 @@ class LedgerEliminationStore:
         self._kernel = kernel or Kernel()
         self._orchestrator = orchestrator or Orchestrator(ledger.host)
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, RecordedSession] = OrderedDict()
+        self._kept: OrderedDict[str, ReplayedSession] = OrderedDict()
 
     def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
         """Declare a session over the hypotheses; durable when this returns."""
         universe = frozenset(check_ids("hypotheses", hypothesis_ids, max_ids=MAX_HYPOTHESES))
 
-        def create(bench: Bench) -> None:
-            if not self.declare(bench, session_id, NO_ONTOLOGY, universe):
-                known = self.session(bench.transaction, session_id)
+        def create(context: CommitContext) -> None:
+            if not self.declare(context, session_id, NO_ONTOLOGY, universe):
+                known = self.session(context.transaction, session_id)
                 if frozenset(known.belief.universe.ids) != universe:
                     raise universe_differs(session_id)
 
@@ -85,7 +85,7 @@ class LedgerEliminationStore:
 
     def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
-    ) -> EliminationResult:
+    ) -> StoreResult:
         """Strike hypotheses; durable when this returns.
 
         Raises:
@@ -93,9 +93,9 @@ class LedgerEliminationStore:
         """
         claimed = frozenset(check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS))
 
-        def strike(bench: Bench) -> EliminationResult:
-            applied = self.strike(bench, session_id, claimed, provenance)
-            return EliminationResult(applied, claimed - applied)
+        def strike(context: CommitContext) -> StoreResult:
+            applied = self.strike(context, session_id, claimed, provenance)
+            return StoreResult(applied, claimed - applied)
 
         return self.write(session_id, strike)
 
@@ -110,7 +110,7 @@ class LedgerEliminationStore:
     def recover(self, session_id: str) -> RecoveredState:
         """Return universe, tombstones and survivors of one moment."""
 
-        def state(found: RecordedSession) -> RecoveredState:
+        def state(found: ReplayedSession) -> RecoveredState:
             universe, survivors = frozenset(found.belief.universe.ids), found.belief.survivors
             return RecoveredState(universe, universe - survivors, survivors)
 
@@ -118,23 +118,23 @@ class LedgerEliminationStore:
 
     # --- for callers with more to do in the same transaction ---------------------------------
 
-    def write(self, session_id: str, work: Callable[[Bench], Found]) -> Found:
+    def write(self, session_id: str, work: Callable[[CommitContext], Found]) -> Found:
         """Do something about a session in one transaction; durable when this returns."""
         with self._lock:
             try:
                 with self._ledger.transaction() as transaction:
-                    return work(Bench(transaction, self._kernel, self._orchestrator))
+                    return work(CommitContext(transaction, self._kernel, self._orchestrator))
             except BaseException:
                 # What is kept may be ahead of the record now.
                 self._kept.pop(session_id, None)
                 raise
 
-    def read(self, session_id: str, work: Callable[[RecordedSession], Found]) -> Found:
+    def read(self, session_id: str, work: Callable[[ReplayedSession], Found]) -> Found:
         """Return something about a session as of now; it must not be read afterwards."""
         with self._lock, self._ledger.view() as view:
             return work(self.session(view, session_id))
 
-    def session(self, view: LedgerView, session_id: str) -> RecordedSession:
+    def session(self, view: LedgerView, session_id: str) -> ReplayedSession:
         """Return a session as the record has it; only inside `read` or `write`.
 
         Raises:
@@ -155,23 +155,27 @@ class LedgerEliminationStore:
         return kept
 
     def declare(
-        self, bench: Bench, session_id: str, ontology: OntologyBundle, universe: Iterable[str]
+        self,
+        context: CommitContext,
+        session_id: str,
+        ontology: OntologyBundle,
+        universe: Iterable[str],
     ) -> bool:
         """Declare a session unless it is on the record, and return whether it was not."""
         check_session_id(session_id)
-        if bench.transaction.belief_session(session_id) is not None:
+        if context.transaction.belief_session(session_id) is not None:
             return False
-        stamp = _stamp(bench)
+        stamp = _stamp(context)
         belief, event = BeliefSession.declare(
             session_id, ontology, universe, event_id=stamp["event_id"], ts=stamp["ts"]
         )
-        _record(bench, belief, event)
-        self._keep(RecordedSession(belief, event.ts, set()))
+        _record(context, belief, event)
+        self._keep(ReplayedSession(belief, event.ts, set()))
         return True
 
     def strike(
         self,
-        bench: Bench,
+        context: CommitContext,
         session_id: str,
         claimed: frozenset[str],
         provenance: EliminationProvenance,
@@ -181,12 +185,12 @@ class LedgerEliminationStore:
 
         What else is `said` of the elimination is recorded with it.
         """
-        found = self.session(bench.transaction, session_id)
+        found = self.session(context.transaction, session_id)
         belief = found.belief
         outside = {name for name in claimed if name not in belief.universe}
         if not any(map(belief.survives, claimed)) and outside <= found.outside:
             return frozenset()
-        stamp = _stamp(bench)
+        stamp = _stamp(context)
         # A trigger may come again with other ids; what makes an observation one is its event.
         result = belief.eliminate(
             provenance.source_id,
@@ -198,29 +202,29 @@ class LedgerEliminationStore:
         if result.event is None:
             raise BeliefError("CONFLICT", "the event id is in use", {"event_id": result.event_id})
         found.outside |= outside
-        _record(bench, belief, result.event)
+        _record(context, belief, result.event)
         return frozenset(result.applied)
 
-    def _keep(self, found: RecordedSession) -> RecordedSession:
+    def _keep(self, found: ReplayedSession) -> ReplayedSession:
         self._kept[found.belief.session_id] = found
         if len(self._kept) > SESSIONS_KEPT_MAX:
             self._kept.popitem(last=False)
         return found
 
 
-def _recorded(belief: BeliefSession) -> RecordedSession:
+def _recorded(belief: BeliefSession) -> ReplayedSession:
     declared, *later = belief.audit()
     named = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
     outside = {name for ids in named for name in ids if name not in belief.universe}
-    return RecordedSession(belief, declared.ts, outside)
+    return ReplayedSession(belief, declared.ts, outside)
 
 
-def _stamp(bench: Bench) -> dict[str, str]:
-    host = bench.transaction.host
+def _stamp(context: CommitContext) -> dict[str, str]:
+    host = context.transaction.host
     return {"event_id": host.new_id(), "ts": iso_time(host.now_us())}
 
 
-def _record(bench: Bench, belief: BeliefSession, event: BeliefEvent) -> None:
+def _record(context: CommitContext, belief: BeliefSession, event: BeliefEvent) -> None:
     batch = BeliefBatch(
         session_id=belief.session_id,
         title=belief.session_id,
@@ -231,4 +235,4 @@ def _record(bench: Bench, belief: BeliefSession, event: BeliefEvent) -> None:
         n_survivors=belief.n_survivors,
         survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
     )
-    record_and_anchor(batch, bench)
+    record_and_anchor(batch, context)

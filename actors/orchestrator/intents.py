@@ -18,7 +18,7 @@ from pydantic import (
 from kernel.authority.inputs import EXCERPT_MAX
 from kernel.canonical import canonicalize
 from kernel.model.envelope import CapacityOverride
-from kernel.model.stated_receipts import BeliefAnchor, Enqueued
+from kernel.model.stated_receipts import BeliefAnchor, RecomputeRequested
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
@@ -254,7 +254,7 @@ class EnqueueRecompute(Intent):
     """Ask for recomputes that nothing has set off, or write a page of them down (§8.2)."""
 
     intent_kind: Literal["enqueue_recalculate_authority"] = "enqueue_recalculate_authority"
-    asked_for: Enqueued
+    asked_for: RecomputeRequested
 
 
 class AnchorBelief(Intent):

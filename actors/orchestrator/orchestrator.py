@@ -93,7 +93,7 @@ class Orchestrator:
             )
         _stamp_recompute(document)
         document["affected_subgraph_descriptor"] = _scope(document, operation)
-        document["effect_set_refs"] = [one["effect_id"] for one in operation.effects]
+        document["effect_set_refs"] = [effect["effect_id"] for effect in operation.effects]
         document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
         return document
 

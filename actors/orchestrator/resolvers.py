@@ -174,7 +174,7 @@ def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> 
 def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> ResolvedOperation:
     """A model's understanding inherits from all that was read for it, quoted or not (EC4)."""
     request, read = intent.request, {one.node_id: one for one in intent.read}
-    unread = [one.source_ref for one in intent.source_spans if one.source_ref not in read]
+    unread = [span.source_ref for span in intent.source_spans if span.source_ref not in read]
     if unread:
         raise IntentInvalid(f"{unread[0]} was not read", "source_spans")
     payload = _understanding_payload(view, request.node_id, intent.title, intent.source_spans)
@@ -296,7 +296,9 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         ),
     ]
     found = due(view, target, intent.as_of_sequence)
-    most_urgent = min((one.priority for one in found.requests), key=PRIORITIES.index, default=None)
+    most_urgent = min(
+        (request.priority for request in found.requests), key=PRIORITIES.index, default=None
+    )
     if len(found.served) == len(found.requests):  # nobody has asked since
         effects.append(
             make_effect("materialized_view_recompute", authority_view(target), {"node_ref": target})
@@ -322,7 +324,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 
 def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
     """Return the operations that asked for a recompute; others are found by what they wrote."""
-    asked = (one for one in requests if one.document["trigger_kind"] in ENQUEUED_KINDS)
+    asked = (request for request in requests if request.document["trigger_kind"] in ENQUEUED_KINDS)
     rows = (view.log_row_at(one.cause_sequence) for one in asked)
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
@@ -341,7 +343,7 @@ def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
         BELIEF_ANCHOR,
         BELIEF_ANCHOR,
         (effect,),
-        tuple(one.session_id for one in intent.anchor.sessions),
+        tuple(session.session_id for session in intent.anchor.sessions),
         scope_kind="cross_corpus_subset",
         # What users have done in their sessions is no background work.
         extra=_priority("user_active_session"),
@@ -406,7 +408,7 @@ def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperatio
         "schema_version": 1,
     }
     # A page may have nothing left to ask for but its end.
-    targets = [one.target_cu_id for one in asked.requests] or [asked.trigger_source_id]
+    targets = [request.target_cu_id for request in asked.requests] or [asked.trigger_source_id]
     return ResolvedOperation(
         ENQUEUE,
         ENQUEUE,

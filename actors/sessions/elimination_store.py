@@ -13,10 +13,10 @@ from anyio.to_thread import run_sync
 from actors.errors import EliminationStoreConflict, EliminationStoreFailed
 from kernel.belief.elimination_store import (
     EliminationProvenance,
-    EliminationResult,
     EliminationStore,
     EliminationStoreUnavailable,
     RecoveredState,
+    StoreResult,
 )
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
@@ -35,7 +35,7 @@ class AsyncEliminationStore:
 
     async def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
-    ) -> EliminationResult:
+    ) -> StoreResult:
         """Write tombstones; they are kept when this returns."""
         return await run_sync(self._store.eliminate, session_id, eliminated, provenance)
 

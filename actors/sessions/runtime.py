@@ -47,7 +47,7 @@ from actors.errors import (
 from actors.messages import Message
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.sessions.session_actor import Beside, SessionActor
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.restoration import RestoredSession, restore_session
@@ -110,7 +110,7 @@ class SessionRuntime:
         ledger: Ledger,
         committer: Committer,
         *,
-        ownership: Ownership | None = None,
+        held_shards: HeldShards | None = None,
         mailbox_max: int = MAILBOX_MAX,
         passivate_after_s: float = PASSIVATE_AFTER_S,
         active_sessions_max: int = ACTIVE_SESSIONS_MAX,
@@ -123,7 +123,7 @@ class SessionRuntime:
         self._ledger = ledger
         self._committer = committer
         self._host = ledger.host
-        self._ownership = ownership
+        self._held_shards = held_shards
         self._mailbox_max = mailbox_max
         self._passivate_after_s = passivate_after_s
         self._active_sessions_max = active_sessions_max
@@ -168,7 +168,7 @@ class SessionRuntime:
             ShardUnowned: when the session does not live here; the message was not taken.
             ActorError: when it cannot be taken.
         """
-        fence = None if self._ownership is None else self._ownership.fence_for(session_id)
+        fence = None if self._held_shards is None else self._held_shards.fence_for(session_id)
         if session_id in self._corrupt:
             raise SessionCorrupt(self._corrupt[session_id], {"session_id": session_id})
         active = self._active.get(session_id)
@@ -307,8 +307,8 @@ class SessionRuntime:
         return error
 
     def _lose(self, fence: Fence | None) -> None:
-        if self._ownership is not None and fence is not None:
-            self._ownership.lose(fence)
+        if self._held_shards is not None and fence is not None:
+            self._held_shards.lose(fence)
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
         try:

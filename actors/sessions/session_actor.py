@@ -169,7 +169,7 @@ class SessionActor:
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
-        if any(self._needs_whole_trail(one) for one in messages):
+        if any(self._needs_whole_trail(message) for message in messages):
             await self._fill_in()
         # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
         # of a session that was never declared.
@@ -208,7 +208,7 @@ class SessionActor:
         """Write tombstones, commit, and answer; `written` is what the store has already."""
         if batch.events:
             try:
-                new = [one for one in batch.events if one is not written]
+                new = [event for event in batch.events if event is not written]
                 await write_through(self._tombstones, self._expect_belief(), new)
             except BeliefError as error:
                 self._belief = None
@@ -275,7 +275,7 @@ class SessionActor:
             title=self._title,
             first_index=belief.n_events - len(events),
             prior_event_hash=events[0].prev_event_hash,
-            events=tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            events=tuple((event.event_id, event.event_hash, event.to_bytes()) for event in events),
             n_universe=len(belief.universe),
             n_survivors=belief.n_survivors,
             survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
@@ -336,14 +336,14 @@ class SessionActor:
         events = belief.audit_page(message.since_event_id, message.limit)
         last = events[-1].event_id if events else belief.head_event_id
         page = {
-            "events": [one.to_dict() for one in events],
+            "events": [event.to_dict() for event in events],
             "next_since_event_id": None if last == belief.head_event_id else last,
         }
         batch.add(message, [], lambda _: page)
 
     def _operate(self, message: Operate, batch: _Batch) -> None:
         self._expect_belief()
-        units: list[Unit] = [IntentUnit(one, self.session_id) for one in message.intents]
+        units: list[Unit] = [IntentUnit(intent, self.session_id) for intent in message.intents]
         batch.add(message, units, list)
 
     def _submit(self, message: SubmitEnvelope, batch: _Batch) -> None:
@@ -356,11 +356,11 @@ class SessionActor:
         batch.add(message, [unit], lambda results: results[0])
 
     def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
-        units: list[Unit] = [RecomputeUnit(one, self.session_id) for one in message.intents]
+        units: list[Unit] = [RecomputeUnit(intent, self.session_id) for intent in message.intents]
         batch.add(message, units, list)
 
     def _reported(self, message: Reports, batch: _Batch) -> None:
-        batch.add(message, [WorkReportUnit(one) for one in message.reports], list)
+        batch.add(message, [WorkReportUnit(report) for report in message.reports], list)
 
 
 def _answer(batch: _Batch, results: list[Any]) -> None:

@@ -24,7 +24,7 @@ NO_SESSION = "system"
 """The session of work that belongs to none."""
 
 
-class LeaseTable(Protocol):
+class LeaseTablePort(Protocol):
     """The gateways that are alive and the owners of the shards, at one moment."""
 
     @property
@@ -45,7 +45,7 @@ class LeaseTable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ShardPlan:
     """What a gateway should do about its shards now."""
 
     take: tuple[Shard, ...] = ()
@@ -72,29 +72,29 @@ def share_of(gateway: str, gateways: Iterable[str], shards: int) -> int:
     return whole + (names.index(gateway) < rest)
 
 
-def owner_in(table: LeaseTable, shard: int) -> str | None:
+def owner_in(table: LeaseTablePort, shard: int) -> str | None:
     """Return the living gateway that leases a shard."""
     owner = table.owners.get(shard)
     return owner if owner in table.gateways else None
 
 
 def plan(
-    gateway: str, table: LeaseTable | None, shards: Sequence[Shard], held: Mapping[int, Fence]
-) -> Plan:
+    gateway: str, table: LeaseTablePort | None, shards: Sequence[Shard], held: Mapping[int, Fence]
+) -> ShardPlan:
     """Return what a gateway should do, given the leases, the record, and what it holds now."""
     own_before = {NOBODY, gateway}
-    epochs = {one.shard: one.epoch for one in shards}
+    epochs = {shard.shard: shard.epoch for shard in shards}
     lost = tuple(
         number
         for number, fence in sorted(held.items())
         if fence.epoch != epochs[number] or _is_anothers(gateway, table, number)
     )
     kept = [number for number in sorted(held) if number not in lost]
-    rest = [one for one in shards if one.shard not in kept]
+    rest = [shard for shard in shards if shard.shard not in kept]
     if table is None:
-        return Plan(tuple(one for one in rest if one.owner in own_before), lost=lost)
+        return ShardPlan(tuple(one for one in rest if one.owner in own_before), lost=lost)
     if gateway not in table.gateways:
-        return Plan(lost=lost)
+        return ShardPlan(lost=lost)
     leased = [one for one in rest if owner_in(table, one.shard) == gateway]
     free = [
         one
@@ -104,7 +104,7 @@ def plan(
     room = share_of(gateway, table.gateways, len(shards)) - len(kept)
     beyond = max(0, -room)
     room = max(0, room)
-    return Plan(
+    return ShardPlan(
         take=tuple([*leased, *free][:room]),
         hand_over=tuple(kept[len(kept) - beyond :]),
         give_back=tuple(one.shard for one in leased[room:]),
@@ -112,7 +112,7 @@ def plan(
     )
 
 
-def _is_anothers(gateway: str, table: LeaseTable | None, shard: int) -> bool:
+def _is_anothers(gateway: str, table: LeaseTablePort | None, shard: int) -> bool:
     """Whether a living gateway leases a shard, or another process has this gateway's name."""
     if table is None:
         return False

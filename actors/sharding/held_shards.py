@@ -11,7 +11,7 @@ from actors.sharding.assignment import shard_of
 from kernel.ledger.shards import Fence
 
 
-class Ownership:
+class HeldShards:
     """The shards of this process; `lost` is called when one turns out to have another owner."""
 
     def __init__(self, shards: int, *, lost: Callable[[int], None] = lambda _: None) -> None:
@@ -43,7 +43,7 @@ class Ownership:
 
     def add(self, fences: Iterable[Fence]) -> None:
         """Hold shards from now on."""
-        self._held |= {one.shard: one for one in fences}
+        self._held |= {fence.shard: fence for fence in fences}
 
     def drop(self, shard: int) -> Fence | None:
         """Stop holding a shard; its sessions are not served here from now on."""

@@ -22,8 +22,8 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.sharding.assignment import LeaseTable, Plan, owner_in, plan
-from actors.sharding.held_shards import Ownership
+from actors.sharding.assignment import LeaseTablePort, ShardPlan, owner_in, plan
+from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal, kept_up
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
@@ -44,10 +44,10 @@ FINISH_S = 1.0
 _log = structlog.get_logger(__name__)
 
 
-class ShardLeases(Protocol):
+class ShardLeasesPort(Protocol):
     """The leases of shards among gateways: hints, so no method raises when they are unreachable."""
 
-    async def beat(self, held: Collection[int]) -> LeaseTable | None:
+    async def beat(self, held: Collection[int]) -> LeaseTablePort | None:
         """Renew this gateway for one lease and return the table; None when it is unreachable.
 
         The beat also claims the held shards that no living gateway leases.
@@ -80,8 +80,8 @@ class ShardKeeper:
         self,
         ledger: Ledger,
         gateway: str,
-        ownership: Ownership,
-        leases: ShardLeases,
+        held_shards: HeldShards,
+        leases: ShardLeasesPort,
         actors: Actors,
         *,
         lease_s: float,
@@ -93,9 +93,9 @@ class ShardKeeper:
         `taken` is called when shards were taken.
         """
         self.gateway = gateway
-        self.table: LeaseTable | None = None
+        self.table: LeaseTablePort | None = None
         self._ledger = ledger
-        self._ownership = ownership
+        self._held_shards = held_shards
         self._leases = leases
         self._actors = actors
         self._beat_every_s = lease_s / BEATS_IN_A_LEASE
@@ -116,7 +116,7 @@ class ShardKeeper:
 
         def write() -> bytes:
             with self._ledger.transaction() as transaction:
-                found_shards(transaction, self._ownership.shards)
+                found_shards(transaction, self._held_shards.shards)
                 return found_mail_key(transaction)
 
         return await anyio.to_thread.run_sync(write)
@@ -140,7 +140,7 @@ class ShardKeeper:
         self._leaving = True
         async with self._turn:
             try:
-                await self._hand_over(self._ownership.held)
+                await self._hand_over(self._held_shards.held)
             except (LedgerUnavailable, CommitOutcomeUnknown) as error:
                 # Others take the shards when this gateway is known to be gone.
                 _log.warning("shards_left_without_release", code=error.code)
@@ -158,10 +158,10 @@ class ShardKeeper:
 
     async def look(self) -> None:
         """Renew this gateway's lease, and read the table."""
-        self.table = await self._leases.beat(self._ownership.held)
+        self.table = await self._leases.beat(self._held_shards.held)
         if self.table is None:
             return
-        self._ownership.name_taken = self.gateway not in self.table.gateways
+        self._held_shards.name_taken = self.gateway not in self.table.gateways
         known, self._table_id = self._table_id, self.table.table_id
         if known not in (None, self._table_id):
             _log.warning("shard_leases_lost")
@@ -183,20 +183,20 @@ class ShardKeeper:
                 # and is taken again, under the next epoch.
                 _log.warning("shards_wait_for_ledger", code=error.code, error=str(error))
 
-    async def _plan(self) -> Plan:
+    async def _plan(self) -> ShardPlan:
         def read() -> list[Shard]:
             with self._ledger.view() as view:
                 return shards_of(view)
 
         shards = await anyio.to_thread.run_sync(read)
-        return plan(self.gateway, self.table, shards, self._ownership.held)
+        return plan(self.gateway, self.table, shards, self._held_shards.held)
 
-    async def _carry_out(self, todo: Plan) -> None:
+    async def _carry_out(self, todo: ShardPlan) -> None:
         for shard in todo.lost:
-            self._ownership.drop(shard)
+            self._held_shards.drop(shard)
             self._actors.stop(shard)
         if todo.lost:
-            _log.warning("shards_lost", count=len(todo.lost), held=len(self._ownership.held))
+            _log.warning("shards_lost", count=len(todo.lost), held=len(self._held_shards.held))
         if todo.hand_over:
             await self._hand_over(todo.hand_over)
         if todo.hand_over or todo.give_back:
@@ -206,8 +206,8 @@ class ShardKeeper:
 
     async def _take(self, shards: Collection[Shard]) -> None:
         if self.table is not None:
-            claimed = await self._leases.claim([one.shard for one in shards])
-            shards = [one for one in shards if one.shard in claimed]
+            claimed = await self._leases.claim([shard.shard for shard in shards])
+            shards = [shard for shard in shards if shard.shard in claimed]
         if not shards:
             return
 
@@ -216,13 +216,13 @@ class ShardKeeper:
                 return take_shards(transaction, self.gateway, shards)
 
         taken = await anyio.to_thread.run_sync(write)
-        self._ownership.add(taken)
+        self._held_shards.add(taken)
         self._taken()
-        _log.info("shards_taken", count=len(taken), held=len(self._ownership.held))
+        _log.info("shards_taken", count=len(taken), held=len(self._held_shards.held))
 
     async def _hand_over(self, shards: Iterable[int]) -> None:
         """Stop serving shards, let their actors finish, and release the shards on the record."""
-        dropped = [self._ownership.drop(shard) for shard in shards]
+        dropped = [self._held_shards.drop(shard) for shard in shards]
         fences = [one for one in dropped if one is not None]
         if not fences:
             return
@@ -238,7 +238,7 @@ class ShardKeeper:
                 release_shards(transaction, fences)
 
         await anyio.to_thread.run_sync(write)
-        _log.info("shards_handed_over", count=len(fences), held=len(self._ownership.held))
+        _log.info("shards_handed_over", count=len(fences), held=len(self._held_shards.held))
 
     def lose(self, shard: int) -> None:
         """Take note that a shard of this gateway turned out to be another's."""

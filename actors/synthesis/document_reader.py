@@ -16,7 +16,7 @@ from actors.orchestrator.resolvers import SOURCE
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from actors.synthesis.answer_grammar import ReadSource, SearchSources
 from actors.synthesis.prompt import SourceText
-from actors.synthesis.read_only_agent import Specialist
+from actors.synthesis.read_only_agent import ReadOnlyAgent
 from kernel.ledger.ledger import Document
 from kernel.ledger.simulations import MOST_RESTRICTIVE
 from kernel.model.node_kinds import FRAMING_KINDS
@@ -41,8 +41,8 @@ class ReadDocument:
 class DocumentReader:
     """Reads sources through what a specialist is given."""
 
-    def __init__(self, specialist: Specialist, may_see: Callable[[str], bool]) -> None:
-        self._specialist = specialist
+    def __init__(self, agent: ReadOnlyAgent, may_see: Callable[[str], bool]) -> None:
+        self._agent = agent
         self._may_see = may_see
         """Whether the model may see sources of a visibility class."""
 
@@ -60,7 +60,7 @@ class DocumentReader:
             return self._shown([asked.node_id], corpus_id)
         words = [word.casefold() for word in asked.words]
         found: list[ReadDocument] = []
-        nodes = self._specialist.view.nodes_of_kind(SOURCE, after=None, limit=SEARCH_NODES_MAX)
+        nodes = self._agent.view.nodes_of_kind(SOURCE, after=None, limit=SEARCH_NODES_MAX)
         for node in nodes:
             for one in self._shown([node["node_id"]], corpus_id):
                 text = one.source.text.casefold()
@@ -73,7 +73,7 @@ class DocumentReader:
     def _shown(self, node_ids: list[str], corpus_id: str) -> list[ReadDocument]:
         shown = []
         for node_id in node_ids:
-            node = self._specialist.view.node(node_id)
+            node = self._agent.view.node(node_id)
             if node is None or not self._may_see(self._class_of(node_id)):
                 continue
             if self._is_member(node_id, corpus_id) and _problem(node) is None:
@@ -81,11 +81,11 @@ class DocumentReader:
         return shown
 
     def _is_member(self, node_id: str, corpus_id: str) -> bool:
-        membership = self._specialist.view.membership(corpus_id, node_id)
+        membership = self._agent.view.membership(corpus_id, node_id)
         return membership is not None and membership["state"] not in _GONE
 
     def _document(self, node_id: str) -> ReadDocument:
-        node = self._specialist.view.node(node_id)
+        node = self._agent.view.node(node_id)
         if node is None:
             raise IntentInvalid(f"no source {node_id}", "source_refs")
         problem = _problem(node)
@@ -106,7 +106,7 @@ class DocumentReader:
 
     def _class_of(self, node_id: str) -> str:
         """Return how restricted a node is, with what it was drawn from (§7)."""
-        return SourceClasses(self._specialist.view).of_ref(node_id) or MOST_RESTRICTIVE
+        return SourceClasses(self._agent.view).of_ref(node_id) or MOST_RESTRICTIVE
 
 
 def _problem(node: Document) -> str | None:

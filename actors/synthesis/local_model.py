@@ -29,16 +29,16 @@ class LocalModel:
         prompt = parse_prompt(call.prompt)
         wanted = frozenset(_words(prompt.query))
         quotes = [
-            {"quote": sentence, "source": one.source}
-            for one in prompt.fields
-            if one.kind == CONTENT
-            if (sentence := _best_sentence(one.text, wanted))
+            {"quote": sentence, "source": field.source}
+            for field in prompt.fields
+            if field.kind == CONTENT
+            if (sentence := _best_sentence(field.text, wanted))
         ]
         if quotes:
             draft = {
                 "intent_kind": "synthesize_cu",
                 "title": prompt.query.strip()[:TITLE_MAX_CHARS] or "Summary",
-                "text": "\n".join(one["quote"] for one in quotes),
+                "text": "\n".join(quote["quote"] for quote in quotes),
                 "source_spans": quotes,
             }
         else:

@@ -35,7 +35,7 @@ class ContextFull(ActorError):  # noqa: N818 - a state of the context
     code = "session_context_full"
 
 
-class SessionContext:
+class ScratchSpace:
     """Values that specialists of one session share for a while; none is ever durable."""
 
     def __init__(self) -> None:
@@ -75,13 +75,13 @@ class SessionContexts:
     ) -> None:
         self._now_us = now_us
         self._kept_us = (lifetime_s + grace_s) * _US_PER_S
-        self._contexts: OrderedDict[str, tuple[int, SessionContext]] = OrderedDict()
+        self._contexts: OrderedDict[str, tuple[int, ScratchSpace]] = OrderedDict()
 
-    def of(self, session_id: str) -> SessionContext:
+    def of(self, session_id: str) -> ScratchSpace:
         """Return a session's context, an empty one where there is none; using it prolongs it."""
         now_us = self._now_us()
         self._drop_expired(now_us)
-        _, context = self._contexts.pop(session_id, (0, SessionContext()))
+        _, context = self._contexts.pop(session_id, (0, ScratchSpace()))
         if len(self._contexts) >= SESSIONS_MAX:
             self._contexts.popitem(last=False)
         self._contexts[session_id] = (now_us, context)
@@ -99,11 +99,11 @@ class SessionContexts:
 
 
 @dataclass(frozen=True, slots=True)
-class Specialist:
+class ReadOnlyAgent:
     """All that a specialist is given."""
 
     view: LedgerView
-    session_context: SessionContext
+    session_context: ScratchSpace
     emitted: list[Intent] = field(default_factory=list)
     """Emitted intents in order; the creator of this handle takes them."""
 

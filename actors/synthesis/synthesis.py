@@ -52,7 +52,7 @@ from actors.synthesis.model_client import (
     ModelParameters,
 )
 from actors.synthesis.prompt import assemble
-from actors.synthesis.read_only_agent import ContextFull, SessionContexts, Specialist
+from actors.synthesis.read_only_agent import ContextFull, ReadOnlyAgent, SessionContexts
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -78,7 +78,7 @@ class _Work:
 
     def add(self, found: list[ReadDocument]) -> int:
         """Take documents that are new; returns how many."""
-        known = {one.version.node_id for one in self.documents}
+        known = {document.version.node_id for document in self.documents}
         new = [one for one in found if one.version.node_id not in known]
         if len(self.documents) + len(new) > MAX_MODEL_SOURCES:
             raise ModelError("model_prompt_too_large", f"more than {MAX_MODEL_SOURCES} sources")
@@ -88,7 +88,7 @@ class _Work:
     @property
     def restricted(self) -> bool:
         """Whether a source that was read is sealed or firewalled."""
-        return any(one.visibility_class in RESTRICTED for one in self.documents)
+        return any(document.visibility_class in RESTRICTED for document in self.documents)
 
 
 class Synthesis:
@@ -151,7 +151,7 @@ class Synthesis:
             work.notes.append(f"You asked: {answer.intent_kind}. Sources added: {added}.")
         raise ModelError("model_answer_invalid", f"no draft after {MAX_MODEL_CALLS} calls")
 
-    async def _reading(self, work: _Work, step: Callable[[Specialist], T]) -> T:
+    async def _reading(self, work: _Work, step: Callable[[ReadOnlyAgent], T]) -> T:
         """Run a step of the reading part in a snapshot of its own, off the event loop.
 
         No snapshot is held while a model thinks.
@@ -160,27 +160,25 @@ class Synthesis:
 
         def run() -> T:
             with self._ledger.view() as view:
-                return step(Specialist(view, context, work.emitted))
+                return step(ReadOnlyAgent(view, context, work.emitted))
 
         return await anyio.to_thread.run_sync(run)
 
-    def _reader(self, specialist: Specialist, work: _Work) -> DocumentReader:
+    def _reader(self, agent: ReadOnlyAgent, work: _Work) -> DocumentReader:
         def may_see(visibility_class: str) -> bool:
             return may_be_told(
                 visibility_class, external=self._client.external, authorized=work.authorized
             )
 
-        return DocumentReader(specialist, may_see)
+        return DocumentReader(agent, may_see)
 
-    def _read_sources(self, specialist: Specialist, work: _Work) -> None:
-        work.authorized = is_outbound_authorized(specialist.view, "user")
-        work.add(self._reader(specialist, work).read(work.request.source_refs))
+    def _read_sources(self, agent: ReadOnlyAgent, work: _Work) -> None:
+        work.authorized = is_outbound_authorized(agent.view, "user")
+        work.add(self._reader(agent, work).read(work.request.source_refs))
 
-    def _look_up(
-        self, specialist: Specialist, work: _Work, asked: SearchSources | ReadSource
-    ) -> int:
-        work.authorized = is_outbound_authorized(specialist.view, "user")
-        return work.add(self._reader(specialist, work).look_up(asked, work.request.corpus_id))
+    def _look_up(self, agent: ReadOnlyAgent, work: _Work, asked: SearchSources | ReadSource) -> int:
+        work.authorized = is_outbound_authorized(agent.view, "user")
+        return work.add(self._reader(agent, work).look_up(asked, work.request.corpus_id))
 
     async def _call(self, work: _Work) -> Answer:
         if self._client.external and work.restricted and not work.authorized:
@@ -196,7 +194,7 @@ class Synthesis:
         )
         prompt = assemble(
             work.request.query,
-            [one.source for one in work.documents],
+            [document.source for document in work.documents],
             grammar=parameters.grammar,
             notes=work.notes,
         )
@@ -210,7 +208,7 @@ class Synthesis:
                 model_provider=answer.model_provider,
                 prompt_hash=prompt.hash,
                 parameter_hash=parameters.hash(),
-                source_refs=tuple(one.version.node_id for one in work.documents),
+                source_refs=tuple(document.version.node_id for document in work.documents),
                 answered_at=iso_time(self._host.now_us()),
                 tier_2_prompt_cache_used=answer.tier_2_prompt_cache_used,
                 token_usage=dict(answer.token_usage),
@@ -247,21 +245,21 @@ def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
     return record is not None and record["expires_at_us"] > view.head().committed_at_us
 
 
-def _recall(specialist: Specialist, request: SynthesizeByModel) -> bool:
+def _recall(agent: ReadOnlyAgent, request: SynthesizeByModel) -> bool:
     """Emit the draft that waits for a request, if one does."""
-    kept = specialist.session_context.get(_draft_key(request))
+    kept = agent.session_context.get(_draft_key(request))
     if kept is None:
         return False
-    specialist.emit(SynthesizedUnderstanding.model_validate_json(kept))
+    agent.emit(SynthesizedUnderstanding.model_validate_json(kept))
     return True
 
 
-def _hand_over(specialist: Specialist, intent: SynthesizedUnderstanding) -> None:
+def _hand_over(agent: ReadOnlyAgent, intent: SynthesizedUnderstanding) -> None:
     # One that does not fit is asked of the model again, should the session not take it.
     with suppress(ContextFull):
         content = intent.model_dump_json().encode()
-        specialist.session_context.put(_draft_key(intent.request), content)
-    specialist.emit(intent)
+        agent.session_context.put(_draft_key(intent.request), content)
+    agent.emit(intent)
 
 
 def _draft_key(request: SynthesizeByModel) -> str:
@@ -274,9 +272,9 @@ def _intent_of(work: _Work, draft: UnderstandingDraft) -> SynthesizedUnderstandi
         title=draft.title,
         text=draft.text,
         source_spans=tuple(
-            _span(work.documents, one.source, one.quote) for one in draft.source_spans
+            _span(work.documents, span.source, span.quote) for span in draft.source_spans
         ),
-        read=tuple(one.version for one in work.documents),
+        read=tuple(document.version for document in work.documents),
         outputs=tuple(work.outputs),
     )
 

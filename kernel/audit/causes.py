@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kernel.audit.operations import AuditEntry, Page
+from kernel.audit.operations import OperationEntry, Page
 from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
@@ -41,7 +41,7 @@ class AuthorityGrounds:
     inputs: tuple[Document, ...]
     """Parent, its version and its authority then; core before supporting before tangential."""
 
-    operation: AuditEntry | None
+    operation: OperationEntry | None
     """The recompute that wrote it; None before the first one."""
 
     stale_since: str | None = None
@@ -60,7 +60,7 @@ def causal_ancestors(
 
     Every page walks again, at most `ancestors_max` operations, breadth first.
     """
-    found: dict[str, AuditEntry] = {}
+    found: dict[str, OperationEntry] = {}
     missing: set[str] = set()
     waiting = [operation_id]
     while waiting and len(found) < ancestors_max:
@@ -72,7 +72,7 @@ def causal_ancestors(
             if row is None:
                 missing.add(one)
                 continue
-            found[one] = AuditEntry.of_row(row)
+            found[one] = OperationEntry.of_row(row)
             waiting.extend(found[one].causal_parent_operation_ids)
     if operation_id in missing:
         return None
@@ -112,7 +112,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
     )
 
 
-def _newest_recompute(view: LedgerView, node_id: str) -> AuditEntry | None:
+def _newest_recompute(view: LedgerView, node_id: str) -> OperationEntry | None:
     rows = view.tables.select(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": node_id},
@@ -123,5 +123,5 @@ def _newest_recompute(view: LedgerView, node_id: str) -> AuditEntry | None:
     for effect in rows:
         row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
         if row is not None and row["semantic_intent"] == "recalculate_authority":
-            return AuditEntry.of_row(row)
+            return OperationEntry.of_row(row)
     return None

@@ -113,7 +113,7 @@ def cost_entries(
     standing = (in_force_at(view, row) for row in rows)
     entries = (_entry(view, row) for row in standing if row is not None and not is_lite(row))
     next_after = rows[-1]["ec_sequence_number"] if full else None
-    return CostPage(tuple(one for one in entries if one is not None), next_after)
+    return CostPage(tuple(entry for entry in entries if entry is not None), next_after)
 
 
 def cost_totals(
@@ -131,9 +131,9 @@ def cost_totals(
     """
     page = cost_entries(view, after=after, limit=limit, from_us=from_us, before_us=before_us)
     by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
-    for one in page.entries:
-        key = (one.semantic_intent, one.actor)
-        by_whom[key].append(CostTotal(*key, 1, one.estimated_cost or 0.0, one.actual_cost))
+    for entry in page.entries:
+        key = (entry.semantic_intent, entry.actor)
+        by_whom[key].append(CostTotal(*key, 1, entry.estimated_cost or 0.0, entry.actual_cost))
     return CostTotals(
         tuple(_together(found) for _, found in sorted(by_whom.items())), page.next_after
     )
@@ -143,18 +143,18 @@ def joined_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
     """Return the sums of several pages as one."""
     by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
     for page in pages:
-        for one in page.totals:
-            by_whom[one.semantic_intent, one.actor].append(one)
+        for total in page.totals:
+            by_whom[total.semantic_intent, total.actor].append(total)
     return tuple(_together(found) for _, found in sorted(by_whom.items()))
 
 
 def _together(totals: Sequence[CostTotal]) -> CostTotal:
-    measured = [one.actual_cost for one in totals if one.actual_cost is not None]
+    measured = [total.actual_cost for total in totals if total.actual_cost is not None]
     return CostTotal(
         totals[0].semantic_intent,
         totals[0].actor,
-        sum(one.operations for one in totals),
-        fsum(one.estimated_cost for one in totals),
+        sum(total.operations for total in totals),
+        fsum(total.estimated_cost for total in totals),
         fsum(measured) if measured else None,
     )
 
@@ -194,9 +194,9 @@ def _estimated(envelope: Mapping[str, Any]) -> float:
 def _measured(envelope: Mapping[str, Any]) -> float | None:
     """Return the tokens of the answers that the operation itself recorded."""
     used = [
-        _tokens(one.get("recorded_token_usage") or {})
-        for one in envelope.get("recorded_model_outputs", ())
-        if one["recorded_by_operation_id"] == envelope["operation_id"]
+        _tokens(output.get("recorded_token_usage") or {})
+        for output in envelope.get("recorded_model_outputs", ())
+        if output["recorded_by_operation_id"] == envelope["operation_id"]
     ]
     known = [tokens for tokens in used if tokens is not None]
     return float(sum(known)) if known else None

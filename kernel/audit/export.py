@@ -75,10 +75,10 @@ def _row_line(view: LedgerView, row: Row, receipts: list[bytes]) -> bytes:
     effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
     blob = view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])
     members = (
-        b'{"effects":[' + b",".join(one["effect_bytes"] for one in effects) + b"]",
+        b'{"effects":[' + b",".join(effect["effect_bytes"] for effect in effects) + b"]",
         b'"envelope":' + (b"null" if blob is None else blob["content"]),
         b'"kind":"row"',
-        b'"receipts":[' + b",".join(b"{" + one + b"}" for one in receipts) + b"]",
+        b'"receipts":[' + b",".join(b"{" + receipt + b"}" for receipt in receipts) + b"]",
         b'"row":' + row["row_bytes"],
         b'"row_hash":' + canonicalize(row["row_hash"]),
         b'"salt":' + canonicalize(None if blob is None else blob["salt"].hex()) + b"}\n",

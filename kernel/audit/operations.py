@@ -99,7 +99,7 @@ class AuditFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
+class OperationEntry:
     """One operation, both layers of it, as its row of the log tells it."""
 
     ec_sequence_number: int
@@ -119,7 +119,7 @@ class AuditEntry:
     """Of the row that holds it, if that took the place of a lite one (K24)."""
 
     @classmethod
-    def of_row(cls, row: Row) -> "AuditEntry":
+    def of_row(cls, row: Row) -> "OperationEntry":
         """Read a row of the log."""
         document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
         return cls(
@@ -139,7 +139,7 @@ class AuditEntry:
 
     def document(self) -> Document:
         """Return the entry as JSON has it; a sequence is a string."""
-        fields = {name: getattr(self, name) for name in AuditEntry.__slots__}
+        fields = {name: getattr(self, name) for name in OperationEntry.__slots__}
         for name in ("ec_sequence_number", "superseding_sequence"):
             fields[name] = None if fields[name] is None else str(fields[name])
         return fields
@@ -153,7 +153,7 @@ class Page:
     is on the page of where it was applied.
     """
 
-    entries: tuple[AuditEntry, ...]
+    entries: tuple[OperationEntry, ...]
     next_after: int | None
     """Ask again after this sequence; None where there is nothing more."""
 
@@ -173,7 +173,7 @@ def find_operations(
     """
     first, last = _bounds(view, wanted)
     last_seen = max(after, first - 1)
-    found: list[AuditEntry] = []
+    found: list[OperationEntry] = []
     ends_at = _ends_at(view, wanted, last)
     for sequence, row in islice(_candidates(view, wanted, last_seen), scanned_rows_max):
         if sequence > ends_at:
@@ -181,7 +181,7 @@ def find_operations(
         last_seen = sequence
         if row is None or not first <= position_of(row) <= last:
             continue
-        entry = AuditEntry.of_row(row)
+        entry = OperationEntry.of_row(row)
         if _matches(view, wanted, entry, row):
             found.append(entry)
             if len(found) == limit:
@@ -193,7 +193,7 @@ def find_operations(
     return _page(found, last_seen if last_seen < ends_at else None)
 
 
-def _page(found: list[AuditEntry], next_after: int | None) -> Page:
+def _page(found: list[OperationEntry], next_after: int | None) -> Page:
     return Page(tuple(sorted(found, key=lambda one: one.ec_sequence_number)), next_after)
 
 
@@ -307,7 +307,7 @@ def _written(view: LedgerView, key: str, after: int) -> Iterator[Candidate]:
         yield sequence, row
 
 
-def _matches(view: LedgerView, wanted: AuditFilter, entry: AuditEntry, row: Row) -> bool:
+def _matches(view: LedgerView, wanted: AuditFilter, entry: OperationEntry, row: Row) -> bool:
     fields = {
         "semantic_intent": wanted.semantic_intent,
         "actor": wanted.actor,
@@ -324,7 +324,7 @@ def _matches(view: LedgerView, wanted: AuditFilter, entry: AuditEntry, row: Row)
 
 
 def _has_reversibility(
-    view: LedgerView, reversibility: str | None, entry: AuditEntry, row: Row
+    view: LedgerView, reversibility: str | None, entry: OperationEntry, row: Row
 ) -> bool:
     """Whether an effect is classified so; envelopes are read only where the kinds leave it open."""
     if reversibility is None:
@@ -341,7 +341,7 @@ def _has_reversibility(
     envelope = envelope_of(view, row)
     if envelope is None:
         return True
-    return any(one["reversibility"] == reversibility for one in envelope["primitive_effects"])
+    return any(effect["reversibility"] == reversibility for effect in envelope["primitive_effects"])
 
 
 def _touches(view: LedgerView, entity: str | None, row: Row) -> bool:
@@ -353,4 +353,4 @@ def _touches(view: LedgerView, entity: str | None, row: Row) -> bool:
         return True
     where = {"ec_sequence_number": row["ec_sequence_number"]}
     effects = view.tables.select(schema.applied_effects, where)
-    return any(one["record_key"] == entity for one in effects)
+    return any(effect["record_key"] == entity for effect in effects)

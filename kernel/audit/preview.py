@@ -14,8 +14,8 @@ from itertools import islice
 
 from kernel.algebra.effects import IRREVERSIBLE, RECEIPT, REVERSIBLE
 from kernel.audit.operations import (
-    AuditEntry,
     AuditError,
+    OperationEntry,
     envelope_of,
     sequences_that_wrote,
     stored_document,
@@ -56,7 +56,7 @@ class EffectPreview:
 class RollbackPreview:
     """What each tier would do, and what undoing each effect would take."""
 
-    operation: AuditEntry
+    operation: OperationEntry
     effects: tuple[EffectPreview, ...]
     """In the order of undoing: the last that was applied is the first."""
 
@@ -73,12 +73,12 @@ class RollbackPreview:
     def not_automatic(self) -> tuple[EffectPreview, ...]:
         """The effects that no inverse undoes."""
         automatic = (REVERSIBLE, RECEIPT)
-        return tuple(one for one in self.effects if one.reversibility not in automatic)
+        return tuple(effect for effect in self.effects if effect.reversibility not in automatic)
 
     @property
     def superseded(self) -> bool:
         """Whether a later operation wrote a record that this one wrote."""
-        return any(one.superseded_by for one in self.effects)
+        return any(effect.superseded_by for effect in self.effects)
 
 
 def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | None:
@@ -101,7 +101,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
         raise AuditError(
             "the envelope was erased, and with it what its effects were", code="envelope_erased"
         )
-    entry = AuditEntry.of_row(row)
+    entry = OperationEntry.of_row(row)
     sequence = row["ec_sequence_number"]
     where = {"ec_sequence_number": sequence}
     applied = view.tables.select(schema.applied_effects, where, order_by="ordinal")
@@ -112,7 +112,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
         _effect(view, sequence, one, stored_document(done["effect_bytes"], "an effect"))
         for one, done in zip(reversed(declared), reversed(applied), strict=True)
     )
-    counts = Counter(one.reversibility for one in effects)
+    counts = Counter(effect.reversibility for effect in effects)
     wholly_reversible = not counts.keys() - {REVERSIBLE, RECEIPT}
     return RollbackPreview(
         entry,

@@ -14,7 +14,7 @@ from kernel.ledger.ledger import Document, LedgerView
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class TriggeredRequests:
     """The triggers of one operation, and how urgent they make what they touch and what is below."""
 
     triggers: tuple[Trigger, ...]
@@ -38,7 +38,7 @@ class Asking:
         for trigger in self.triggers:
             targets: Iterable[str] = trigger.targets
             if trigger.kind not in ENQUEUED_KINDS:
-                targets = [one for one in targets if not is_nightly(view.node(one))]
+                targets = [target for target in targets if not is_nightly(view.node(target))]
             kinds |= dict.fromkeys(targets, trigger.kind)
             if trigger.below is not None:
                 kinds |= dict.fromkeys(below(trigger.below), trigger.kind)
@@ -52,19 +52,23 @@ class Asking:
         """Return it as a deferred cascade keeps it."""
         return {
             "triggers": [
-                {"trigger_kind": one.kind, "target_cu_ids": [*one.targets], "below": one.below}
-                for one in self.triggers
+                {
+                    "trigger_kind": trigger.kind,
+                    "target_cu_ids": [*trigger.targets],
+                    "below": trigger.below,
+                }
+                for trigger in self.triggers
             ],
             "direct_priority": PRIORITIES[self.direct_rank],
             "priority": PRIORITIES[self.rank],
         }
 
     @classmethod
-    def of_document(cls, document: Document) -> "Asking":
+    def of_document(cls, document: Document) -> "TriggeredRequests":
         """Read what `document` returned."""
         triggers = tuple(
-            Trigger(one["trigger_kind"], tuple(one["target_cu_ids"]), one["below"])
-            for one in document["triggers"]
+            Trigger(trigger["trigger_kind"], tuple(trigger["target_cu_ids"]), trigger["below"])
+            for trigger in document["triggers"]
         )
         return cls(triggers, RANKS[document["direct_priority"]], RANKS[document["priority"]])
 

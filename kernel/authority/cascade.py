@@ -12,7 +12,7 @@ MAX_CASCADE_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CascadeStep:
     """One understanding to recompute; a lower rank is more urgent."""
 
     node_id: str
@@ -24,7 +24,7 @@ class Step:
 class CascadePlan:
     """The steps, parents before children, and what the plan had to leave out."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CascadeStep, ...]
     cyclic: tuple[str, ...]
     beyond_cap: tuple[str, ...]
 
@@ -47,14 +47,14 @@ def plan_cascade(
     first = list(first)
     if len(first) == 1 and not list(dependents(first[0])):
         # Most changes reach one understanding that feeds no other.
-        return CascadePlan((Step(first[0], 1, rank_of(first[0])),), (), ())
+        return CascadePlan((CascadeStep(first[0], 1, rank_of(first[0])),), (), ())
     depths, children, beyond = _reach(first, dependents, limit)
     order, cyclic = _parents_first(depths, children)
     ranks: dict[str, int] = {}
     for node in reversed(order):
         below = (ranks[child] for child in children[node] if child in ranks)
         ranks[node] = min((rank_of(node), *below))
-    steps = tuple(Step(node, depths[node], ranks[node]) for node in order)
+    steps = tuple(CascadeStep(node, depths[node], ranks[node]) for node in order)
     return CascadePlan(steps, tuple(sorted(cyclic)), tuple(sorted(beyond)))
 
 

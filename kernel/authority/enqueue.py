@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from kernel.authority.asking import Asking
+from kernel.authority.asking import TriggeredRequests
 from kernel.authority.cascade import CascadePlan
 from kernel.authority.graph import dependents_of, is_understanding
 from kernel.authority.recording import record, record_request, report
@@ -31,9 +31,9 @@ from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.stated_receipts import (
     PAGE_REQUESTS_MAX,
-    Enqueued,
     EnqueuedRequest,
     RecomputePriority,
+    RecomputeRequested,
 )
 from kernel.stores.record import Operation
 
@@ -50,12 +50,14 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
             `authority_cascade_closed` for a page that comes too late.
     """
     stated = [
-        one.payload for one in envelope.primitive_effects if one.receipt_subkind == ENQUEUED_RECEIPT
+        effect.payload
+        for effect in envelope.primitive_effects
+        if effect.receipt_subkind == ENQUEUED_RECEIPT
     ]
     if len(stated) != 1:
         raise _invalid(f"states {ENQUEUED_RECEIPT} once")
     try:
-        asked = Enqueued.model_validate(stated[0])
+        asked = RecomputeRequested.model_validate(stated[0])
     except ValidationError as error:
         raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
     if asked.cascades:
@@ -64,10 +66,10 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
         _record_page(operation, asked)
 
 
-def plan_deferred(view: LedgerView, request: Request) -> list[Enqueued]:
+def plan_deferred(view: LedgerView, request: Request) -> list[RecomputeRequested]:
     """Return the pages of a deferred cascade that are not on the record yet, in their order."""
     document = request.document
-    asking = Asking.of_document(document)
+    asking = TriggeredRequests.of_document(document)
     plan, kinds = asking.plan(view, lambda node: asking.dependents(view, node), None)
     root = document["trigger_source_id"]
     steps = [
@@ -75,17 +77,17 @@ def plan_deferred(view: LedgerView, request: Request) -> list[Enqueued]:
         for one in _requests_of(plan, kinds)
         if not _is_asked(view, one.target_cu_id, one.trigger_kind, root)
     ]
-    pages = _pages(root, steps, plan) or [Enqueued(trigger_source_id=root, requests=[])]
-    owned = [one.model_copy(update={"cascade_request_id": request.request_id}) for one in pages]
+    pages = _pages(root, steps, plan) or [RecomputeRequested(trigger_source_id=root, requests=[])]
+    owned = [page.model_copy(update={"cascade_request_id": request.request_id}) for page in pages]
     return [*owned[:-1], owned[-1].model_copy(update={"closes_cascade": True})]
 
 
 def plan_sweep(
     view: LedgerView, targets: Iterable[str], trigger_kind: str, trigger_source_id: str
-) -> list[Enqueued]:
+) -> list[RecomputeRequested]:
     """Return the pages that ask for understandings and all below them, parents first (§8.6)."""
     low = RANKS["background_low_priority"]
-    asking = Asking((Trigger(trigger_kind, tuple(targets)),), low, low)
+    asking = TriggeredRequests((Trigger(trigger_kind, tuple(targets)),), low, low)
     plan, kinds = asking.plan(view, lambda node: dependents_of(view, node), None)
     return _pages(trigger_source_id, _requests_of(plan, kinds), plan)
 
@@ -93,22 +95,24 @@ def plan_sweep(
 def _requests_of(plan: CascadePlan, kinds: Mapping[str, str]) -> list[EnqueuedRequest]:
     return [
         EnqueuedRequest(
-            target_cu_id=one.node_id,
-            trigger_kind=kinds.get(one.node_id, INPUT_UPDATE),
-            priority=cast("RecomputePriority", PRIORITIES[one.rank]),
+            target_cu_id=step.node_id,
+            trigger_kind=kinds.get(step.node_id, INPUT_UPDATE),
+            priority=cast("RecomputePriority", PRIORITIES[step.rank]),
         )
-        for one in plan.steps
+        for step in plan.steps
     ]
 
 
-def _pages(source: str, requests: list[EnqueuedRequest], plan: CascadePlan) -> list[Enqueued]:
+def _pages(
+    source: str, requests: list[EnqueuedRequest], plan: CascadePlan
+) -> list[RecomputeRequested]:
     """Cut a plan into pages of what one operation may carry."""
     longest = max(len(requests), len(plan.cyclic), len(plan.beyond_cap))
     pages = (
         slice(start, start + PAGE_REQUESTS_MAX) for start in range(0, longest, PAGE_REQUESTS_MAX)
     )
     return [
-        Enqueued(
+        RecomputeRequested(
             trigger_source_id=source,
             requests=requests[page],
             cyclic=[*plan.cyclic[page]],
@@ -147,7 +151,7 @@ def _is_asked(view: LedgerView, node_id: str, kind: str, source: str) -> bool:
     return any(_named(one.document) == (kind, source) for one in waiting)
 
 
-def _record_asked_for(operation: Operation, asked: Enqueued) -> None:
+def _record_asked_for(operation: Operation, asked: RecomputeRequested) -> None:
     view, source = operation.transaction, asked.trigger_source_id
     if len(asked.requests) != 1 or asked.cascade_request_id or asked.closes_cascade:
         raise _invalid("who lets a request cascade states that one alone")
@@ -164,10 +168,10 @@ def _record_asked_for(operation: Operation, asked: Enqueued) -> None:
         return
     rank = RANKS[one.priority]
     trigger = Trigger(one.trigger_kind, (one.target_cu_id,))
-    record(operation, Asking((trigger,), rank, rank), source)
+    record(operation, TriggeredRequests((trigger,), rank, rank), source)
 
 
-def _record_page(operation: Operation, asked: Enqueued) -> None:
+def _record_page(operation: Operation, asked: RecomputeRequested) -> None:
     transaction, source = operation.transaction, asked.trigger_source_id
     if asked.cascade_request_id is not None:
         waiting = transaction.open_requests_of(CASCADE_QUEUE, CASCADES)
@@ -177,13 +181,13 @@ def _record_page(operation: Operation, asked: Enqueued) -> None:
                 code="authority_cascade_closed",
                 field="primitive_effects.0.payload.cascade_request_id",
             )
-    for one in asked.requests:
-        target, kind = one.target_cu_id, one.trigger_kind
+    for request in asked.requests:
+        target, kind = request.target_cu_id, request.trigger_kind
         row = transaction.tables.get(schema.nodes, target)
         if row is None or row["node_kind"] != UNDERSTANDING:
             continue  # it is gone since the plan was made
         if not _is_asked(transaction, target, kind, source):
-            record_request(operation, target, kind, source, RANKS[one.priority])
+            record_request(operation, target, kind, source, RANKS[request.priority])
     report(operation, source, tuple(asked.cyclic), tuple(asked.beyond_cap))
     if asked.closes_cascade and asked.cascade_request_id is not None:
         close_request(

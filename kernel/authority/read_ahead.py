@@ -92,7 +92,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
 def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
     seen: set[str] = set()
     # A name that no store can hold is in none, so it is not looked for.
-    waiting = {one for one in sources if tables.can_ask(one)}
+    waiting = {source for source in sources if tables.can_ask(source)}
     for _ in range(STEPS_BACK_MAX):
         seen |= waiting
         nodes = (view.node(ref) for ref in waiting)

@@ -10,7 +10,7 @@ from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.graph import authority_of
 from kernel.authority.inputs import StatedInputs
-from kernel.authority.requests import Readiness, close_request, due
+from kernel.authority.requests import RecomputeReadiness, close_request, due
 from kernel.authority.strategy import AuthorityStrategy, authority_in_range
 from kernel.canonical import canonicalize
 from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
@@ -30,8 +30,11 @@ _WRITTEN = frozenset(
 )
 
 _REFUSALS = {
-    Readiness.CLOSED: ("recompute_request_closed", "no open request asks for this recompute"),
-    Readiness.INPUT_PENDING: (
+    RecomputeReadiness.CLOSED: (
+        "recompute_request_closed",
+        "no open request asks for this recompute",
+    ),
+    RecomputeReadiness.INPUT_PENDING: (
         "recompute_input_pending",
         "an understanding that feeds this one is still to be recomputed",
     ),
@@ -93,7 +96,7 @@ def complete_recompute(operation: Operation, envelope: Envelope, served: list[Re
         operation.emit(Receipt("authority_recompute_completed", body))
 
 
-def _refused(readiness: Readiness) -> EffectInapplicable:
+def _refused(readiness: RecomputeReadiness) -> EffectInapplicable:
     refusal = _REFUSALS[readiness]
     return EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
 
@@ -105,7 +108,7 @@ def _computed(
         graph = GraphAsOf(transaction, as_of)
         node = graph.node(node_id)
         if node is None:
-            raise _refused(Readiness.CLOSED)
+            raise _refused(RecomputeReadiness.CLOSED)
         return authority_of(graph, strategy, node)
     except SnapshotTooOld as error:
         field = "recompute_as_of_sequence"
@@ -153,9 +156,9 @@ def _target(envelope: Envelope) -> tuple[str, int]:
 def _check_nothing_else_is_written(envelope: Envelope, payload: dict[str, Any]) -> None:
     """Refuse a recompute that also writes what would set off others; it sets nothing off."""
     graph_writes = [
-        one.effect_kind
-        for one in envelope.primitive_effects
-        if canonical_kind(one.effect_kind) in ("node_write", "edge_write")
+        effect.effect_kind
+        for effect in envelope.primitive_effects
+        if canonical_kind(effect.effect_kind) in ("node_write", "edge_write")
     ]
     if graph_writes != ["node_write"] or not _WRITTEN.issuperset(payload):
         raise EffectInapplicable(

@@ -9,7 +9,7 @@ cascades, which is written down in pages afterwards (`enqueue.py`); until then n
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernel.authority.asking import Asking
+from kernel.authority.asking import TriggeredRequests
 from kernel.authority.cascade import CascadeTooWide
 from kernel.authority.graph import dependents_of, few_dependents_of, is_nightly
 from kernel.authority.requests import (
@@ -42,10 +42,10 @@ def record_requests(operation: Operation, envelope: Envelope, triggers: list[Tri
         return
     now_us = operation.transaction.head_now.committed_at_us
     ranks = ranks_of(operation.transaction, envelope, now_us)
-    record(operation, Asking(tuple(triggers), *ranks), operation.operation_id)
+    record(operation, TriggeredRequests(tuple(triggers), *ranks), operation.operation_id)
 
 
-def record(operation: Operation, asking: Asking, source: str) -> None:
+def record(operation: Operation, asking: TriggeredRequests, source: str) -> None:
     """Write a request for each understanding that is reached, or one for a wide cascade."""
     transaction = operation.transaction
 
@@ -109,7 +109,7 @@ def report(
             operation.emit(Receipt(kind, body))
 
 
-def _defer(operation: Operation, asking: Asking, source: str) -> None:
+def _defer(operation: Operation, asking: TriggeredRequests, source: str) -> None:
     fields = {"trigger_source_id": source, **asking.document()}
     priority = PRIORITIES[asking.direct_rank]
     request_id = _append(operation, CASCADE_QUEUE, CASCADES, priority, fields)

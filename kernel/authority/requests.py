@@ -45,7 +45,7 @@ _ROWS_AT_ONCE = 8
 _ANY_SEQUENCE = 2**63 - 1
 
 
-class Readiness(Enum):
+class RecomputeReadiness(Enum):
     """Whether a recompute as of a sequence may be recorded."""
 
     READY = "ready"
@@ -60,14 +60,16 @@ class Readiness(Enum):
 class Due:
     """Whether a recompute may be recorded, and every open request for its understanding."""
 
-    readiness: Readiness
+    readiness: RecomputeReadiness
     requests: tuple[Request, ...]
     as_of_sequence: int
 
     @property
     def served(self) -> list[Request]:
         """The requests that the recompute answers: those caused by the sequence that it read."""
-        return [one for one in self.requests if one.cause_sequence <= self.as_of_sequence]
+        return [
+            request for request in self.requests if request.cause_sequence <= self.as_of_sequence
+        ]
 
 
 def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
@@ -89,25 +91,25 @@ def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
     return found
 
 
-def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> Readiness:
+def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> RecomputeReadiness:
     """Tell whether a recompute that read the ledger at a sequence may be recorded now."""
     return due(view, node_id, as_of_sequence).readiness
 
 
 def _readiness(
     view: LedgerView, node_id: str, as_of_sequence: int, waiting: tuple[Request, ...]
-) -> Readiness:
+) -> RecomputeReadiness:
     if all(one.cause_sequence > as_of_sequence for one in waiting):
-        return Readiness.CLOSED
+        return RecomputeReadiness.CLOSED
     if _cascade_was_open(view, as_of_sequence):
-        return Readiness.INPUT_PENDING
+        return RecomputeReadiness.INPUT_PENDING
 
     def pending(node: str) -> bool:
         return _was_pending(view, AUTHORITY_QUEUE, node, as_of_sequence)
 
     if any(pending(parent) for parent in view.input_sources(node_id, UNDERSTANDING)):
         return next(iter(_held_back(view, [node_id], pending).values()))
-    return Readiness.READY
+    return RecomputeReadiness.READY
 
 
 def stale_since(view: LedgerView, node_id: str) -> str | None:
@@ -135,7 +137,7 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
         return known[node]
 
     states = _held_back(view, [*known], pending)
-    return [request for request in asked if states[request.item_key] is Readiness.READY]
+    return [request for request in asked if states[request.item_key] is RecomputeReadiness.READY]
 
 
 def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
@@ -150,8 +152,8 @@ def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
 
     A request makes what waits above it as urgent as itself (`recording.py`).
     """
-    known = {one.item_key for one in requests}
-    waiting = [one.item_key for one in requests if RANKS[one.priority] < LEAST_URGENT]
+    known = {request.item_key for request in requests}
+    waiting = [request.item_key for request in requests if RANKS[request.priority] < LEAST_URGENT]
     found: list[Request] = []
     if view.open_requests_of(CASCADE_QUEUE, CASCADES):
         return found  # nothing is due, whatever its urgency
@@ -167,7 +169,7 @@ def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
 
 def _held_back(
     view: LedgerView, nodes: list[str], pending: Callable[[str], bool]
-) -> dict[str, Readiness]:
+) -> dict[str, RecomputeReadiness]:
     """Tell which of these pending nodes wait for one above; members of a cycle do not."""
     above: dict[str, list[str]] = {}
     waiting = [*nodes]
@@ -184,7 +186,7 @@ def _held_back(
         parents = set(above[node])
         if node in cyclic:
             parents -= together.setdefault(node, _reached(node, above))
-        held[node] = Readiness.INPUT_PENDING if parents else Readiness.READY
+        held[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
     return held
 
 

@@ -99,7 +99,7 @@ class BackfillProgress:
 
     def plus(self, view: LedgerView, nodes: list[Document]) -> "BackfillProgress":
         """Return the progress with more understandings counted."""
-        lacking = [one for one in nodes if one["payload"].get("cu_authority") is None]
+        lacking = [node for node in nodes if node["payload"].get("cu_authority") is None]
         asked = sum(bool(view.open_requests_of(AUTHORITY_QUEUE, one["node_id"])) for one in lacking)
         return BackfillProgress(
             self.understandings + len(nodes),

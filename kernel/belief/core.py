@@ -57,7 +57,7 @@ class CMBSCore:
 
     def __init__(self, hypothesis_ids: Iterable[str], stability_window: int = 0) -> None:
         # A dictionary for its keys: the garbage collector does not track a dictionary of texts.
-        self._survivors: dict[str, None] = {one: None for one in hypothesis_ids}  # noqa: C420
+        self._survivors: dict[str, None] = {hypothesis_id: None for hypothesis_id in hypothesis_ids}  # noqa: C420
         # Not by `fromkeys`: of a million ids it takes a while, and no other thread runs meanwhile.
         self._consumed_probes: set[str] = set()
         self._obligations: dict[str, int] = {}

@@ -37,7 +37,7 @@ class EliminationProvenance:
 
 
 @dataclass(frozen=True, slots=True)
-class EliminationResult:
+class StoreResult:
     """What an elimination did; the two sets together are the ids that it named."""
 
     applied: frozenset[str]
@@ -73,7 +73,7 @@ class EliminationStore(Protocol):
 
     def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
-    ) -> EliminationResult:
+    ) -> StoreResult:
         """Write tombstones; they are kept when this returns.
 
         A call that failed may have written some; the same call again writes the rest.

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from kernel.belief.elimination_store import (
     EliminationProvenance,
-    EliminationResult,
     RecoveredState,
+    StoreResult,
     session_not_found,
     universe_differs,
 )
@@ -32,7 +32,7 @@ class InMemoryStore:
 
     def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
-    ) -> EliminationResult:
+    ) -> StoreResult:
         """Write tombstones; who eliminated and why is for the audit to keep."""
         del provenance
         claimed = frozenset(check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS))
@@ -40,7 +40,7 @@ class InMemoryStore:
             universe, tombstones = self._of(session_id)
             applied = (claimed & universe) - tombstones
             tombstones |= applied
-        return EliminationResult(applied, claimed - applied)
+        return StoreResult(applied, claimed - applied)
 
     def get_survivors(self, session_id: str) -> frozenset[str]:
         """Return the universe without its tombstones."""

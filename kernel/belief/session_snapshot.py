@@ -51,7 +51,7 @@ class SessionSnapshot:
             found = decode_json(content)
         except (ValueError, RecursionError) as error:
             raise _corrupt(f"cannot be read: {error}") from error
-        if not isinstance(found, dict) or found.keys() != {one.name for one in fields(cls)}:
+        if not isinstance(found, dict) or found.keys() != {field.name for field in fields(cls)}:
             raise _corrupt("has other fields")
         return cls(**found)
 

@@ -181,7 +181,7 @@ class Survivors:
         """Forget the hash from the first block on that these ids are in."""
         if len(self._states) > 1:
             positions = map(self._universe.position, ids)
-            first = min((one for one in positions if one is not None), default=None)
+            first = min((position for position in positions if position is not None), default=None)
             if first is not None:
                 del self._states[(first >> 3) // HASH_BLOCK_BYTES + 1 :]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Literal
 
-from kernel.capacity import CapacityLeases, UnlimitedCapacity
+from kernel.capacity import CapacityPort, UnlimitedCapacity
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
@@ -60,7 +60,7 @@ class Submission:
     submitter: Submitter
     transaction: LedgerTransaction
     idempotency_window_us: int
-    capacity: CapacityLeases = dataclass_field(default_factory=UnlimitedCapacity)
+    capacity: CapacityPort = dataclass_field(default_factory=UnlimitedCapacity)
     conflict_window_us: int = 0
     """How long after a commit a write that had not seen it is concurrent (K10)."""
 

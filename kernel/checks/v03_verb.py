@@ -23,8 +23,8 @@ def check(submission: Submission) -> Verdict:
     envelope = submission.envelope
     shapes = tuple(
         [
-            (one.effect_kind, one.undoes is not None, one.receipt_subkind)
-            for one in envelope.primitive_effects
+            (effect.effect_kind, effect.undoes is not None, effect.receipt_subkind)
+            for effect in envelope.primitive_effects
         ]
     )
     judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
@@ -82,10 +82,12 @@ def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...])
         if refusal is not None:
             return refusal
     declared = frozenset(kind for kind, _, __ in shapes)
-    missing = [one for one in verb.requires if not verb.satisfied_by(one, declared)]
+    missing = [require for require in verb.requires if not verb.satisfied_by(require, declared)]
     alone = verb.name == ROLLBACK  # the companions of what is undone are undone with it
     companions = (EFFECT_KINDS[name].companion for name in sorted(declared) if not alone)
-    missing += [one for one in companions if one is not None and one not in declared]
+    missing += [
+        companion for companion in companions if companion is not None and companion not in declared
+    ]
     if missing:
         return Refusal(
             "envelope_verb_decomposition_missing_primitive",

@@ -91,5 +91,6 @@ def _written(envelope: Envelope) -> Iterator[tuple[str, str]]:
 
 def _writes(envelope: Envelope) -> bool:
     return any(
-        EFFECT_KINDS[one.effect_kind].reversibility != RECEIPT for one in envelope.primitive_effects
+        EFFECT_KINDS[effect.effect_kind].reversibility != RECEIPT
+        for effect in envelope.primitive_effects
     )

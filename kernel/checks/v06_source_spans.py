@@ -36,7 +36,7 @@ _Fields = Mapping[str, Any]
 
 def check(submission: Submission) -> Verdict:
     """Refuse an understanding without spans that exist, and a display kind that contradicts."""
-    if not any(_may_ground(submission, one) for one in submission.envelope.primitive_effects):
+    if not any(_may_ground(submission, effect) for effect in submission.envelope.primitive_effects):
         return None
     return _Grounding(submission).check()
 

@@ -20,8 +20,8 @@ from math import isfinite
 from kernel.algebra.verbs import BELIEF_ANCHOR, EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
+    CapacityGrant,
     KernelCostGovernance,
-    Lease,
     estimated_cost,
     governance_of,
     priority_of,
@@ -153,7 +153,9 @@ def _settles(submission: Submission) -> bool:
     )
 
 
-def _draw_on(envelope: Envelope, lease: Lease, governance: KernelCostGovernance) -> Passage | None:
+def _draw_on(
+    envelope: Envelope, lease: CapacityGrant, governance: KernelCostGovernance
+) -> Passage | None:
     if not lease.ec_capacity_lease_id:
         return None
     attributed = governance.cost_attribution_by_transactional_intent
@@ -161,7 +163,7 @@ def _draw_on(envelope: Envelope, lease: Lease, governance: KernelCostGovernance)
     return Passage(receipts, cost=estimated_cost(envelope))
 
 
-def _about(envelope: Envelope, lease: Lease) -> Document:
+def _about(envelope: Envelope, lease: CapacityGrant) -> Document:
     return {
         "operation_kind": envelope.operation_kind,
         "priority": priority_of(envelope),
@@ -170,7 +172,7 @@ def _about(envelope: Envelope, lease: Lease) -> Document:
     }
 
 
-def _shortage(lease: Lease) -> Document:
+def _shortage(lease: CapacityGrant) -> Document:
     about: Document = {"lease_granted": lease.granted, "lease_known": lease.known}
     # A lease without a bound, or one that cannot be read, has no number to state.
     if isfinite(lease.cost_remaining):
@@ -178,7 +180,7 @@ def _shortage(lease: Lease) -> Document:
     return about
 
 
-def _why(lease: Lease, cost: float) -> str:
+def _why(lease: CapacityGrant, cost: float) -> str:
     if not lease.known:
         return "its leases cannot be read"
     if cost > lease.ceiling:

@@ -59,14 +59,14 @@ def check(submission: Submission) -> Verdict:
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
     conflicts = conflicts_of(transaction, envelope, seen, since)
     outcome = outcome_of(conflicts)
-    concerned = [one for one in conflicts if one.outcome == outcome]
+    concerned = [conflict for conflict in conflicts if conflict.outcome == outcome]
     if outcome == "accept":
         return None
     if outcome == "contradiction":
         return Passage(follow_ups=(contradiction_envelope(transaction, envelope, concerned),))
     if outcome == "merge":
         # Fields that only contradict are merged too: both values are kept.
-        concerned = [one for one in conflicts if one.outcome != "accept"]
+        concerned = [conflict for conflict in conflicts if conflict.outcome != "accept"]
         if is_mergeable(concerned):
             return _deferred(submission, concerned)
         outcome = "review"
@@ -132,11 +132,13 @@ def _deferred(submission: Submission, conflicts: list[Conflict]) -> Refusal:
 
 
 def _details(conflicts: list[Conflict], concerned: list[Conflict]) -> Document:
-    operations = (name for one in conflicts for name in reversed(one.existing.operation_ids))
-    records = (one.existing.record_key for one in conflicts)
+    operations = (
+        name for conflict in conflicts for name in reversed(conflict.existing.operation_ids)
+    )
+    records = (conflict.existing.record_key for conflict in conflicts)
     return {
         "conflict_class": concerned[0].conflict_class,
-        "conflicts": [one.document() for one in conflicts[:CONFLICTS_MAX]],
+        "conflicts": [conflict.document() for conflict in conflicts[:CONFLICTS_MAX]],
         "existing_operation_ids": list(dict.fromkeys(operations))[:MAX_REFS],
         "existing_record_ids": list(dict.fromkeys(records))[:MAX_REFS],
     }

@@ -100,7 +100,7 @@ def _extends(name: str, before: Any, after: Any) -> bool:
 
 
 def _members(references: list[Any]) -> set[bytes]:
-    return {canonicalize(one) for one in references}
+    return {canonicalize(reference) for reference in references}
 
 
 def _validity(

@@ -61,11 +61,11 @@ def merge_envelope(
 def is_mergeable(conflicts: list[Conflict]) -> bool:
     """Tell whether one operation can merge the conflicts, with no field of too many values."""
     full = any(
-        len(one.existing.payload.get("merge_provenance", {}).get(one.field, ()))
+        len(conflict.existing.payload.get("merge_provenance", {}).get(conflict.field, ()))
         >= MERGED_VALUES_MAX
-        for one in conflicts
+        for conflict in conflicts
     )
-    return not full and len({is_node(one) for one in conflicts}) == 1
+    return not full and len({is_node(conflict) for conflict in conflicts}) == 1
 
 
 def contradiction_envelope(
@@ -107,18 +107,18 @@ def _by_record(conflicts: list[Conflict]) -> list[list[Conflict]]:
 
 def _merged_fields(envelope: Envelope, conflicts: list[Conflict]) -> Document:
     write, existing = conflicts[0].write, conflicts[0].existing
-    differing = {one.field for one in conflicts}
+    differing = {conflict.field for conflict in conflicts}
     left_out = {*differing, *_NOT_MERGED, "source_node_id", "target_node_id", "edge_type"}
     taken = write.fields if is_node(conflicts[0]) else _metadata_of(write)
     fields = {name: value for name, value in taken.items() if name not in left_out}
     provenance = dict(existing.payload.get("merge_provenance", {}))
-    for one in conflicts:
+    for conflict in conflicts:
         first = {
-            "value": existing.payload.get(one.field),
-            "operation_id": one.document()["existing_operation_id"],
+            "value": existing.payload.get(conflict.field),
+            "operation_id": conflict.document()["existing_operation_id"],
         }
-        second = {"value": write.fields.get(one.field), "operation_id": envelope.operation_id}
-        provenance[one.field] = [*provenance.get(one.field, [first]), second]
+        second = {"value": write.fields.get(conflict.field), "operation_id": envelope.operation_id}
+        provenance[conflict.field] = [*provenance.get(conflict.field, [first]), second]
     fields["merge_provenance"] = provenance
     if is_node(conflicts[0]):
         before = str(existing.record["visibility_class"])
@@ -173,16 +173,16 @@ def _envelope(
     """Return the envelope of a follow-up; the caller gives its name and its verb."""
     nodes = [
         node_id
-        for one in effects
+        for effect in effects
         for node_id in (
-            one["payload"].get("source_node_id"),
-            one["payload"].get("target_node_id"),
-            one["target_ref"] if one["effect_kind"] == "node_write" else None,
+            effect["payload"].get("source_node_id"),
+            effect["payload"].get("target_node_id"),
+            effect["target_ref"] if effect["effect_kind"] == "node_write" else None,
         )
         if node_id is not None
     ]
-    written = [one["target_ref"] for one in effects]
-    parents = [name for one in conflicts for name in reversed(one.existing.operation_ids)]
+    written = [effect["target_ref"] for effect in effects]
+    parents = [name for conflict in conflicts for name in reversed(conflict.existing.operation_ids)]
     document = {
         "envelope_version": "1.6",
         "primitive_effects": effects,
@@ -195,7 +195,7 @@ def _envelope(
             "scope_kind": "node_with_neighbors",
             "affected_node_refs": list(dict.fromkeys(nodes)),
             "affected_edge_refs": [
-                one["target_ref"] for one in effects if one["effect_kind"] != "node_write"
+                effect["target_ref"] for effect in effects if effect["effect_kind"] != "node_write"
             ],
             "visibility_class_envelope": [],
             "estimated_cascade_depth": 1,
@@ -210,7 +210,7 @@ def _envelope(
         document["session_id"] = envelope.session_id
     state_taint(transaction, document)
     resolved = document.get("resolved_output_visibility_class")
-    for one in effects:
-        if resolved is not None and one["effect_kind"] == "node_write":
-            one["payload"]["visibility_class"] = resolved
+    for effect in effects:
+        if resolved is not None and effect["effect_kind"] == "node_write":
+            effect["payload"]["visibility_class"] = resolved
     return document

@@ -68,7 +68,7 @@ class SemanticConflictPolicy(BaseModel):
 def _each_once(
     policies: tuple[SemanticConflictPolicy, ...],
 ) -> tuple[SemanticConflictPolicy, ...]:
-    if len({(one.conflict_class, one.node_kind) for one in policies}) != len(policies):
+    if len({(policy.conflict_class, policy.node_kind) for policy in policies}) != len(policies):
         raise ValueError("a class has one policy for a kind")
     return policies
 

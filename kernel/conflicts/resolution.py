@@ -80,7 +80,7 @@ def conflicts_of(
 
 def outcome_of(conflicts: list[Conflict]) -> Outcome:
     """Return the most cautious outcome."""
-    return min((one.outcome for one in conflicts), key=CAUTION.index, default="accept")
+    return min((conflict.outcome for conflict in conflicts), key=CAUTION.index, default="accept")
 
 
 def _conflicts(
@@ -96,10 +96,18 @@ def _conflicts(
     if other and same is not None:
         written, before = same.compared(written), same.compared(before)
     found = []
-    for one in differences(before, written, existing.payload, whole=existing.whole and creates):
-        strategy = strategy_for(policies, one.conflict_class, existing.node_kind, one.field)
+    for difference in differences(
+        before, written, existing.payload, whole=existing.whole and creates
+    ):
+        strategy = strategy_for(
+            policies, difference.conflict_class, existing.node_kind, difference.field
+        )
         outcome = _outcome(strategy, write, existing)
-        found.append(Conflict(write, existing, one.conflict_class, one.field, strategy, outcome))
+        found.append(
+            Conflict(
+                write, existing, difference.conflict_class, difference.field, strategy, outcome
+            )
+        )
     return found
 
 

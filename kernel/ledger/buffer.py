@@ -211,7 +211,7 @@ class BufferedTables:
         """Return the rows that equal `where` and have any of the values in a column."""
         held = self._of(table)
         more = None if limit is None else limit + len(held.pending)
-        wanted = [one for one in dict.fromkeys(values) if _is_askable(str(one))]
+        wanted = [fromkey for fromkey in dict.fromkeys(values) if _is_askable(str(fromkey))]
         rows = self._store.select_any(table, column, wanted, where, limit=more)
         if held.pending:
             rows = [row for row in rows if held.key(row) not in held.pending]
@@ -430,7 +430,7 @@ class BufferedTables:
         key = held.key(row)
         for columns in held.unique:
             others = self.select(table, {name: row[name] for name in columns})
-            if any(held.key(one) != key for one in others):
+            if any(held.key(other) != key for other in others):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 

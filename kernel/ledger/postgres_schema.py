@@ -25,7 +25,7 @@ from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.version import check_version
 
 if TYPE_CHECKING:
-    from kernel.ledger.migrations import Migration
+    from kernel.ledger.migrations import SchemaMigration
 
 _COMMENT = "rotulus ledger, schema "
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
@@ -71,7 +71,7 @@ def check_schema(connection: Connection, place: str) -> None:
     check_version(version, place)
 
 
-def migrate(url: str, *, dry_run: bool = False) -> "Migration":
+def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
     """Bring the tables of a database to the newest version, all of the way or not at all.
 
     A second migration meanwhile waits for this one and finds nothing left to do. A writer of an
@@ -83,7 +83,7 @@ def migrate(url: str, *, dry_run: bool = False) -> "Migration":
         LedgerSchemaDiffers: when no migration leads on from what was found.
     """
     # Alembic takes a while to load and is seldom needed.
-    from kernel.ledger.migrations import Migration, revisions_after  # noqa: PLC0415 - see above
+    from kernel.ledger.migrations import SchemaMigration, revisions_after  # noqa: PLC0415 - see above
 
     place = place_of(url)
     connection = connect(url, place, read_only=dry_run)
@@ -102,7 +102,7 @@ def migrate(url: str, *, dry_run: bool = False) -> "Migration":
                 for statement in revision.statements:
                     connection.execute(statement)
             _set_version(connection, revisions[-1].version)
-    return Migration(version, revisions)
+    return SchemaMigration(version, revisions)
 
 
 def version_in(comment: str | None) -> int:

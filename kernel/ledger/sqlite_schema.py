@@ -17,7 +17,7 @@ from kernel.ledger.sqlite_folding import fold, is_folded
 from kernel.ledger.version import check_version
 
 if TYPE_CHECKING:
-    from kernel.ledger.migrations import Migration
+    from kernel.ledger.migrations import SchemaMigration
 
 BUSY_TIMEOUT_S = 10.0
 
@@ -76,7 +76,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     check_version(version, str(path))
 
 
-def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
+def migrate(path: Path, *, dry_run: bool = False) -> "SchemaMigration":
     """Bring the tables of a file to the newest version, all of the way or not at all.
 
     A second migration meanwhile waits for this one and finds nothing left to do. A writer of an
@@ -88,7 +88,7 @@ def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
     """
     folded = is_folded(path)
     # Alembic takes a while to load and is seldom needed.
-    from kernel.ledger.migrations import Migration, revisions_after  # noqa: PLC0415 - see above
+    from kernel.ledger.migrations import SchemaMigration, revisions_after  # noqa: PLC0415 - see above
 
     with closing(_open(path, "ro" if dry_run else "rw")) as connection:
         try:
@@ -110,7 +110,7 @@ def migrate(path: Path, *, dry_run: bool = False) -> "Migration":
             raise LedgerUnavailable(f"{path}: {error}") from error
     if folded:
         fold(path)
-    return Migration(version, revisions)
+    return SchemaMigration(version, revisions)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

@@ -39,7 +39,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Migration:
+class LogMigration:
     """Where the migration of a ledger stands."""
 
     migrated: int = 0
@@ -66,7 +66,7 @@ class Migration:
         return not (self.held or self.waiting or self.left)
 
 
-def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) -> Migration:
+def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) -> LogMigration:
     """Supersede or hold every lite row; durable batch by batch, resumable by calling it again."""
     run = _Run(kernel)
     after = done = 0
@@ -110,7 +110,7 @@ def discard(
 @dataclass(slots=True)
 class _Run:
     kernel: Kernel
-    found: Migration = field(default_factory=Migration)
+    found: LogMigration = field(default_factory=LogMigration)
     _kept_back: set[str] = field(default_factory=set)
     """Earlier operations that are neither superseded nor settled, and their records."""
 
@@ -139,7 +139,9 @@ class _Run:
         self._kept_back.update([_operation(operation_id), *_records(lite)])
 
     def _waits(self, lite: Document) -> bool:
-        named = [_operation(one) for one in lite.get("causal_parent_operation_ids") or ()]
+        named = [
+            _operation(parent_id) for parent_id in lite.get("causal_parent_operation_ids") or ()
+        ]
         return not self._kept_back.isdisjoint([*named, *_records(lite)])
 
     def _supersede(self, transaction: LedgerTransaction, row: Row, lite: Document) -> bool:

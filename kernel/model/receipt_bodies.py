@@ -119,7 +119,7 @@ class MigrationToReview(ReceiptBody):
     rejection_receipt_id: Ref | None = None
 
 
-class RequestUnprocessable(ReceiptBody):
+class UnprocessableRequest(ReceiptBody):
     """A request that failed by itself, by the digest of what was asked."""
 
     reason_code: Ref

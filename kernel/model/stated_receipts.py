@@ -263,7 +263,7 @@ class EnqueuedRequest(ReceiptBody):
     priority: RecomputePriority
 
 
-class Enqueued(ReceiptBody):
+class RecomputeRequested(ReceiptBody):
     """What an operation of `enqueue_recalculate_authority` asks for (§8.2)."""
 
     trigger_source_id: Name
@@ -281,7 +281,7 @@ class Enqueued(ReceiptBody):
     closes_cascade: bool = False
 
 
-class Written(ReceiptBody):
+class FileWritten(ReceiptBody):
     """Something that exists outside now, below the data folder."""
 
     path: _LongName
@@ -302,7 +302,7 @@ class ExternalEffectReport(ReceiptBody):
 class ExternalEffectPerformed(ExternalEffectReport):
     """The effect has happened, once."""
 
-    written: Annotated[list[Written], Field(min_length=1, max_length=WRITTEN_MAX)]
+    written: Annotated[list[FileWritten], Field(min_length=1, max_length=WRITTEN_MAX)]
     token_sha256: Sha256 | None = None
     """Of the token that was issued; the token itself is never on the record."""
 

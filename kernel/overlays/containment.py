@@ -34,7 +34,7 @@ class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Containers:
     """What a thing lies in: other things by their references, and stretches of sources."""
 
     refs: frozenset[str]
@@ -46,12 +46,12 @@ class Containment:
 
     def __init__(self, view: LedgerView) -> None:
         self._view = view
-        self._places: dict[str, Place] = {}
-        self._closures: dict[str, Place] = {}
+        self._places: dict[str, Containers] = {}
+        self._closures: dict[str, Containers] = {}
         self._overlays: dict[str, list[AccessOverlay]] = {}
         self._examined = 0
 
-    def ways(self, ref: str, payload: Mapping[str, Any] | None = None) -> Iterator[Place]:
+    def ways(self, ref: str, payload: Mapping[str, Any] | None = None) -> Iterator[Containers]:
         """Yield the ways in which a thing lies in others, each through one stretch at most.
 
         With `payload`, the thing is what the payload says and not what is recorded of it.
@@ -68,9 +68,9 @@ class Containment:
             outer = self._closure(span.source_ref)
             waiting += outer.spans - seen
             seen |= outer.spans
-            yield Place(around.refs | outer.refs, frozenset({span}))
+            yield Containers(around.refs | outer.refs, frozenset({span}))
 
-    def overlays_on(self, way: Place) -> list[AccessOverlay]:
+    def overlays_on(self, way: Containers) -> list[AccessOverlay]:
         """Return the overlays in force over anything on a way.
 
         A stretch is under an overlay that encompasses it, and under a limit that touches it.
@@ -87,16 +87,16 @@ class Containment:
             self._overlays[ref] = [one for one in found if one is not None]
         return self._overlays[ref]
 
-    def _around(self, ref: str, payload: Mapping[str, Any]) -> Place:
+    def _around(self, ref: str, payload: Mapping[str, Any]) -> Containers:
         """What a thing of this payload would lie in."""
         stated = _stated(ref, payload)
         closures = [self._closure(one) for one in stated.refs]
-        return Place(
-            stated.refs.union({ref}, *(one.refs for one in closures)),
-            stated.spans.union(*(one.spans for one in closures)),
+        return Containers(
+            stated.refs.union({ref}, *(closure.refs for closure in closures)),
+            stated.spans.union(*(closure.spans for closure in closures)),
         )
 
-    def _closure(self, ref: str) -> Place:
+    def _closure(self, ref: str) -> Containers:
         """What a thing lies in, and what that lies in, up to sources."""
         if ref not in self._closures:
             refs: set[str] = set()
@@ -109,10 +109,10 @@ class Containment:
                     refs.add(one)
                     spans |= place.spans
                     waiting += place.refs
-            self._closures[ref] = Place(frozenset(refs), frozenset(spans))
+            self._closures[ref] = Containers(frozenset(refs), frozenset(spans))
         return self._closures[ref]
 
-    def _place(self, ref: str) -> Place:
+    def _place(self, ref: str) -> Containers:
         if ref not in self._places:
             if len(self._places) >= MAX_REFS_WALKED:
                 raise ContainmentTooWide
@@ -128,7 +128,7 @@ class Containment:
                 for record in self._view.memberships_of(ref)
                 if record["state"] in _CONTAINING_STATES
             }
-            self._places[ref] = Place(
+            self._places[ref] = Containers(
                 frozenset(corpora).union(*(one.refs for one in stated)),
                 _named(ref).union(*(one.spans for one in stated)),
             )
@@ -141,8 +141,8 @@ def is_placed(payload: Mapping[str, Any]) -> bool:
     return bool(place.refs or place.spans)
 
 
-def _stated(ref: str, payload: Mapping[str, Any]) -> Place:
-    return Place(frozenset(_containers(payload)), _named(ref).union(spans_in(payload)))
+def _stated(ref: str, payload: Mapping[str, Any]) -> Containers:
+    return Containers(frozenset(_containers(payload)), _named(ref).union(spans_in(payload)))
 
 
 def _named(ref: str) -> frozenset[Span]:

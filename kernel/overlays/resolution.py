@@ -49,15 +49,15 @@ class Resolution:
         if self.restriction == "not_shareable":
             return writer.session_kind != SHARE_LINK_SESSION
         if self.restriction == "explicit_access_required":
-            return all(writer.identity in one.grants | granted for one in self.overlays)
+            return all(writer.identity in overlay.grants | granted for overlay in self.overlays)
         if self.restriction == "redacted_only":
-            return all(one.redacted_ref == write_ref for one in self.overlays)
+            return all(overlay.redacted_ref == write_ref for overlay in self.overlays)
         return False
 
     @property
     def overlay_ids(self) -> tuple[str, ...]:
         """The ids of the overlays that decide."""
-        return tuple(one.overlay_id for one in self.overlays)
+        return tuple(overlay.overlay_id for overlay in self.overlays)
 
     def describe(self) -> str:
         """Return what holds and why, for a refusal's message (§12.2)."""
@@ -67,7 +67,7 @@ class Resolution:
 
 def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:
     """Return the restriction of the overlays that apply to one thing, None where none does."""
-    by_id = {one.overlay_id: one for one in overlays}
+    by_id = {overlay.overlay_id: overlay for overlay in overlays}
     if not by_id:
         return None
     granularity = min((one.granularity for one in by_id.values()), key=_RANK.__getitem__)

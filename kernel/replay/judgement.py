@@ -22,7 +22,7 @@ from kernel.stores.model_outputs import stated_part, statement_of
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReplayVerdict:
     """The result of replaying one operation, before a receipt of it is written."""
 
     operation_id: str
@@ -44,11 +44,11 @@ class Verdict:
 
 def replay_one(
     view: LedgerView, operation_id: str, strategy: AuditReplayStrategy, registry: ModelRegistry
-) -> Verdict:
+) -> ReplayVerdict:
     """Replay one operation without leaving a trace; its causal parents count as replayed."""
     reproduction = reproduce(view, operation_id)
     if reproduction is None:
-        return Verdict(
+        return ReplayVerdict(
             operation_id,
             None,
             fingerprint_match=False,
@@ -64,7 +64,7 @@ def replay_all(
     last: int,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
-) -> Iterator[Verdict]:
+) -> Iterator[ReplayVerdict]:
     """Replay a range without leaving a trace, in sequence.
 
     Every parent stands before its child (V4). One outside of the range counts as replayed; an
@@ -85,7 +85,7 @@ def judge(
     reproduction: Reproduction,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
-) -> Verdict:
+) -> ReplayVerdict:
     """Judge an operation whose parents were replayed."""
     if reproduction.difference is not None:
         return _verdict(reproduction, difference=reproduction.difference)
@@ -107,7 +107,7 @@ def judge(
     drifted = [(one, standing) for one, standing in found if not standing.matches]
     output, standing = (drifted or found)[0]
     blocked = bool(drifted) and strategy == "blocked_on_fingerprint_mismatch"
-    return Verdict(
+    return ReplayVerdict(
         reproduction.operation_id,
         reproduction.ec_sequence_number,
         fingerprint_match=not drifted,
@@ -163,8 +163,8 @@ def _verdict(
     *,
     difference: str | None = None,
     reproduced: bool = False,
-) -> Verdict:
-    return Verdict(
+) -> ReplayVerdict:
+    return ReplayVerdict(
         reproduction.operation_id,
         reproduction.ec_sequence_number,
         fingerprint_match=reproduced,
@@ -176,8 +176,8 @@ def _verdict(
     )
 
 
-def _blocked(one: Reproduction, parent: str) -> Verdict:
-    return Verdict(
+def _blocked(one: Reproduction, parent: str) -> ReplayVerdict:
+    return ReplayVerdict(
         one.operation_id,
         one.ec_sequence_number,
         fingerprint_match=False,
@@ -194,7 +194,7 @@ def _after_parents(
     last: int,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
-) -> Verdict:
+) -> ReplayVerdict:
     verdict = judge(view, one, strategy, registry)
     if verdict.difference is not None:
         return verdict

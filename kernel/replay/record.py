@@ -14,7 +14,7 @@ from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import CURRENT_RECEIPTS, Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model_registry import ModelRegistry
-from kernel.replay.judgement import Verdict, replay_all, replay_one
+from kernel.replay.judgement import ReplayVerdict, replay_all, replay_one
 
 RANGE_MAX = 10_000
 """Operations that one transaction replays."""
@@ -63,7 +63,7 @@ def replay_range(
 
 def _record(
     transaction: LedgerTransaction,
-    verdicts: list[Verdict],
+    verdicts: list[ReplayVerdict],
     strategy: AuditReplayStrategy,
     context: AuditContext,
 ) -> tuple[AuditReplayReceipt, ...]:
@@ -77,7 +77,7 @@ def _record(
 
 def _receipt(
     transaction: LedgerTransaction,
-    verdict: Verdict,
+    verdict: ReplayVerdict,
     strategy: AuditReplayStrategy,
     context: AuditContext,
 ) -> AuditReplayReceipt:
@@ -102,7 +102,7 @@ def _append(transaction: LedgerTransaction, receipt: Receipt, operation_id: str)
     return receipt_id
 
 
-def _body(verdict: Verdict, strategy: AuditReplayStrategy) -> Document:
+def _body(verdict: ReplayVerdict, strategy: AuditReplayStrategy) -> Document:
     fields = {
         "original_operation_id": verdict.operation_id,
         "replay_strategy": strategy,

@@ -7,12 +7,12 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
-from kernel.rollback.plan import Place, Step
+from kernel.rollback.plan import Place, RollbackStep
 from kernel.sources import state_taint
 from kernel.stores.rollback_marks import mark_of
 
 
-def inverse_envelope(transaction: LedgerTransaction, step: Step, tier: int) -> Document:
+def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: int) -> Document:
     """Return the operation that undoes an operation's reversible effects, the last one first."""
     key = _key(transaction, step, f"tier_{tier}_inverse")
     fields = _of_original(transaction, step) | {
@@ -30,7 +30,7 @@ def inverse_envelope(transaction: LedgerTransaction, step: Step, tier: int) -> D
 
 
 def compensating_envelope(
-    transaction: LedgerTransaction, step: Step, effects: list[Document], ordinal: int
+    transaction: LedgerTransaction, step: RollbackStep, effects: list[Document], ordinal: int
 ) -> Document:
     """Return the operation that compensates one effect of an operation."""
     targets = [effects[0]["target_ref"]]
@@ -94,13 +94,13 @@ def scope_of(node_refs: list[str]) -> Document:
     }
 
 
-def _key(transaction: LedgerTransaction, step: Step, purpose: str) -> str:
+def _key(transaction: LedgerTransaction, step: RollbackStep, purpose: str) -> str:
     """Return the key of an undoing: the same undoing is one operation until it is itself undone."""
     mark = mark_of(transaction, step.operation_id)
     return digest([step.operation_id, purpose, mark["brought_back_by"]])
 
 
-def _of_original(transaction: LedgerTransaction, step: Step) -> Document:
+def _of_original(transaction: LedgerTransaction, step: RollbackStep) -> Document:
     parents = dict.fromkeys([step.operation_id, *_writers(transaction, step)])
     fields = {
         "actor": step.envelope["actor"],
@@ -111,7 +111,7 @@ def _of_original(transaction: LedgerTransaction, step: Step) -> Document:
     return fields
 
 
-def _inverses(transaction: LedgerTransaction, step: Step) -> list[Document]:
+def _inverses(transaction: LedgerTransaction, step: RollbackStep) -> list[Document]:
     stands: dict[Place, str] = {}
     effects = []
     for ordinal, one in enumerate(step.of(REVERSIBLE)):
@@ -143,12 +143,12 @@ def _inverses(transaction: LedgerTransaction, step: Step) -> list[Document]:
     return effects
 
 
-def _writers(transaction: LedgerTransaction, step: Step) -> list[str]:
+def _writers(transaction: LedgerTransaction, step: RollbackStep) -> list[str]:
     """Return the last writers of what is undone, as parents: their writes have been seen."""
     found = []
-    for one in step.effects:
-        table = schema.STORES.get(one.place[0])
-        row = None if table is None else transaction.tables.get(table, one.place[1])
+    for effect in step.effects:
+        table = schema.STORES.get(effect.place[0])
+        row = None if table is None else transaction.tables.get(table, effect.place[1])
         if row is not None and row["updated_by_operation_id"]:
             found.append(row["updated_by_operation_id"])
     return found

@@ -26,9 +26,9 @@ from kernel.rollback.envelopes import (
 )
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import (
-    Plan,
     PlannedEffect,
-    Step,
+    RollbackPlan,
+    RollbackStep,
     plan_epoch,
     plan_operation,
 )
@@ -144,7 +144,7 @@ def confirmed_operation_id(transaction: LedgerTransaction, confirmation_id: str 
 def _undo_epoch(
     kernel: Kernel,
     transaction: LedgerTransaction,
-    plan: Plan,
+    plan: RollbackPlan,
     operation_id: str,
     confirmation_id: str,
 ) -> EpochRollback:
@@ -168,7 +168,7 @@ def _undo_epoch(
     }
     effects = [receipt_effect("tier_2_rollback", body)]
     if plan.persists:
-        descriptors = [one["external_effect_descriptor"] for one in plan.persists]
+        descriptors = [persist["external_effect_descriptor"] for persist in plan.persists]
         effects.append(
             receipt_effect(
                 "rollback_partial_external_effect_persists",
@@ -196,7 +196,9 @@ def _undo_epoch(
     )
 
 
-def _compensate(kernel: Kernel, transaction: LedgerTransaction, step: Step) -> list[Document]:
+def _compensate(
+    kernel: Kernel, transaction: LedgerTransaction, step: RollbackStep
+) -> list[Document]:
     applied = []
     for ordinal, one in enumerate(step.of(COMPENSATING)):
         effects = compensating_effects(transaction, step.operation_id, one)

@@ -70,7 +70,7 @@ class PlannedEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RollbackStep:
     """One operation to undo; its effects from the last to the first."""
 
     operation_id: str
@@ -84,7 +84,7 @@ class Step:
 
     def of(self, *reversibilities: str) -> tuple[PlannedEffect, ...]:
         """Return the effects with one of these reversibilities."""
-        return tuple(one for one in self.effects if one.reversibility in reversibilities)
+        return tuple(effect for effect in self.effects if effect.reversibility in reversibilities)
 
     @property
     def persists(self) -> list[Document]:
@@ -100,12 +100,12 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RollbackPlan:
     """Everything that a rollback would do, or a page of it, newest operation first."""
 
     tier: int
     scope: str
-    steps: tuple[Step, ...]
+    steps: tuple[RollbackStep, ...]
     digest: str
     """Hash of tier, scope and all operations in scope; a confirmation binds it."""
 
@@ -128,7 +128,7 @@ class Plan:
     @property
     def persists(self) -> list[Document]:
         """What would stay outside."""
-        return [one for step in self.steps for one in step.persists]
+        return [persist for step in self.steps for persist in step.persists]
 
     def document(self) -> dict[str, Any]:
         """Return the dry run as it leaves the process; sequences are strings."""
@@ -146,14 +146,14 @@ class Plan:
                     "operation_id": step.operation_id,
                     "ec_sequence_number": str(step.position),
                     "semantic_intent": step.envelope["semantic_intent"],
-                    "effects": [_effect_document(one) for one in step.effects],
+                    "effects": [_effect_document(effect) for effect in step.effects],
                 }
                 for step in self.steps
             ],
         }
 
 
-def plan_operation(view: LedgerView, operation_id: str) -> Plan:
+def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     """Plan the inverse of one operation (tier 1).
 
     Raises:
@@ -184,7 +184,7 @@ def plan_operation(view: LedgerView, operation_id: str) -> Plan:
     return plan.plan()
 
 
-def plan_epoch(view: LedgerView, epoch_id: str) -> Plan:
+def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
     """Plan the next page of an epoch's rollback, or that of one operation by itself (tier 2).
 
     Raises:
@@ -214,7 +214,7 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> Plan:
     return plan
 
 
-def _next_page(view: LedgerView, begun: Document) -> Plan:
+def _next_page(view: LedgerView, begun: Document) -> RollbackPlan:
     epoch_id, before = begun["epoch_id"], int(begun["undone_from_sequence"])
     planned = _Planned(2, epoch_id)
     for row in _epoch(view, epoch_id, before):
@@ -240,7 +240,7 @@ class _Planned:
 
     def __init__(self, tier: int, scope: str) -> None:
         self._tier, self._scope = tier, scope
-        self._steps: list[Step] = []
+        self._steps: list[RollbackStep] = []
         self._left_out: list[str] = []
         self._left = self._bytes = self._from = 0
         self._persists = self._is_full = False
@@ -258,7 +258,7 @@ class _Planned:
             self._left_out.append(row["operation_id"])
             self._from = row["ec_sequence_number"]
 
-    def take(self, step: Step) -> None:
+    def take(self, step: RollbackStep) -> None:
         """Add an operation to the page, or count it for a further one."""
         self._hash.update(self._separator + canonicalize([step.operation_id, step.row_hash]))
         self._separator = b","
@@ -274,10 +274,10 @@ class _Planned:
         self._bytes += size
         self._from = step.ec_sequence_number
 
-    def plan(self) -> Plan:
+    def plan(self) -> RollbackPlan:
         """Return the plan of all operations that were looked at, and its first page."""
         self._hash.update(b"]]")
-        return Plan(
+        return RollbackPlan(
             self._tier,
             self._scope,
             tuple(self._steps),
@@ -288,9 +288,9 @@ class _Planned:
             undone_from_sequence=self._from,
         )
 
-    def go_on(self, begun: Document) -> Plan:
+    def go_on(self, begun: Document) -> RollbackPlan:
         """Return a further page of a plan of which the record says where it stands."""
-        return Plan(
+        return RollbackPlan(
             self._tier,
             self._scope,
             tuple(self._steps),
@@ -304,14 +304,16 @@ class _Planned:
         )
 
 
-def _named_bytes(step: Step) -> int:
+def _named_bytes(step: RollbackStep) -> int:
     """Return how much the envelope of a page holds of an operation, in bytes."""
     named = canonicalize([step.persists, step.envelope["target_refs"]])
-    descriptors = sum(len(one["external_effect_descriptor"].encode()) for one in step.persists)
+    descriptors = sum(
+        len(persist["external_effect_descriptor"].encode()) for persist in step.persists
+    )
     return len(named) + descriptors + 256 * len(step.of(COMPENSATING))
 
 
-def check_free(view: LedgerView, step: Step, in_scope: InScope) -> None:
+def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
     """Refuse to undo what somebody has built on since, or what a belief session did.
 
     Raises:
@@ -335,7 +337,7 @@ def _under_way(begun: Document) -> RollbackRefused:
     )
 
 
-def _check_tier_1(step: Step) -> None:
+def _check_tier_1(step: RollbackStep) -> None:
     irreversible, compensating = step.of(IRREVERSIBLE), step.of(COMPENSATING)
     if irreversible or compensating:
         raise RollbackRefused(
@@ -354,7 +356,7 @@ def _check_tier_1(step: Step) -> None:
         )
 
 
-def _check_belief(step: Step) -> None:
+def _check_belief(step: RollbackStep) -> None:
     if step.envelope["semantic_intent"] == BELIEF_ANCHOR:
         raise RollbackRefused(
             "rollback_of_belief_session", "what a belief session has struck stays struck"
@@ -362,7 +364,7 @@ def _check_belief(step: Step) -> None:
 
 
 def _check_superseded(
-    view: LedgerView, step: Step, effect: PlannedEffect, in_scope: InScope
+    view: LedgerView, step: RollbackStep, effect: PlannedEffect, in_scope: InScope
 ) -> None:
     later = []
     for sequence in sequences_that_wrote(view, *effect.place, step.ec_sequence_number):
@@ -387,7 +389,7 @@ def _takes_a_node(effect: PlannedEffect) -> bool:
     return effect.place[0] == schema.nodes.name and not effect.applied["pre_image_hash"]
 
 
-def _check_informed(view: LedgerView, step: Step, in_scope: InScope) -> None:
+def _check_informed(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
     Reads the rows that name the operation, and nothing else of the log (decision kernel/0230).
@@ -467,7 +469,7 @@ def _epoch(view: LedgerView, epoch_id: str, before: int | None = None) -> Iterat
         before = rows[-1]["ec_sequence_number"]
 
 
-def _step(view: LedgerView, row: Row) -> Step:
+def _step(view: LedgerView, row: Row) -> RollbackStep:
     if is_lite(row):
         raise RollbackRefused(
             "operation_not_migrated", f"nothing that {row['operation_id']} did was applied here"
@@ -479,7 +481,7 @@ def _step(view: LedgerView, row: Row) -> Step:
         )
     sequence = row["ec_sequence_number"]
     envelope: Document = orjson.loads(content)
-    return Step(
+    return RollbackStep(
         row["operation_id"],
         sequence,
         position_of(row),
@@ -499,8 +501,8 @@ def planned_effects(view: LedgerView, sequence: int, envelope: Document) -> Iter
 
 def _named(effects: tuple[PlannedEffect, ...]) -> list[Document]:
     return [
-        {"effect_id": one.declared["effect_id"], "effect_kind": one.declared["effect_kind"]}
-        for one in effects[:NAMED_MAX]
+        {"effect_id": effect.declared["effect_id"], "effect_kind": effect.declared["effect_kind"]}
+        for effect in effects[:NAMED_MAX]
     ]
 
 

@@ -56,7 +56,7 @@ Archive = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordDifference:
     """A stored record that is not what the log gives; None where there is none."""
 
     table: Table
@@ -84,7 +84,7 @@ class RebuildPlan:
     """Of the state that the log gives up to that head."""
 
     irreversible_skipped: tuple[Document, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[RecordDifference, ...]
 
     @property
     def scope(self) -> str:
@@ -106,7 +106,8 @@ class RebuildPlan:
             "state_digest": self.state_digest,
             "irreversible_skipped": list(self.irreversible_skipped),
             "differences": [
-                {"store": str(one.table.name), "record_key": one.key} for one in self.differences
+                {"store": str(difference.table.name), "record_key": difference.key}
+                for difference in self.differences
             ],
         }
 
@@ -158,7 +159,9 @@ class Prepared:
         findings = Findings(FINDINGS_MAX)
         whole = self._fold.go_on(Reader(view.tables, findings), self._head)
         _expect_folded(findings, whole=whole)
-        places = {(one.table, one.key) for one in self.plan.differences} | noting.written
+        places = {
+            (difference.table, difference.key) for difference in self.plan.differences
+        } | noting.written
         with self._fold.ledger.view() as folded:
             found = (
                 _difference(view.tables, folded.tables, table, key)
@@ -203,7 +206,11 @@ def prepare_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> Prepar
         )
     history = verify(view, fold=False, limit_findings=FINDINGS_MAX, strategy=kernel.strategy)
     _expect_sound(
-        [one for one in history.findings if one.table in _HISTORY or one.rule in STORAGE_RULES]
+        [
+            finding
+            for finding in history.findings
+            if finding.table in _HISTORY or finding.rule in STORAGE_RULES
+        ]
     )
     findings = Findings(FINDINGS_MAX)
     fold = Fold(Reader(view.tables, findings), kernel.strategy)
@@ -249,12 +256,12 @@ def rebuild(
     operation_id = confirmed_operation_id(transaction, confirmation_id)
     plan = prepared.catch_up(transaction)
     if plan.differences:
-        archive(canonicalize([one.document() for one in plan.differences]))
-    for one in plan.differences:
-        if one.folded is None:
-            transaction.tables.delete(one.table, one.key)
+        archive(canonicalize([difference.document() for difference in plan.differences]))
+    for difference in plan.differences:
+        if difference.folded is None:
+            transaction.tables.delete(difference.table, difference.key)
         else:
-            transaction.tables.put(one.table, one.folded)
+            transaction.tables.put(difference.table, difference.folded)
     transaction.forget_policy()
     transaction.forget_overlays()
     transaction.forget_rollback()
@@ -343,21 +350,21 @@ def _too_much_skipped() -> RollbackRefused:
 
 def _difference(
     stored: TablesView, folded: TablesView, table: Table, key: str
-) -> Difference | None:
+) -> RecordDifference | None:
     before, after = stored.get(table, key), folded.get(table, key)
-    return None if before == after else Difference(table, key, before, after)
+    return None if before == after else RecordDifference(table, key, before, after)
 
 
-def _differences(stored: TablesView, folded: TablesView) -> Iterator[Difference]:
+def _differences(stored: TablesView, folded: TablesView) -> Iterator[RecordDifference]:
     for table in _REBUILT:
         name = _key_name(table)
         for row in _rows(stored, table):
             twin = folded.get(table, row[name])
             if twin != row:
-                yield Difference(table, row[name], row, twin)
+                yield RecordDifference(table, row[name], row, twin)
         for row in _rows(folded, table):
             if stored.get(table, row[name]) is None:
-                yield Difference(table, row[name], None, row)
+                yield RecordDifference(table, row[name], None, row)
 
 
 def _rows(tables: TablesView, table: Table) -> Iterator[Row]:
@@ -430,8 +437,13 @@ def _envelope(
     transaction: LedgerTransaction, plan: RebuildPlan, operation_id: str, confirmation_id: str
 ) -> Document:
     replaced = [
-        [str(one.table.name), one.key, _row_hash(one.stored), _row_hash(one.folded)]
-        for one in plan.differences[:SKIPPED_MAX]
+        [
+            str(difference.table.name),
+            difference.key,
+            _row_hash(difference.stored),
+            _row_hash(difference.folded),
+        ]
+        for difference in plan.differences[:SKIPPED_MAX]
     ]
     now = transaction.host.now_us()
     skipped = [one | {"skipped_at": iso_time(now)} for one in plan.irreversible_skipped]

@@ -67,12 +67,16 @@ def sources_of(
         further += run.envelope.source_visibility_taint
         further.append(run.envelope.resolved_output_visibility_class)
     if prediction is not None:
-        for one in prediction.recorded_model_outputs:
-            further += [*one.source_visibility_taint, one.resolved_output_visibility_class]
-    classes += [one for one in dict.fromkeys(further) if one not in classes]
+        for output in prediction.recorded_model_outputs:
+            further += [*output.source_visibility_taint, output.resolved_output_visibility_class]
+    classes += [fromkey for fromkey in dict.fromkeys(further) if fromkey not in classes]
     simulations = (simulation_of(view, ref) for ref in refs)
-    upstream = [one.operation_id for one in simulations if one is not None and one.operation_id]
-    taint = tuple(one for one in classes if one in VISIBILITY_CLASSES)
+    upstream = [
+        simulation.operation_id
+        for simulation in simulations
+        if simulation is not None and simulation.operation_id
+    ]
+    taint = tuple(class_ for class_ in classes if class_ in VISIBILITY_CLASSES)
     return Sources(tuple(refs), taint, tuple(dict.fromkeys(upstream)))
 
 

@@ -39,7 +39,7 @@ class Shown:
 
     def stated(self, *kinds: str) -> KernelEffect | None:
         """Return the first effect of some canonical kinds."""
-        of_kind = (one for one in self.effects if canonical_kind(one.effect_kind) in kinds)
+        of_kind = (effect for effect in self.effects if canonical_kind(effect.effect_kind) in kinds)
         return next(of_kind, None)
 
 
@@ -129,7 +129,7 @@ def _membership_change(shown: Shown) -> Fields:
         )
         for _, before, after in shown.changes_of("topic_assignments")
     ]
-    added = next((one for one in moves if one.from_state is None), None)
+    added = next((move for move in moves if move.from_state is None), None)
     return {
         "membership_add_target": None if added is None else added.corpus_id,
         "new_member": None if added is None else added.node_id,

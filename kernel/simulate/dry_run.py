@@ -102,7 +102,7 @@ def _submitted(
         envelope,
         None,
         tuple(_changes(transaction, result)),
-        tuple(one["receipt_kind"] for one in result.emitted_receipts),
+        tuple(receipt["receipt_kind"] for receipt in result.emitted_receipts),
         _recomputes(transaction, result.ec_sequence_number),
         policy,
         transaction.policy_generation_id(),
@@ -124,7 +124,7 @@ def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterab
         yield RecordChange(
             store=store,
             record_key=key,
-            effect_kinds=tuple(one["effect_kind"] for one in effects),
+            effect_kinds=tuple(effect["effect_kind"] for effect in effects),
             before_hash=before_hash,
             after_hash=None if shown is None else sha256_hex(canonicalize(shown)),
             before=_pre_image(transaction, before_hash),

@@ -49,8 +49,8 @@ def _has_untyped_effect(effects: object) -> bool:
     """An effect is typed when its kind is in the registry (§11.4)."""
     if not isinstance(effects, list):
         return True
-    for one in effects:
-        kind = one.get("effect_kind") if isinstance(one, dict) else None
+    for effect in effects:
+        kind = effect.get("effect_kind") if isinstance(effect, dict) else None
         if not isinstance(kind, str) or kind not in EFFECT_KINDS:
             return True
     return False

@@ -50,12 +50,14 @@ class PolicyCheck:
         """Return what a receipt says of it."""
         return {
             "policy_id": self.policy.policy_id,
-            "violations": [one.model_dump(exclude_none=True) for one in self.violations],
+            "violations": [
+                violation.model_dump(exclude_none=True) for violation in self.violations
+            ],
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulationSource:
     """Who asked for a simulation, and the key and digest that identify the request."""
 
     actor: str
@@ -115,7 +117,7 @@ def simulate_envelope(
     effects: list[Document],
     run: DryRun,
     sources: Sources,
-    asked: Asked,
+    asked: SimulationSource,
     prediction: SimulationPrediction | None,
 ) -> Document:
     """Return the simulation's own operation, to be submitted as the orchestrator."""
@@ -169,7 +171,7 @@ def _model_outputs(
     """The simulation is the operation that records what the model said."""
     outputs = () if prediction is None else prediction.recorded_model_outputs
     recorded_by = {"recorded_by_operation_id": preview.simulated_operation_id}
-    return [one.model_dump(mode="json", exclude_none=True) | recorded_by for one in outputs]
+    return [output.model_dump(mode="json", exclude_none=True) | recorded_by for output in outputs]
 
 
 def _receipt(subkind: str, payload: Document) -> Document:

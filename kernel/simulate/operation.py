@@ -35,14 +35,14 @@ from kernel.simulate.affected import Sources, affected_node_refs, sources_of
 from kernel.simulate.dry_run import DryRun, dry_run
 from kernel.simulate.eligibility import ineligible, repeatable
 from kernel.simulate.envelope import (
-    Asked,
     PolicyCheck,
+    SimulationSource,
     content_of,
     simulate_effects,
     simulate_envelope,
 )
 from kernel.simulate.external_effects import violations_of
-from kernel.simulate.preview import Declared, preview_state
+from kernel.simulate.preview import UnreadableOperation, preview_state
 from kernel.simulate.recall import earlier_preview
 
 BLOCKED = "simulation_external_effect_blocked"
@@ -78,7 +78,9 @@ class SimulationResult:
         if self.receipt_id is not None:
             document |= {"receipt_id": self.receipt_id, "reason": self.reason}
         if self.violations:
-            document["violations"] = [one.model_dump(exclude_none=True) for one in self.violations]
+            document["violations"] = [
+                violation.model_dump(exclude_none=True) for violation in self.violations
+            ]
         return document
 
 
@@ -143,7 +145,7 @@ def simulate_operation(
     )
     content = content_of(preview, asked.retention, transaction)
     effects = simulate_effects(preview, content.stated, check, sources)
-    names = Asked(_actor(run, asked.submitter), asked.session_id, key, request)
+    names = SimulationSource(_actor(run, asked.submitter), asked.session_id, key, request)
     document = simulate_envelope(transaction, preview, effects, run, sources, names, prediction)
     result = kernel.submit(transaction, document, "orchestrator")
     if isinstance(result, RejectedResult):
@@ -153,9 +155,9 @@ def simulate_operation(
     return SimulationResult("previewed", preview, result, violations=check.violations)
 
 
-def _declared(document: Document) -> Declared:
-    kinds = tuple(one["effect_kind"] for one in document["primitive_effects"])
-    return Declared(document["operation_kind"], kinds)
+def _declared(document: Document) -> UnreadableOperation:
+    kinds = tuple(effect["effect_kind"] for effect in document["primitive_effects"])
+    return UnreadableOperation(document["operation_kind"], kinds)
 
 
 def _names(

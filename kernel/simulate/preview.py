@@ -69,7 +69,7 @@ _BY_CANONICAL_KIND: Mapping[str, PreviewKind] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class UnreadableOperation:
     """What an unreadable but eligible operation declares about itself."""
 
     operation_kind: str
@@ -86,7 +86,7 @@ def preview_kind_of(operation_kind: str) -> PreviewKind:
 
 
 def preview_state(
-    declared: Declared,
+    declared: UnreadableOperation,
     run: DryRun,
     affected: tuple[str, ...],
     prediction: SimulationPrediction | None,
@@ -126,7 +126,7 @@ def _payload(
 
 
 def _hashes(changes: Iterable[RecordChange]) -> Iterable[RecordChange]:
-    return (one.model_copy(update={"before": None, "after": None}) for one in changes)
+    return (change.model_copy(update={"before": None, "after": None}) for change in changes)
 
 
 def _deeper(document: object, limit: int) -> bool:

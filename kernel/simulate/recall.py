@@ -26,7 +26,9 @@ def stored_preview(view: LedgerView, operation_id: str) -> SimulationPreview | N
     """Return a preview as it is on the record, without its content where that is gone."""
     envelope = view.envelope(operation_id)
     effects = (envelope or {}).get("primitive_effects") or ()
-    stated = [one["payload"] for one in effects if one.get("receipt_subkind") == PREVIEW_EFFECT]
+    stated = [
+        effect["payload"] for effect in effects if effect.get("receipt_subkind") == PREVIEW_EFFECT
+    ]
     if not stated or "preview_state" not in stated[0]:
         return None
     preview = {name: value for name, value in stated[0].items() if name != "retention_class"}

@@ -81,7 +81,7 @@ def _is_of_the_rollback(envelope: Envelope) -> bool:
     """
     verb = envelope.semantic_intent
     if verb == ROLLBACK:
-        kinds = {one.receipt_subkind for one in envelope.primitive_effects}
+        kinds = {effect.receipt_subkind for effect in envelope.primitive_effects}
         return TIER_1_RECEIPT not in kinds
     return verb in _PERSISTENT or envelope.compensates_operation_id is not None
 

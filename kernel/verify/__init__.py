@@ -179,7 +179,7 @@ class _Run:
         with self._findings.guard("ledger", "schema"):
             faults = self._reader.tables.schema_faults()
             add_faults(self._findings, faults)
-            if any(one.rule in NOT_READ for one in faults):
+            if any(fault.rule in NOT_READ for fault in faults):
                 return False
         return True
 

@@ -200,12 +200,12 @@ class _Walk:
         committed_us = time_us(row.get("committed_at"))
         if committed_us is None or committed_us <= self._committed_us:
             raise _BadLine("order_broken", "committed_at is not after the row before it")
-        for one in document["receipts"]:
-            if one.keys() != {"receipt", "receipt_hash"}:
+        for receipt in document["receipts"]:
+            if receipt.keys() != {"receipt", "receipt_hash"}:
                 raise _BadLine("unreadable", "not the members of a receipt")
-            self._check_receipt(one)
+            self._check_receipt(receipt)
             prefix = f"receipt:{row.get('operation_id')}:"
-            if not str(one["receipt"].get("receipt_id")).startswith(prefix):
+            if not str(receipt["receipt"].get("receipt_id")).startswith(prefix):
                 raise _BadLine("field_differs", "a receipt of another operation")
         self._check_supersession(row)
         if row.get("receipt_chain_head") != self._receipt_hash:
@@ -262,7 +262,9 @@ def _rules_of(document: Document) -> Rules:
 
 def _check_commitments(document: Document) -> None:
     row, envelope, effects = document["row"], document["envelope"], document["effects"]
-    if row.get("applied_effects_hash") != effects_hash([canonicalize(one) for one in effects]):
+    if row.get("applied_effects_hash") != effects_hash(
+        [canonicalize(effect) for effect in effects]
+    ):
         raise _BadLine("bytes_changed", "the effects do not hash to applied_effects_hash")
     if envelope is None:
         raise _BadLine("missing", "the envelope is not there")
@@ -277,7 +279,10 @@ def _check_commitments(document: Document) -> None:
     if not keeps_commitment(blob):
         raise _BadLine("bytes_changed", "salt and envelope do not give the commitment")
     rules = _rules_of(row)
-    unknown = [unknown_row_name(row, rules), *(unknown_effect_name(one, rules) for one in effects)]
+    unknown = [
+        unknown_row_name(row, rules),
+        *(unknown_effect_name(effect, rules) for effect in effects),
+    ]
     if any(unknown):
         raise _BadLine("unknown_name", next(name for name in unknown if name))
     expected = expected_row(row, envelope, rules) | expected_kinds(effects, row)

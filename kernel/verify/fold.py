@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 from sqlalchemy import Table
 
-from kernel.apply import Outcome
+from kernel.apply import AppliedEffects
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import canonicalize
 from kernel.errors import EffectInapplicable
@@ -134,7 +134,7 @@ class Fold:
         self._compare_receipts(sequence, envelope, outcome, receipts)
         return True
 
-    def _compare_effects(self, sequence: int, outcome: Outcome) -> None:
+    def _compare_effects(self, sequence: int, outcome: AppliedEffects) -> None:
         expected = [canonicalize(document) for document in outcome.applied_effects]
         where = {"ec_sequence_number": sequence}
         stored = {
@@ -152,7 +152,7 @@ class Fold:
             self._reader.findings.add(schema.applied_effects, key, "extra", message)
 
     def _compare_receipts(
-        self, sequence: int, envelope: Envelope, outcome: Outcome, folded: list[Row]
+        self, sequence: int, envelope: Envelope, outcome: AppliedEffects, folded: list[Row]
     ) -> None:
         stored = {
             row["receipt_id"]: row for row in emitted_receipts(self._reader, envelope.operation_id)

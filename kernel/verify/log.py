@@ -257,4 +257,4 @@ def expected_kinds(effects: list[Document] | None, document: Document) -> Docume
     kinds = {"effect_kind_set": "effect_kind", "canonical_effect_kind_set": "canonical_kind"}
     if effects is None:
         return {name: document.get(name) for name in kinds}
-    return {name: sorted({one[kind] for one in effects}) for name, kind in kinds.items()}
+    return {name: sorted({effect[kind] for effect in effects}) for name, kind in kinds.items()}

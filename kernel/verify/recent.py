@@ -34,7 +34,7 @@ class AuditMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class RecentAudit:
     """The findings since a mark, and the mark of the next audit."""
 
     found: Verification
@@ -45,7 +45,7 @@ class Audit:
     """Whether the record agreed with the mark that was handed in."""
 
 
-def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> Audit:
+def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> RecentAudit:
     """Check at most so many rows since a mark; no stored bytes make it raise."""
     mark_fits = False
     findings = Findings(LIMIT_FINDINGS)
@@ -81,9 +81,9 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
         findings=tuple(findings.found),
     )
     if not found.ok:
-        return Audit(found, mark, mark_fits)
+        return RecentAudit(found, mark, mark_fits)
     reached = AuditMark(log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash)
-    return Audit(found, reached, mark_fits)
+    return RecentAudit(found, reached, mark_fits)
 
 
 def _fits(reader: Reader, mark: AuditMark) -> bool:

@@ -86,7 +86,11 @@ def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clo
             message = f"{name} is {shown(result.get(name))}, the log gives {shown(value)}"
             reader.findings.add(table, key, "field_differs", message)
             return
-    durable = [one for one in result["emitted_receipts"] if one.get("retention_class") == "durable"]
+    durable = [
+        receipt
+        for receipt in result["emitted_receipts"]
+        if receipt.get("retention_class") == "durable"
+    ]
     expected_receipts = [
         {name: held[name] for name in ("receipt_id", "receipt_kind")}
         | {"retention_class": "durable"}

@@ -27,12 +27,12 @@ def record_violation(
         return None
     findings = [
         {
-            "table": one.table,
-            "key": _storable(str(one.key)),
-            "rule": one.rule,
-            "message": _storable(one.message),
+            "table": finding.table,
+            "key": _storable(str(finding.key)),
+            "rule": finding.rule,
+            "message": _storable(finding.message),
         }
-        for one in found.findings
+        for finding in found.findings
     ]
     receipt_id = f"receipt:{digest(findings) if once else transaction.host.new_id()}"
     if once and transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):

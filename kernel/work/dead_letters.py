@@ -17,7 +17,7 @@ from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.errors import WorkRefused
 from kernel.work.requests import (
-    Asked,
+    WorkReceipt,
     WorkRequest,
     closing_receipt,
     enqueue,
@@ -80,7 +80,9 @@ def dead_letters(
     return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
 
 
-def requeue(transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]) -> list[Asked]:
+def requeue(
+    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]
+) -> list[WorkReceipt]:
     """Ask anew for dead letters: for all that are named, or for none.
 
     Raises:

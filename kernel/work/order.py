@@ -40,7 +40,7 @@ def due_at_us(request: Request) -> int:
 
 def due(requests: Iterable[Request], now_us: int) -> list[Request]:
     """Return the requests whose delay has ended."""
-    return [one for one in requests if due_at_us(one) <= now_us]
+    return [request for request in requests if due_at_us(request) <= now_us]
 
 
 def first_of_each_run(view: LedgerView, requests: Iterable[Request]) -> list[Request]:

@@ -38,7 +38,7 @@ class BindingOutcomeRecord(_Model):
     schema_version: Literal[1] = 1
 
 
-class CapacitySignal(_Model):
+class ReportedCapacity(_Model):
     """What was known of the capacity when it was refused (§14.5)."""
 
     ec_capacity_lease_state: Name
@@ -68,7 +68,7 @@ class CapacityRejected(_Model):
     request_id: RequestId
     binding_evaluation_id: Name | None = None
     retry_eligible: bool = True
-    capacity_signal_at_rejection: CapacitySignal
+    capacity_signal_at_rejection: ReportedCapacity
 
 
 class GivenUp(_Model):

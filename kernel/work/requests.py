@@ -93,7 +93,7 @@ class WorkStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """How a request of any queue ended, if it has."""
 
     request_id: str
@@ -105,7 +105,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WorkReceipt:
     """The request of an asking, and whether it was there before."""
 
     request_id: str
@@ -123,7 +123,9 @@ def request_id_of(queue: str, request_key: str) -> str:
     return f"request:{queue}:{digest([queue, request_key])}"
 
 
-def enqueue(transaction: LedgerTransaction, requests: Sequence[WorkRequest]) -> tuple[Asked, ...]:
+def enqueue(
+    transaction: LedgerTransaction, requests: Sequence[WorkRequest]
+) -> tuple[WorkReceipt, ...]:
     """Record requests, all or none; durable and ready to be carried with the transaction.
 
     Raises:
@@ -141,7 +143,7 @@ def enqueue(transaction: LedgerTransaction, requests: Sequence[WorkRequest]) -> 
         except WorkRefused as refused:
             refused.index = index
             raise
-        asked.append(Asked(one.request_id, known is not None))
+        asked.append(WorkReceipt(one.request_id, known is not None))
         if known is None:
             fresh[one.request_id] = one.body
     if fresh:
@@ -180,16 +182,16 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     )
 
 
-def outcome_of(view: LedgerView, queue: str, request_id: str) -> Outcome | None:
+def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome | None:
     """Return how a request of a queue ended, None where the queue has none under this id."""
     row = view.tables.get(schema.outbox, request_id)
     if row is None or row["queue"] != queue:
         return None
     found = view.outcome_of(request_id)
     if found is None:
-        return Outcome(request_id, "open")
+        return RequestOutcome(request_id, "open")
     said = closing_receipt(view, request_id)
-    return Outcome(
+    return RequestOutcome(
         request_id,
         found["outcome"],
         iso_time(found["closed_at_us"]),

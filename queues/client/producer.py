@@ -17,7 +17,7 @@ from urllib.parse import quote
 import anyio
 import httpx
 
-from kernel.work.requests import REQUESTS_MAX, Asked, Outcome, WorkStatus
+from kernel.work.requests import REQUESTS_MAX, RequestOutcome, WorkReceipt, WorkStatus
 from queues.client.http_retry import Refused, patiently
 from queues.errors import ProducerError
 
@@ -95,7 +95,7 @@ class Producer:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def enqueue(self, request: NewRequest) -> Asked:
+    async def enqueue(self, request: NewRequest) -> WorkReceipt:
         """Ask for one piece of work; it is on the record when this returns.
 
         Raises:
@@ -110,17 +110,17 @@ class Producer:
         requests: Iterable[NewRequest],
         *,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[Asked]:
+    ) -> list[WorkReceipt]:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
         `progress` is called with how many are on the record. An error's `index` counts over all
         requests, and its `asked` holds those that are on the record already.
         """
-        asked: list[Asked] = []
+        asked: list[WorkReceipt] = []
         try:
-            for chunk in _bodies(self._written(one) for one in requests):
+            for chunk in _bodies(self._written(request) for request in requests):
                 answer = await self._patiently("POST", "requests", content=chunk, headers=_JSON)
-                asked += [_read(Asked, one) for one in answer["requests"]]
+                asked += [_read(WorkReceipt, request) for request in answer["requests"]]
                 progress(len(asked))
         except ProducerError as error:
             error.asked = tuple(asked)
@@ -133,7 +133,7 @@ class Producer:
         """Return the state of a request; raises `work_request_unknown`."""
         return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
 
-    async def wait(self, request_id: str, timeout_s: float) -> Outcome:
+    async def wait(self, request_id: str, timeout_s: float) -> RequestOutcome:
         """Return how a request ended; after `timeout_s` its state is still "open"."""
         [outcome] = await self.wait_many([request_id], timeout_s)
         return outcome
@@ -144,14 +144,14 @@ class Producer:
         timeout_s: float,
         *,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[Outcome]:
+    ) -> list[RequestOutcome]:
         """Return how requests ended, in their order, when all have or after `timeout_s`.
 
         A request that is still open then has the state "open". `progress` is called with how many
         have ended.
         """
         deadline_s = anyio.current_time() + timeout_s
-        outcomes: list[Outcome] = []
+        outcomes: list[RequestOutcome] = []
         for chunk in _chunks(request_ids, REQUESTS_MAX):
             before = _ended(outcomes)
             outcomes += await self._wait_chunk(list(chunk), deadline_s, before, progress)
@@ -169,12 +169,12 @@ class Producer:
         deadline_s: float,
         ended_before: int,
         progress: Callable[[int], None],
-    ) -> list[Outcome]:
+    ) -> list[RequestOutcome]:
         while True:
             wait_s = min(POLL_S, max(0.0, deadline_s - anyio.current_time()))
             body = {"request_ids": request_ids, "wait_s": wait_s}
             answer = await self._patiently("POST", "outcomes", json=body)
-            found = [_read(Outcome, one) for one in answer["outcomes"]]
+            found = [_read(RequestOutcome, outcome) for outcome in answer["outcomes"]]
             progress(ended_before + _ended(found))
             if _ended(found) == len(found) or anyio.current_time() >= deadline_s:
                 return found
@@ -207,8 +207,8 @@ class Producer:
         return response.json()
 
 
-def _ended(outcomes: Iterable[Outcome]) -> int:
-    return sum(one.state != "open" for one in outcomes)
+def _ended(outcomes: Iterable[RequestOutcome]) -> int:
+    return sum(outcome.state != "open" for outcome in outcomes)
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
@@ -242,7 +242,7 @@ def _quoted(name: str) -> str:
 
 def _read(kind: type[T], document: Mapping[str, Any]) -> T:
     """Read an answer; what a newer gateway says besides is left out."""
-    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # all three are dataclasses
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # all three are dataclasses
     return kind(**{name: value for name, value in document.items() if name in names})
 
 

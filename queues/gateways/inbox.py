@@ -38,7 +38,7 @@ _SHARD: Final = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class InboxBatch:
     """The notes to a gateway, by kind and in order."""
 
     replies: list[bytes]
@@ -67,7 +67,7 @@ class Inbox:
         self.gateway = gateway
         self._key = _key(gateway)
 
-    async def listen(self, timeout_s: float) -> Heard | None:
+    async def listen(self, timeout_s: float) -> InboxBatch | None:
         """Wait for notes and return them, empty after `timeout_s`; None when Redis is away.
 
         It takes a connection of its own. Cancellation loses at most one note.
@@ -107,7 +107,7 @@ def _key(gateway: str) -> str:
     return f"{_prefix(gateway)}inbox"
 
 
-def _heard(notes: Iterable[bytes]) -> Heard:
+def _heard(notes: Iterable[bytes]) -> InboxBatch:
     replies, mail_for, changed = [], set(), False
     for note in notes:
         kind = note[:1]
@@ -119,4 +119,4 @@ def _heard(notes: Iterable[bytes]) -> Heard:
             changed = True
         else:
             dropped("note")
-    return Heard(replies, frozenset(mail_for), changed)
+    return InboxBatch(replies, frozenset(mail_for), changed)

@@ -43,7 +43,7 @@ class Opened:
     content: bytes
 
 
-class Seal:
+class MessageSeal:
     """Seals messages and opens what was sealed under the same key."""
 
     def __init__(self, key: bytes | None = None) -> None:

@@ -26,8 +26,8 @@ import structlog
 from redis.asyncio import Redis
 
 from queues.errors import QueueError
-from queues.gateways.inbox import Heard, Inbox, mail_note, reply_note
-from queues.gateways.message_seal import SEALED_BYTES_MAX, Seal
+from queues.gateways.inbox import Inbox, InboxBatch, mail_note, reply_note
+from queues.gateways.message_seal import SEALED_BYTES_MAX, MessageSeal
 from queues.keys import SHARD
 from queues.redis_scripts import Scripts
 
@@ -55,7 +55,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MailboxEntry:
     """An entry of a shard's mailbox."""
 
     mailbox_id: str
@@ -87,7 +87,7 @@ class ShardMail:
         self,
         redis: Redis,
         inbox: Inbox,
-        seal: Seal,
+        seal: MessageSeal,
         entries_max: int = ENTRIES_MAX,
         refused: Callable[[Refused], None] = lambda _: None,
         clock_s: Callable[[], float] = time.time,
@@ -129,7 +129,7 @@ class ShardMail:
             await self._inbox.tell([owner], mail_note(shard))
         return bool(posted)
 
-    async def listen(self, timeout_s: float) -> Heard | None:
+    async def listen(self, timeout_s: float) -> InboxBatch | None:
         """Wait for notes to this gateway and open its answers; None when Redis is away."""
         heard = await self._inbox.listen(timeout_s)
         if heard is None or not heard.replies:
@@ -150,7 +150,7 @@ class ShardMail:
 
     async def read(
         self, cursors: Mapping[int, str], limit: int
-    ) -> Mapping[int, Sequence[Entry]] | None:
+    ) -> Mapping[int, Sequence[MailboxEntry]] | None:
         """Return the entries of shards after the given offsets, "" for the beginning.
 
         None when Redis cannot be reached. At most `limit` of each shard; a shard without entries is
@@ -163,13 +163,13 @@ class ShardMail:
             rows = await self._rows({shard: cursors[shard] for shard in waiting}, limit)
         except QueueError:
             return None
-        read: dict[int, list[Entry]] = {}
+        read: dict[int, list[MailboxEntry]] = {}
         refused: dict[int, list[tuple[str, Refused]]] = {}
         self._forget()
         for shard, (stream_id, *about) in rows:
             offset = _offset(stream_id)
             entry = self._open(shard, offset, *about)
-            if not isinstance(entry, Entry):
+            if not isinstance(entry, MailboxEntry):
                 refused.setdefault(shard, []).append((offset, entry))
                 continue
             read.setdefault(shard, []).append(entry)
@@ -307,7 +307,7 @@ class ShardMail:
 
     def _open(
         self, shard: int, offset: str, mailbox_id: bytes, body: bytes, ends: int, age_ms: int
-    ) -> Entry | Refused:
+    ) -> MailboxEntry | Refused:
         opened = self._seal.open("ask", _entry_place(shard), body)
         if opened is None or not _MAILBOX_ID.fullmatch(mailbox_id):
             return "entry"
@@ -320,7 +320,7 @@ class ShardMail:
         _, taken_at = self._taken.setdefault(opened.ask_id, (opened.expires_at_ms, place))
         if taken_at != place:
             return "replayed"
-        return Entry(mailbox_id.decode(), offset, opened.content, ends, clocks_differ)
+        return MailboxEntry(mailbox_id.decode(), offset, opened.content, ends, clocks_differ)
 
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from actors.commit.group_committer import Committer
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionRuntime
@@ -134,9 +134,9 @@ def strike(observation_id: str, *eliminated: str, **changes: Any) -> Eliminate:
 
 
 @contextmanager
-def bench_on(ledger: Ledger, kernel: Kernel | None = None) -> Iterator[Bench]:
+def bench_on(ledger: Ledger, kernel: Kernel | None = None) -> Iterator[CommitContext]:
     with ledger.transaction() as transaction:
-        yield Bench(transaction, kernel or Kernel(), Orchestrator(ledger.host))
+        yield CommitContext(transaction, kernel or Kernel(), Orchestrator(ledger.host))
 
 
 def dump(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:

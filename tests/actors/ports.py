@@ -111,7 +111,7 @@ class MemoryLeases:
         living = hub.living()
         if not hub.reachable or me not in living or hub.incarnations[me] is not self._me:
             return set()
-        had = {one for one in shards if hub.owners.get(one, me) not in living - {me}}
+        had = {shard for shard in shards if hub.owners.get(shard, me) not in living - {me}}
         hub.owners |= dict.fromkeys(had, me)
         return had
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 
 from actors.commit.group_committer import Committer
-from actors.forwarding.mailbox_consumer import Postroom
+from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.runtime import SessionRuntime
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.sharding.shard_keeper import ShardKeeper
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
@@ -41,14 +41,16 @@ class SharedGateway:
         self.name = name
         self.ledger = ledger
         self.committer: Committer = make_committer(ledger)
-        self.ownership = Ownership(SHARDS, lost=self._lost)
-        self.runtime = SessionRuntime(ledger, self.committer, ownership=self.ownership, **options)
+        self.held_shards = HeldShards(SHARDS, lost=self._lost)
+        self.runtime = SessionRuntime(
+            ledger, self.committer, held_shards=self.held_shards, **options
+        )
         self.leases = MemoryLeases(hub, name, TTL_MS)
         self.mail = MemoryMail(hub, name, entries_max=8)
         self.keeper = ShardKeeper(
             ledger,
             name,
-            self.ownership,
+            self.held_shards,
             self.leases,
             self.runtime,
             lease_s=TTL_MS / 1000,
@@ -57,16 +59,16 @@ class SharedGateway:
         )
         self.sessions = RoutedSessions(
             self.runtime,
-            self.ownership,
+            self.held_shards,
             self.mail,
             self.keeper.owner_of,
             name,
             ledger.host,
             reply_s=2.0,
         )
-        self.postroom = Postroom(
+        self.mailbox_consumer = MailboxConsumer(
             self.mail,
-            self.ownership,
+            self.held_shards,
             self.runtime,
             answered=self.sessions.answered,
             leases_changed=lambda: None,
@@ -80,11 +82,11 @@ class SharedGateway:
         self.sessions.give_up()
 
     def _taken(self) -> None:
-        self.postroom.wake()
+        self.mailbox_consumer.wake()
 
     @property
     def held(self) -> list[int]:
-        return sorted(self.ownership.held)
+        return sorted(self.held_shards.held)
 
     async def turn(self) -> list[int]:
         """Beat, do what follows from the table, and return what is held now."""
@@ -111,7 +113,7 @@ class SharedGateway:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.committer.run)
                 tasks.start_soon(self.runtime.run, ready.set)
-                tasks.start_soon(self.postroom.run)
+                tasks.start_soon(self.mailbox_consumer.run)
 
 
 def owners(ledger: Ledger) -> list[str]:

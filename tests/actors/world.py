@@ -156,7 +156,7 @@ def synthesized(
 
 def causal_graph(*node_ids: str) -> WriteCausalGraph:
     """Nodes of the causal graph that are new, as a merge would write them."""
-    refs = tuple(f"causal-node:{one}" for one in node_ids)
+    refs = tuple(f"causal-node:{node_id}" for node_id in node_ids)
     payload = {"node_kind": "CausalNode", "described": False}
     membership = {"corpus_id": CORPUS, "to_state": "candidate"}
     effects = [make_effect("node_write", ref, payload) for ref in refs]
@@ -174,8 +174,8 @@ def put(ledger: Ledger, *intents: Intent, **options: Any) -> list[Any]:
 
 
 def attempt(ledger: Ledger, *intents: Intent, session_id: str | None = "s-1", **more: Any) -> list:
-    with bench_on(ledger) as bench:
-        return [IntentUnit(one, session_id, **more).run(bench) for one in intents]
+    with bench_on(ledger) as context:
+        return [IntentUnit(intent, session_id, **more).run(context) for intent in intents]
 
 
 def envelope_of(ledger: Ledger, result: SubmissionResult) -> Document:

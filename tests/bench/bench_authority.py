@@ -27,7 +27,7 @@ from pathlib import Path
 
 import structlog
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
 from actors.orchestrator.intents import (
     AdaptFields,
@@ -269,8 +269,10 @@ class Run:
         with self.ledger.view() as snapshot:
             view = snapshot.batch()
             sequence = view.head().ec_sequence_number
-            read_ahead(view, [(Around.INPUTS, one) for one in targets])
-            return [RecomputeUnit(self.computed(view, one, sequence), None) for one in targets]
+            read_ahead(view, [(Around.INPUTS, target) for target in targets])
+            return [
+                RecomputeUnit(self.computed(view, target, sequence), None) for target in targets
+            ]
 
     def computed(self, view: LedgerView, target: str, sequence: int) -> RecalculateAuthority:
         requests = view.open_requests_of(AUTHORITY_QUEUE, target)
@@ -285,12 +287,12 @@ class Run:
 
     def write(self, units: list[Unit]) -> None:
         with self.ledger.transaction() as transaction:
-            bench = Bench(transaction, self.kernel, self.orchestrator)
+            context = CommitContext(transaction, self.kernel, self.orchestrator)
             policy = transaction.policy_generation_id()
             read_ahead(transaction, (key for one in units for key in records_read(one, policy)))
             for unit in units:
                 with transaction.savepoint():
-                    result = unit.run(bench)
+                    result = unit.run(context)
                 if isinstance(result, tuple) and result[0] != "completed":
                     raise ValueError(f"not recorded: {result}")
 

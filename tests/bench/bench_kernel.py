@@ -33,7 +33,7 @@ from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import SHARDS_DEFAULT
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
@@ -69,12 +69,12 @@ class Run:
         self.ledger = Ledger.create(SqliteStore(self.path), host)
         self.committer = Committer(self.ledger, Kernel(), Orchestrator(host))
         # As a gateway does it: whatever is written is held against the epoch of its shard.
-        ownership = Ownership(SHARDS_DEFAULT)
+        held_shards = HeldShards(SHARDS_DEFAULT)
         with self.ledger.transaction() as transaction:
             found_shards(transaction, SHARDS_DEFAULT)
-            ownership.add(take_shards(transaction, "bench", shards_of(transaction)))
-        self.fence_for = ownership.fence_for
-        self.sessions = SessionRuntime(self.ledger, self.committer, ownership=ownership)
+            held_shards.add(take_shards(transaction, "bench", shards_of(transaction)))
+        self.fence_for = held_shards.fence_for
+        self.sessions = SessionRuntime(self.ledger, self.committer, held_shards=held_shards)
         self.seconds = self.cpu_seconds = 0.0
         self.latencies_ms: list[float] = []
 

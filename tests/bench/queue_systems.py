@@ -116,23 +116,27 @@ class RotulusFleet(Rotulus):
         from queues.worker_heartbeats import Heartbeats
         from workers.clients.gateway import GatewayClient
         from workers.worker.arq_runner import WorkerProcess
-        from workers.worker.batches import Drainer, Handler, Settlement
-        from workers.worker.gateway_reports import HandIn
+        from workers.worker.batches import BatchProcessor, ClaimResult, Handler
+        from workers.worker.gateway_reports import GatewayReporter
 
         system = self
 
         class NoOp(Handler):
-            async def handle(self, claims: Sequence[Any]) -> list[Settlement]:
+            async def handle(self, claims: Sequence[Any]) -> list[ClaimResult]:
                 for claim in claims:
                     hit(system.loads(claim.payload))
-                return [Settlement(claim, "done") for claim in claims]
+                return [ClaimResult(claim, "done") for claim in claims]
 
         async def run() -> None:
             await self.open()
-            nobody = HandIn(GatewayClient("http://127.0.0.1:9"))  # a no-op hands nothing in
+            nobody = GatewayReporter(
+                GatewayClient("http://127.0.0.1:9")
+            )  # a no-op hands nothing in
             await WorkerProcess(
                 redis=self.redis,
-                drainers={self.queue.name: Drainer(self.queue, NoOp(), nobody, random.random)},
+                processors={
+                    self.queue.name: BatchProcessor(self.queue, NoOp(), nobody, random.random)
+                },
                 leases=CapacityLeases(self.redis),
                 heartbeats=Heartbeats(self.redis),
                 slots=_LANES,
@@ -174,7 +178,9 @@ class RawLua(Rotulus):
     async def open(self) -> None:
         await super().open()
         texts = (_RAW_ADD, _RAW_CLAIM, _RAW_ACKNOWLEDGE)
-        self.add, self.claim, self.acknowledge = (self.redis.register_script(one) for one in texts)
+        self.add, self.claim, self.acknowledge = (
+            self.redis.register_script(text) for text in texts
+        )
 
     async def one(self, item: Payload) -> None:
         await self.bulk([item])

@@ -95,7 +95,7 @@ async def _answer(stream: SocketStream) -> tuple[Answer, bool]:
     head, _, body = received.partition(_END)
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {
-        name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
     while len(body) < int(headers["content-length"]):
         body += await stream.receive()

@@ -125,7 +125,7 @@ async def overload(fleet: Fleet, seconds: float) -> Overload:
                     await _offer(batches, seen, seconds, tasks)
         await _drained(fleet)
         answers = [await batches.post(session, 1) for session in range(SESSIONS)]
-        seen.accepted_after = sum(one.status == 200 for one in answers)
+        seen.accepted_after = sum(answer.status == 200 for answer in answers)
     finally:
         await batches.aclose()
     await _drained(fleet)
@@ -141,7 +141,9 @@ class _Batches:
         self._clients = [LeanClient(url) for url in fleet.urls.values()]
         self._rounds: Counter[int] = Counter()
         intents = [intent_of(_CALLER, place) for place in range(ROUND)]
-        body = {"intents": [one.model_dump(mode="json", exclude_none=True) for one in intents]}
+        body = {
+            "intents": [intent.model_dump(mode="json", exclude_none=True) for intent in intents]
+        }
         self._body = json.dumps(body)
 
     async def aclose(self) -> None:

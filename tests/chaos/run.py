@@ -211,9 +211,9 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
 def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
     """Return what is wrong of each process that ended without having been killed, and its log."""
     found = [
-        f"{one.name} ended by itself, with {one.ended}:\n{one.tail()}"
-        for one in processes
-        if one.ended
+        f"{process.name} ended by itself, with {process.ended}:\n{process.tail()}"
+        for process in processes
+        if process.ended
     ]
     return {"a process ended by itself": found} if found else {}
 

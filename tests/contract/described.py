@@ -55,7 +55,9 @@ def _table(connection, engine, name):
     return {
         "columns": sorted(row[1:] for row in connection.execute(f"PRAGMA table_xinfo({name})")),
         "indexes": sorted(indexes, key=repr),
-        "checks": sorted(one["sqltext"] for one in inspect(engine).get_check_constraints(name)),
+        "checks": sorted(
+            constraint["sqltext"] for constraint in inspect(engine).get_check_constraints(name)
+        ),
         "foreign_keys": connection.execute(f"PRAGMA foreign_key_list({name})").fetchall(),
         # Kind, number of columns, WITHOUT ROWID, STRICT.
         "sort": [row[2:] for row in connection.execute(f"PRAGMA table_list({name})")],

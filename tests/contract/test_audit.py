@@ -87,7 +87,7 @@ def sequences(ledger, **wanted):
     with ledger.view() as view:
         page = find_operations(view, AuditFilter(**wanted))
     assert page.next_after is None
-    return [one.ec_sequence_number for one in page.entries]
+    return [entry.ec_sequence_number for entry in page.entries]
 
 
 @pytest.mark.spec("§3.7 Q1")
@@ -183,7 +183,7 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
                 view, AuditFilter(**wanted), after=after, limit=limit, scanned_rows_max=scanned
             )
             assert len(page.entries) <= limit
-            joined += [one.ec_sequence_number for one in page.entries]
+            joined += [entry.ec_sequence_number for entry in page.entries]
             after = page.next_after
             pages += 1
             assert pages < 50
@@ -220,7 +220,7 @@ def test_an_entry_tells_both_layers_and_its_sequence_as_text(ledger):
         [entry] = find_operations(view, AuditFilter(entity="e-1")).entries
         row = view.log_row_of("op-link")
     document = entry.document()
-    assert list(document) == [one.name for one in fields(entry)]
+    assert list(document) == [field.name for field in fields(entry)]
     assert document["ec_sequence_number"] == "3"
     assert document["semantic_intent"] == "document_relationship_create"
     assert document["effect_kinds"] == ("edge_create",)
@@ -251,7 +251,7 @@ def test_causes_are_walked_back_to_the_roots(ledger):
     with ledger.view() as view:
         found = causal_ancestors(view, "op-note")
         assert causal_ancestors(view, "op-gone") is None
-    assert [one.operation_id for one in found.page.entries] == [
+    assert [entry.operation_id for entry in found.page.entries] == [
         "op-claim",
         "op-cu",
         "op-link",
@@ -281,7 +281,7 @@ def test_causes_come_in_pages_and_the_walk_says_when_it_stopped(ledger):
         rest = causal_ancestors(view, "op-note", after=first.page.next_after, limit=3)
         short = causal_ancestors(view, "op-note", ancestors_max=2)
     entries = first.page.entries + rest.page.entries
-    assert [one.ec_sequence_number for one in entries] == [1, 2, 3, 4, 5]
+    assert [entry.ec_sequence_number for entry in entries] == [1, 2, 3, 4, 5]
     assert rest.page.next_after is None
     assert not short.complete
     assert len(short.page.entries) == 2

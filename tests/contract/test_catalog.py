@@ -22,7 +22,11 @@ from tests.kernel.build import FakeHost, create, effect, envelope, overlay, subm
 
 
 def table_text(name):
-    return next(one.strip() for one in sqlite_schema.definitions() if f"TABLE {name} (" in one)
+    return next(
+        definition.strip()
+        for definition in sqlite_schema.definitions()
+        if f"TABLE {name} (" in definition
+    )
 
 
 def rewritten(table, old, new):
@@ -204,7 +208,7 @@ def test_an_audit_names_a_schema_that_was_altered_meanwhile(altered):
         Ledger(store, FakeHost().host).view() as view,
     ):
         audit = audit_since(view, AuditMark())
-    assert [one.rule for one in audit.found.findings] == ["schema_differs"]
+    assert [finding.rule for finding in audit.found.findings] == ["schema_differs"]
     assert audit.mark == AuditMark()
 
 
@@ -228,7 +232,9 @@ def test_tables_of_the_migrations_are_those_of_this_program():
 
 def without_a_row(index, column, value):
     """Build an index without one row, and let its text say that it has all of them."""
-    text = next(one for one in sqlite_schema.definitions() if f"INDEX {index} " in one)
+    text = next(
+        definition for definition in sqlite_schema.definitions() if f"INDEX {index} " in definition
+    )
     return (
         f"DROP INDEX {index}",
         f"{text} WHERE {column} <> '{value}'",
@@ -410,7 +416,11 @@ def test_on_postgresql_every_change_of_the_schema_is_a_fault(faults_after):
 
 
 def test_tables_of_the_migrations_are_those_of_this_program_on_postgresql(faults_after):
-    made = [one for step in migrations.revisions_after(0, "postgresql") for one in step.statements]
+    made = [
+        statement
+        for step in migrations.revisions_after(0, "postgresql")
+        for statement in step.statements
+    ]
     tables = ", ".join(table.name for table in schema.metadata.sorted_tables)
     function = "DROP FUNCTION rotulus_refuses"
     assert faults_after(f"DROP TABLE {tables}", function, *made) == []
@@ -458,7 +468,9 @@ def test_an_index_without_a_row_is_found_on_postgresql_where_amcheck_is(postgres
         with ledger.view() as view:
             found = verify(view)
     if installed:
-        assert [(one.table, one.rule) for one in found.findings] == [("nodes", "index_differs")]
+        assert [(finding.table, finding.rule) for finding in found.findings] == [
+            ("nodes", "index_differs")
+        ]
         assert found.not_checked == ()
     else:
         assert "amcheck is not installed" in found.not_checked[0]

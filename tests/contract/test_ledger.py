@@ -374,9 +374,9 @@ def test_requests_are_open_until_they_have_their_outcome(ledger):
     submit(ledger, link("e", "claim", "cu1"))
     with ledger.view() as view:
         requests = view.open_requests()
-        assert [one.item_key for one in requests] == ["cu1", "cu2", "cu1"]
-        assert [one.request_sequence for one in requests] == [1, 2, 3]
-        assert [one.cause_sequence for one in requests] == [2, 3, 4]
+        assert [request.item_key for request in requests] == ["cu1", "cu2", "cu1"]
+        assert [request.request_sequence for request in requests] == [1, 2, 3]
+        assert [request.cause_sequence for request in requests] == [2, 3, 4]
         assert view.open_requests(after=1, limit=1) == requests[1:2]
         assert view.open_requests_of("authority-recompute", "cu1") == [requests[0], requests[2]]
         assert view.open_requests_of("another-queue", "cu1") == []
@@ -386,7 +386,9 @@ def test_requests_are_open_until_they_have_their_outcome(ledger):
         assert view.open_requests() == []
         assert view.open_requests_of("authority-recompute", "cu1") == []
         assert len(view.request_rows_of("authority-recompute", "cu1")) == 2
-        assert {view.outcome_of(one.request_id)["outcome"] for one in requests} == {"completed"}
+        assert {view.outcome_of(request.request_id)["outcome"] for request in requests} == {
+            "completed"
+        }
         assert view.head().request_sequence == 3
 
 

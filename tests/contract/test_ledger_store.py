@@ -320,7 +320,7 @@ def test_a_second_row_with_the_same_unique_values_is_refused_and_changes_nothing
 def test_values_are_unique_together_not_one_by_one(store, table, columns):
     [first] = fill(store, table, row_of(table))
     for name in columns:
-        same = {one: first[one] for one in columns if one != name}
+        same = {column: first[column] for column in columns if column != name}
         fill(store, table, row_of(table) | same)
     assert len(stored(store, table)) == 1 + len(columns)
 

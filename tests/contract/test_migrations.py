@@ -22,7 +22,11 @@ FORGOTTEN = (
 
 
 def all_statements(database):
-    return [one for step in migrations.revisions_after(0, database) for one in step.statements]
+    return [
+        statement
+        for step in migrations.revisions_after(0, database)
+        for statement in step.statements
+    ]
 
 
 def made_sqlite(*statements):
@@ -115,7 +119,11 @@ OF_SQLITE = {
             " PRIMARY KEY (request_id), CHECK (outcome = 'completed'))"
         ),
         "CREATE INDEX outbox_outcomes_by_outcome ON outbox_outcomes (outcome)",
-        *(one for one in sqlite_schema.definitions() if "TRIGGER outbox_outcomes_" in one),
+        *(
+            definition
+            for definition in sqlite_schema.definitions()
+            if "TRIGGER outbox_outcomes_" in definition
+        ),
     ),
 }
 OF_POSTGRES = {

@@ -35,7 +35,7 @@ def raw(url, *statements):
     """Run statements past the store, as somebody with the database could."""
     with psycopg.connect(url, autocommit=True) as connection:
         cursors = [connection.execute(statement) for statement in statements]
-        return [one.fetchall() if one.description else [] for one in cursors]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def numbered(sql):

@@ -35,13 +35,13 @@ def shards(ledger):
 
 
 def owners(ledger):
-    return [one.owner for one in shards(ledger)]
+    return [shard.owner for shard in shards(ledger)]
 
 
 def take(ledger, owner, *numbers, seen=None):
     with ledger.transaction() as transaction:
         rows = seen or shards_of(transaction)
-        return take_shards(transaction, owner, [one for one in rows if one.shard in numbers])
+        return take_shards(transaction, owner, [row for row in rows if row.shard in numbers])
 
 
 def is_held(ledger, fence):
@@ -52,7 +52,7 @@ def is_held(ledger, fence):
 def test_shards_are_founded_once_and_keep_their_number(ledger):
     with ledger.transaction() as transaction:
         found_shards(transaction, 3)
-    assert [(one.shard, one.epoch, one.owner) for one in shards(ledger)] == [
+    assert [(shard.shard, shard.epoch, shard.owner) for shard in shards(ledger)] == [
         (number, 0, NOBODY) for number in range(3)
     ]
     with pytest.raises(LedgerUnavailable) as refused, ledger.transaction() as transaction:
@@ -94,7 +94,7 @@ def test_everything_can_be_taken_away_at_once(ledger):
     fences = take(ledger, "a", 0, 1, 2)
     with ledger.transaction() as transaction:
         take_away_all(transaction)
-    assert not any(is_held(ledger, one) for one in fences)
+    assert not any(is_held(ledger, fence) for fence in fences)
     assert owners(ledger) == [NOBODY] * 3
 
 

@@ -216,11 +216,12 @@ class Course:
         report.wrong += wrong_with_memory(self.idle, self.most)
         report.wrong += wrong_with_health(report.health)
         held = {
-            name: [one for one in stalls if one not in self.before[name]]
+            name: [stall for stall in stalls if stall not in self.before[name]]
             for name, stalls in self.fleet.stalls().items()
         }
         report.stalls = {
-            name: [str(one)[:STACK_CHARS] for one in stalls[:5]] for name, stalls in held.items()
+            name: [str(stall)[:STACK_CHARS] for stall in stalls[:5]]
+            for name, stalls in held.items()
         }
         report.wrong += wrong_with_loops(held)
         for queue in QUEUES:

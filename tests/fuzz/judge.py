@@ -121,7 +121,7 @@ def _typed(answer: Answer) -> bool:
     error = told["error"]
     texts = (error["code"], error.get("message"))
     return (
-        all(isinstance(one, str) and one for one in texts)
+        all(isinstance(text, str) and text for text in texts)
         and set(told) == {"error"}
         and set(error) <= {"code", "message", "details"}
     )

@@ -94,10 +94,10 @@ def test_a_request_is_a_function_of_its_seed_and_number():
 
 def test_hostile_requests_go_to_every_route_in_every_manner():
     shots = [hostile_shot(1, number) for number in range(4000)]
-    assert {one.manner for one in shots} == {"ask", "raw", "cut", "pipeline"}
-    assert max(len(one.content) for one in shots) > 8 << 19
-    assert sum(len(one.content) for one in shots) / len(shots) < 64 * 1024
-    routes = {one.route for one in shots}
+    assert {shot.manner for shot in shots} == {"ask", "raw", "cut", "pipeline"}
+    assert max(len(shot.content) for shot in shots) > 8 << 19
+    assert sum(len(shot.content) for shot in shots) / len(shots) < 64 * 1024
+    routes = {shot.route for shot in shots}
     for part in ("declare", "eliminate", "envelopes", "operations", "simulations", "syntheses"):
         assert part in routes
     assert {"internal/work", "internal/recomputed", "rollbacks", "audit/replay"} <= routes

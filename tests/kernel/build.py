@@ -194,7 +194,7 @@ def belief_anchor(session_id: str, **changes: Any) -> dict[str, Any]:
 def envelope_of_anchor(sessions: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     emitted = effect("receipt_only", sessions=sessions)
     emitted |= {"receipt_subkind": "belief_sessions_anchored"}
-    targets = [one["session_id"] for one in sessions]
+    targets = [session["session_id"] for session in sessions]
     fields = {"actor": "system", "target_refs": targets, **changes}
     return envelope("belief_anchor", [emitted], **fields)
 

@@ -176,7 +176,7 @@ class Believer:
             "T",
             self.session.n_events - len(events),
             events[0].prev_event_hash,
-            tuple((one.event_id, one.event_hash, one.to_bytes()) for one in events),
+            tuple((event.event_id, event.event_hash, event.to_bytes()) for event in events),
             len(self.session.universe),
             self.session.n_survivors,
             self.session.first_survivors(SURVIVORS_SHOWN_MAX),

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.migration.job import Migration, migrate
+from kernel.migration.job import LogMigration, migrate
 from kernel.migration.lite_log import Taken, take_log
 
 _NOT_KNOWN_THEN = ("policy_generation_id", "read_set_refs", "write_set_refs")
@@ -16,22 +16,22 @@ def lite(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """An envelope as version 1.5 recorded it; None takes a field out."""
     kept = {name: value for name, value in document.items() if name not in _NOT_KNOWN_THEN}
     effects = [
-        {name: one[name] for name in ("effect_kind", "target_ref", "payload") if name in one}
-        for one in document["primitive_effects"]
+        {name: effect[name] for name in ("effect_kind", "target_ref", "payload") if name in effect}
+        for effect in document["primitive_effects"]
     ]
     found = kept | {"envelope_version": "1.5", "primitive_effects": effects} | changes
     return {name: value for name, value in found.items() if value is not None}
 
 
 def log_of(*documents: Any) -> io.BytesIO:
-    return io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in documents))
+    return io.BytesIO(b"".join(json.dumps(document).encode() + b"\n" for document in documents))
 
 
 def take(ledger: Ledger, *documents: Any) -> Taken:
     return take_log(ledger, log_of(*documents))
 
 
-def migrated(ledger: Ledger, *documents: Any) -> Migration:
+def migrated(ledger: Ledger, *documents: Any) -> LogMigration:
     """Take a log and migrate it."""
     take(ledger, *documents)
     return migrate(Kernel(), ledger)

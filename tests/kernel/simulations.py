@@ -28,8 +28,8 @@ def simulate(ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, predict
         if prediction is not None:
             # What a model said is on the ledger before anybody refers to it.
             outputs = tuple(
-                one.model_copy(update={"output_payload_blob_ref": transaction.put_blob(b"said")})
-                for one in prediction.recorded_model_outputs
+                output.model_copy(update={"output_payload_blob_ref": transaction.put_blob(b"said")})
+                for output in prediction.recorded_model_outputs
             )
             prediction = prediction.model_copy(update={"recorded_model_outputs": outputs})
         return simulate_operation(

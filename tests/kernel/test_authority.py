@@ -4,7 +4,7 @@ import pytest
 
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
 from kernel.authority.graph import authority_of, dependents_of
-from kernel.authority.requests import PRIORITIES, Readiness, readiness, ready_items
+from kernel.authority.requests import PRIORITIES, RecomputeReadiness, readiness, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.host import iso_time
 from kernel.ledger.memory import MemoryStore
@@ -106,7 +106,7 @@ def test_a_claim_asks_for_all_that_depend_on_it_parents_first(ledger):
     with ledger.view() as view:
         requests = view.open_requests()
         cause = view.head().ec_sequence_number
-    assert [one.item_key for one in requests] == ["a", "b", "c", "d"]
+    assert [request.item_key for request in requests] == ["a", "b", "c", "d"]
     for number, one in enumerate(requests):
         assert one.document == {
             "request_id": one.request_id,
@@ -270,8 +270,10 @@ def test_an_urgent_descendant_raises_the_parents_that_already_wait(ledger):
     accepted(ledger, adapt("c", envelope_changes=urgent))
     most = {}
     with ledger.view() as view:
-        for one in view.open_requests():
-            most[one.item_key] = min(most.get(one.item_key, 9), PRIORITIES.index(one.priority))
+        for request in view.open_requests():
+            most[request.item_key] = min(
+                most.get(request.item_key, 9), PRIORITIES.index(request.priority)
+            )
     critical = PRIORITIES.index("user_initiated_critical")
     # b too: d, which waits for c, waits for b as well.
     assert most == dict.fromkeys("abcd", critical)
@@ -284,7 +286,7 @@ def test_a_parent_that_comes_later_is_as_urgent_as_the_descendant_that_waits(led
     accepted(ledger, adapt("d", envelope_changes=urgent))
     accepted(ledger, adapt("claim", authority=0))
     with ledger.view() as view:
-        newest = {one.item_key: one.priority for one in view.open_requests()}
+        newest = {request.item_key: request.priority for request in view.open_requests()}
     assert newest["a"] == newest["b"] == newest["c"] == "user_initiated_critical"
 
 
@@ -310,7 +312,7 @@ def test_triggers_that_arrive_while_work_waits_become_one_recompute(ledger):
 def test_each_request_that_a_recompute_serves_gets_its_receipt(ledger):
     accepted(ledger, understanding("a"), adapt("a", title="t"))
     with ledger.view() as view:
-        ids = [one.request_id for one in view.open_requests()]
+        ids = [request.request_id for request in view.open_requests()]
         document = recompute(view, "a")
     result = work(ledger, document)
     found = receipts(ledger, result.operation_id)
@@ -361,8 +363,10 @@ def test_an_understanding_is_ready_when_nothing_above_it_waits(ledger):
     while found := ready_now(ledger):
         states = {name: state(ledger, name) for name in "abcd"}
         waiting = set(requested(ledger))
-        assert {name for name in "abcd" if states[name] is Readiness.READY} == set(found)
-        assert {name for name in "abcd" if states[name] is Readiness.CLOSED} == {*"abcd"} - waiting
+        assert {name for name in "abcd" if states[name] is RecomputeReadiness.READY} == set(found)
+        assert {name for name in "abcd" if states[name] is RecomputeReadiness.CLOSED} == {
+            *"abcd"
+        } - waiting
         order.append(found)
         for name in found:
             with ledger.view() as view:
@@ -380,8 +384,8 @@ def test_what_was_read_before_a_parent_was_computed_cannot_be_recorded_after(led
         read_at = view.head().ec_sequence_number
         document = recompute(view, "a")
     work(ledger, document)
-    assert state(ledger, "b", read_at) is Readiness.INPUT_PENDING
-    assert state(ledger, "b") is Readiness.READY
+    assert state(ledger, "b", read_at) is RecomputeReadiness.INPUT_PENDING
+    assert state(ledger, "b") is RecomputeReadiness.READY
     assert code_of(work(ledger, early)) == "recompute_input_pending"
     assert drain(ledger) == ["b", "c", "d"]
 
@@ -389,9 +393,9 @@ def test_what_was_read_before_a_parent_was_computed_cannot_be_recorded_after(led
 @pytest.mark.spec("K12")
 def test_a_moment_before_the_request_was_made_is_closed(ledger):
     accepted(ledger, create("n", "Note"), understanding("a"))
-    assert state(ledger, "a", 1) is Readiness.CLOSED
-    assert state(ledger, "a", 2) is Readiness.READY
-    assert state(ledger, "nobody") is Readiness.CLOSED
+    assert state(ledger, "a", 1) is RecomputeReadiness.CLOSED
+    assert state(ledger, "a", 2) is RecomputeReadiness.READY
+    assert state(ledger, "nobody") is RecomputeReadiness.CLOSED
 
 
 @pytest.mark.spec("K12")
@@ -504,7 +508,7 @@ def test_members_of_a_cycle_that_already_wait_do_not_hold_each_other_back(ledger
     accepted(ledger, understanding("a"), understanding("b"), link("1", "a", "b"))
     accepted(ledger, link("2", "b", "a"))
     assert ready_now(ledger) == ["a", "b"]
-    assert state(ledger, "a") is state(ledger, "b") is Readiness.READY
+    assert state(ledger, "a") is state(ledger, "b") is RecomputeReadiness.READY
     assert sorted(drain(ledger)) == ["a", "b"]
 
 

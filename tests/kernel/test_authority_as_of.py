@@ -162,7 +162,7 @@ def test_changes_and_recomputes_of_one_transaction_are_held_against_each_other(l
         assert graph.node("claim")["payload"]["authority"] == 1
         undone = kernel.submit(transaction, unlink("1"), "caller", draws=False)
         assert code_of(undone) is None
-        assert [one["edge_id"] for one in GraphAsOf(transaction, at).input_edges("u")] == [*"123"]
+        assert [edge["edge_id"] for edge in GraphAsOf(transaction, at).input_edges("u")] == [*"123"]
         assert code_of(kernel.submit(transaction, before, "orchestrator")) is None
     assert stored(ledger) != authority_of_now(ledger)
 

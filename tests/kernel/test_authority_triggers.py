@@ -2,8 +2,8 @@
 
 import pytest
 
-from actors.commit.unit_context import Bench
-from actors.commit.units import EnqueueUnit, IntentUnit, RecomputeUnit
+from actors.commit.unit_context import CommitContext
+from actors.commit.units import IntentUnit, RecomputeUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
@@ -12,7 +12,7 @@ from kernel.authority.graph import authority_of
 from kernel.authority.requests import (
     CASCADE_QUEUE,
     CASCADES,
-    Readiness,
+    RecomputeReadiness,
     freed_by,
     readiness,
     ready_items,
@@ -23,7 +23,7 @@ from kernel.canonical import digest
 from kernel.host import iso_time
 from kernel.kernel import Kernel
 from kernel.ledger.memory import MemoryStore
-from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
+from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.verify import verify
 from tests.kernel.build import (
     HOUR_US,
@@ -76,7 +76,7 @@ class World:
 
     def write(self, unit):
         with self.ledger.transaction() as transaction:
-            return unit.run(Bench(transaction, self.kernel, self.orchestrator))
+            return unit.run(CommitContext(transaction, self.kernel, self.orchestrator))
 
     def sweep(self, sweep: Sweep):
         return [self.write(sweep.unit(page)) for page in sweep.pages(self.ledger)]
@@ -174,7 +174,7 @@ def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
 @pytest.mark.spec("§8.2")
 def test_who_asks_for_a_recompute_gets_the_request_and_all_below_is_asked_for(world):
     world.chain()
-    answer = world.write(EnqueueUnit("b", "my reason", "user_initiated_critical"))
+    answer = world.write(RequestRecomputeUnit("b", "my reason", "user_initiated_critical"))
     assert world.asked() == ["b", "c"]
     first = world.open()[0].document
     assert answer["request"] == first
@@ -189,34 +189,34 @@ def test_who_asks_for_a_recompute_gets_the_request_and_all_below_is_asked_for(wo
 @pytest.mark.spec("§8.4")
 def test_the_same_source_asks_once(world):
     world.chain()
-    first = world.write(EnqueueUnit("b", "why", "background_normal"))
-    again = world.write(EnqueueUnit("b", "why", "background_normal"))
+    first = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
+    again = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert (first["duplicate"], again["duplicate"]) == (False, True)
     assert again["request"] == first["request"]
     assert world.asked() == ["b", "c"]
     world.fake.time_us += 25 * HOUR_US  # the window of the key is over, the request still waits
-    later = world.write(EnqueueUnit("b", "why", "background_normal"))
+    later = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert later["request"] == first["request"]
     assert world.asked() == ["b", "c"]
     drain(world.ledger)
     world.fake.time_us += 25 * HOUR_US
-    world.write(EnqueueUnit("b", "why", "background_normal"))
+    world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert world.asked() == ["b", "c"]
 
 
 @pytest.mark.spec("§8.2")
 def test_a_recompute_is_caused_by_the_operation_that_asked_for_it(world):
     world.chain("a")
-    asked = world.write(EnqueueUnit("a", "why", "background_normal"))
+    asked = world.write(RequestRecomputeUnit("a", "why", "background_normal"))
     with world.ledger.view() as view:
         [request] = ready_items(view, view.open_requests())
-    result = hand_in(world, request.item_key)
+    result = reporter(world, request.item_key)
     with world.ledger.view() as view:
         parents = view.envelope(result.operation_id)["causal_parent_operation_ids"]
     assert asked["operation_id"] in parents
 
 
-def hand_in(world, target):
+def reporter(world, target):
     with world.ledger.view() as view:
         value, inputs = authority_of(view, BetaPosteriorMean(), view.node(target))
         sequence = view.head().ec_sequence_number
@@ -235,7 +235,7 @@ def hand_in(world, target):
 @pytest.mark.parametrize("target", ["claim", "nobody"])
 def test_only_an_understanding_has_an_authority_to_recompute(world, target):
     world.chain()
-    result = world.write(EnqueueUnit(target, "why", "background_normal"))
+    result = world.write(RequestRecomputeUnit(target, "why", "background_normal"))
     assert code_of(result) == "authority_target_unknown"
     assert world.asked() == []
 
@@ -357,7 +357,7 @@ def test_t3_the_tick_asks_below_a_decay_event_that_has_aged_past_the_threshold_o
     assert sent["affected_subgraph_descriptor"]["scope_kind"] == "global_sweep"
     assert world.tick(7 * 24) == []  # it is asked for
     for name in "abc":
-        hand_in(world, name)
+        reporter(world, name)
     assert world.tick(7 * 24) == []  # it was computed since
 
 
@@ -408,7 +408,7 @@ def test_t7_the_backfill_asks_for_every_authority_that_is_missing_parents_first(
     assert {one.document["trigger_kind"] for one in world.open()} == {"migration_backfill"}
     assert {one.priority for one in world.open()} == {"background_low_priority"}
     for name in "abcd":
-        answer = hand_in(world, name)
+        answer = reporter(world, name)
         with world.ledger.view() as view:
             done = view.envelope(answer.operation_id)
         assert done["actor"] == "migration"
@@ -513,14 +513,17 @@ def test_nothing_is_due_while_a_cascade_is_written_down(world):
     with world.ledger.view() as view:
         late = recompute(view, "g")
         assert ready_items(view, view.open_requests()) == []
-        assert readiness(view, "g", during) is Readiness.INPUT_PENDING
-        assert readiness(view, "g", before) is Readiness.READY
+        assert readiness(view, "g", during) is RecomputeReadiness.INPUT_PENDING
+        assert readiness(view, "g", before) is RecomputeReadiness.READY
     assert code_of(work(world.ledger, late)) == "recompute_input_pending"
     assert code_of(work(world.ledger, early)) is None
     write_down(world)
     with world.ledger.view() as view:
         # What was read meanwhile may not be recorded afterwards either.
-        assert readiness(view, "g", during) in (Readiness.CLOSED, Readiness.INPUT_PENDING)
+        assert readiness(view, "g", during) in (
+            RecomputeReadiness.CLOSED,
+            RecomputeReadiness.INPUT_PENDING,
+        )
     drain(world.ledger)
     world.whole()
 
@@ -586,8 +589,8 @@ def test_what_is_freed_is_what_waited_for_the_last_one_above(world):
     world.accept(create("x", UNDERSTANDING), link("x>c", "x", "c"), adapt("claim", authority=0))
     with world.ledger.view() as view:
         assert freed_by(view, ["a"]) == []
-    hand_in(world, "a")
-    hand_in(world, "x")
+    reporter(world, "a")
+    reporter(world, "x")
     with world.ledger.view() as view:
         assert {one.item_key for one in freed_by(view, ["a", "x"])} == {"b"}
 
@@ -596,8 +599,8 @@ def test_a_page_names_each_request_once():
     one = EnqueuedRequest(
         target_cu_id="a", trigger_kind="user_request", priority="background_normal"
     )
-    page = Enqueued(trigger_source_id="x", requests=[one])
-    assert Enqueued.model_validate(page.model_dump(exclude_none=True)) == page
+    page = RecomputeRequested(trigger_source_id="x", requests=[one])
+    assert RecomputeRequested.model_validate(page.model_dump(exclude_none=True)) == page
 
 
 # Urgency (§8.3, §8.8)

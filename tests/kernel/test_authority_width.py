@@ -60,31 +60,31 @@ def test_the_digest_is_that_of_the_canonical_array_of_all_inputs(edges):
     found, brought = stated(edges)
     array = [
         [
-            one.edge_id,
-            one.brings.parent_node_id,
-            one.brings.parent_version,
-            one.brings.edge_essentiality,
-            one.brings.captured_at_authority,
+            edge.edge_id,
+            edge.brings.parent_node_id,
+            edge.brings.parent_version,
+            edge.brings.edge_essentiality,
+            edge.brings.captured_at_authority,
         ]
-        for one in edges
+        for edge in edges
     ]
     assert found.digest == hashlib.sha256(canonicalize(array)).hexdigest()
-    assert (found.count, brought) == (len(edges), [one.brings for one in edges])
+    assert (found.count, brought) == (len(edges), [edge.brings for edge in edges])
 
 
 @given(st.lists(EDGES, max_size=2 * EXCERPT_INPUTS))
 def test_the_excerpt_is_bounded_and_has_an_input_of_every_visibility_class(edges):
     found, _ = stated(edges)
-    assert found.excerpt[:EXCERPT_INPUTS] == [one.brings for one in edges[:EXCERPT_INPUTS]]
+    assert found.excerpt[:EXCERPT_INPUTS] == [edge.brings for edge in edges[:EXCERPT_INPUTS]]
     assert len(found.excerpt) <= EXCERPT_INPUTS + len(VISIBILITY_CLASSES)
-    classes = {one.visibility_class for one in edges if one.brings in found.excerpt}
-    assert classes == {one.visibility_class for one in edges}
+    classes = {edge.visibility_class for edge in edges if edge.brings in found.excerpt}
+    assert classes == {edge.visibility_class for edge in edges}
 
 
 @pytest.mark.spec("K13")
 @given(st.lists(EDGES, max_size=200), st.randoms(use_true_random=False))
 def test_a_stream_of_inputs_gives_the_bits_of_the_exact_sum(edges, random):
-    inputs = [one.brings for one in edges]
+    inputs = [edge.brings for edge in edges]
     alpha = 1 + sum(
         Fraction(WEIGHTS[one.edge_essentiality] * one.captured_at_authority) for one in inputs
     )
@@ -150,7 +150,7 @@ def test_what_many_inputs_give_is_recorded_verified_and_the_same_as_of_a_snapsho
         assert payload["cu_authority"] == pytest.approx(
             float(alpha / (2 + sum(weights))), rel=1e-15
         )
-        named = [one["parent_node_id"] for one in payload["cu_authority_input_versions"]]
+        named = [version["parent_node_id"] for version in payload["cu_authority_input_versions"]]
         assert named == [*names[:EXCERPT_INPUTS], names[-1]]
     drain(ledger)
     with ledger.view() as view:

@@ -10,7 +10,7 @@ from kernel.audit.costs import cost_entries, cost_totals, joined_totals
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.belief_record import BeliefBatch, record_belief
-from kernel.capacity import DEFAULT_DAILY_QUOTA, KernelCostGovernance, Lease
+from kernel.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -36,13 +36,17 @@ from tests.kernel.simulations import simulate
 
 COST = "affected_subgraph_descriptor.estimated_capacity_cost"
 UNAVAILABLE = "envelope_capacity_unavailable"
-ENOUGH = Lease(granted=True, cost_remaining=2, ec_capacity_lease_id="lease-1")
-SHORT = Lease(granted=True, cost_remaining=1, ec_capacity_lease_id="lease-1", retry_after_s=9)
+ENOUGH = CapacityGrant(granted=True, cost_remaining=2, ec_capacity_lease_id="lease-1")
+SHORT = CapacityGrant(
+    granted=True, cost_remaining=1, ec_capacity_lease_id="lease-1", retry_after_s=9
+)
 UNREADABLE = replace(SHORT, granted=False, cost_remaining=0, known=False)
 ESTIMATE = 0.1
 """Of a note: it has two effects."""
 
-DENIED = Lease(granted=False, cost_remaining=100, ec_capacity_lease_id="lease-1", retry_after_s=9)
+DENIED = CapacityGrant(
+    granted=False, cost_remaining=100, ec_capacity_lease_id="lease-1", retry_after_s=9
+)
 
 
 class Leases:
@@ -202,7 +206,7 @@ def test_an_alert_of_an_operation_that_is_undone_is_undone_with_it(world):
 @pytest.mark.parametrize("remaining", [float("inf"), float("nan")])
 def test_a_lease_that_counts_no_cost_can_be_told_of(world, remaining):
     world.govern(ec_capacity_lease_strategy="alert_and_proceed")
-    lease = Lease(granted=False, cost_remaining=remaining)
+    lease = CapacityGrant(granted=False, cost_remaining=remaining)
     assert isinstance(world.submit(lease=lease), SubmissionResult)
     [receipt] = world.receipts("capacity_alert")
     assert "cost_remaining" not in receipt
@@ -584,8 +588,8 @@ def test_an_answer_costs_the_operation_that_recorded_it_and_no_other(world):
     assert code_of(world.submit(again, submitter="orchestrator")) is None
     with world.ledger.view() as view:
         entries, totals = cost_entries(view).entries, cost_totals(view).totals
-    assert [one.actual_cost for one in entries] == [7, None]
-    assert [(one.operations, one.actual_cost) for one in totals] == [(2, 7)]
+    assert [entry.actual_cost for entry in entries] == [7, None]
+    assert [(total.operations, total.actual_cost) for total in totals] == [(2, 7)]
 
 
 @pytest.mark.spec("§18.3", "INV-V16-RETENTION-DURABLE-1")
@@ -602,7 +606,7 @@ def test_the_estimate_of_an_erased_envelope_is_on_the_receipt_of_its_lease(world
         for ref in refs:
             transaction.drop_blob(ref)
     with world.ledger.view() as view:
-        estimates = [one.estimated_cost for one in cost_entries(view).entries]
+        estimates = [entry.estimated_cost for entry in cost_entries(view).entries]
     assert estimates == [2, None]
     with world.ledger.transaction() as transaction:
         for row in kept:

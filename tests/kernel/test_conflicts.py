@@ -68,7 +68,7 @@ class World:
         with self.ledger.view() as view:
             rows = view.tables.select(schema.edges)
         records = [orjson.loads(row["record"]) for row in rows]
-        return [one for one in records if one["edge_type"] == "contradicts"]
+        return [record for record in records if record["edge_type"] == "contradicts"]
 
     def log(self):
         with self.ledger.view() as view:
@@ -258,7 +258,7 @@ def test_two_new_nodes_are_one_entity_only_by_their_identity_and_kind(world):
         world.submit(create("d", "Note", title="d")),
         world.submit(create("e", "Note", identity_key="i", title="e")),
     ]
-    assert [code_of(one) for one in results] == [None, None, None, None, FIRST_WRITER]
+    assert [code_of(result) for result in results] == [None, None, None, None, FIRST_WRITER]
 
 
 @pytest.mark.spec("§19.2")
@@ -323,7 +323,7 @@ def test_a_difference_has_its_class_and_the_default_of_it(
     if code_of(result) is not None:
         receipt = world.receipt(result)
         assert receipt["conflict_class"] == conflict_class
-        assert [one["field"] for one in receipt["conflicts"]] == [field]
+        assert [conflict["field"] for conflict in receipt["conflicts"]] == [field]
 
 
 @pytest.mark.spec("§15.5")
@@ -617,7 +617,7 @@ def test_what_would_be_merged_into_a_node_and_an_edge_at_once_is_for_a_person(wo
         )
         for fields in origin
     ]
-    assert [code_of(one) for one in results] == [None, REVIEW]
+    assert [code_of(result) for result in results] == [None, REVIEW]
     [item] = world.items()
     assert item.receipt["existing_record_ids"] == ["e", "a"]
 
@@ -1044,7 +1044,7 @@ def test_every_reason_of_the_check_is_one_that_is_proven_here():
         for node in ast.walk(ast.parse(Path(v12.__file__).read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refusal"
     )
-    stated |= {one.value for one in calls if isinstance(one, ast.Constant)}
+    stated |= {call.value for call in calls if isinstance(call, ast.Constant)}
     assert stated == {FIRST_WRITER, LOWER, DEFERRED, REVIEW, UNKNOWN, RESOLVED}
     assert ITEM_KIND == REVIEW
 

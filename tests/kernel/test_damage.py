@@ -38,7 +38,7 @@ def found_in(path, **options):
 
 
 def rules_of(path):
-    return {one.rule for one in found_in(path).findings}
+    return {finding.rule for finding in found_in(path).findings}
 
 
 def test_a_sound_file_has_no_findings(path):

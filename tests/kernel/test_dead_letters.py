@@ -44,10 +44,10 @@ def test_dead_letters_are_listed_by_signature_in_pages(ledger):
     submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
     everything = listed(ledger)
     assert everything.by_signature == {"broken": 4, "odd": 3}
-    assert {one.request_id for one in everything.dead_letters} == dead
+    assert {letter.request_id for letter in everything.dead_letters} == dead
     assert (everything.next_after, everything.complete) == (None, True)
     odd = listed(ledger, "odd")
-    assert {one.error_signature for one in odd.dead_letters} == {"odd"}
+    assert {letter.error_signature for letter in odd.dead_letters} == {"odd"}
     first = listed(ledger, limit=4)
     assert first.next_after == first.dead_letters[-1].request_id
     rest = listed(ledger, limit=4, after=first.next_after)
@@ -62,7 +62,7 @@ def test_a_list_says_when_it_has_not_looked_at_everything(ledger, monkeypatch):
         given_up(ledger, f"k-{number}", "broken")
     found = listed(ledger)
     assert (found.by_signature, found.complete) == ({"broken": 4}, False)
-    again(ledger, *(one.request_id for one in found.dead_letters))
+    again(ledger, *(letter.request_id for letter in found.dead_letters))
     empty = listed(ledger)
     assert (empty.dead_letters, empty.complete) == ((), False), "requeued ones are looked at too"
     rest = listed(ledger, after=empty.next_after)
@@ -99,4 +99,4 @@ def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
         assert (caught.value.code, caught.value.index) == (code, 1)
     with pytest.raises(WorkRefused, match="nobody may ask"), ledger.transaction() as transaction:
         requeue(transaction, "authority-recompute", ["x"])
-    assert [one.request_id for one in listed(ledger).dead_letters] == [dead]
+    assert [letter.request_id for letter in listed(ledger).dead_letters] == [dead]

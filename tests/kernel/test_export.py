@@ -71,8 +71,8 @@ def test_a_row_of_an_export_has_both_layers_and_the_bytes_that_were_hashed():
         assert len(document["effects"]) == len(envelope["primitive_effects"])
         assert sha256_hex(canonicalize(row)) == document["row_hash"]
         assert canonicalize(row) in LINES[number]
-        for one in document["receipts"]:
-            assert one["receipt"]["operation_id"] == row["operation_id"]
+        for receipt in document["receipts"]:
+            assert receipt["receipt"]["operation_id"] == row["operation_id"]
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))

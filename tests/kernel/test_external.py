@@ -167,7 +167,7 @@ def test_verification_sees_an_outcome_that_no_report_gave(ledger):
         }
         transaction.tables.insert(schema.outbox_outcomes, row)
         transaction.tables.update(schema.outbox, (request.request_id,), {"open": 0})
-    assert {one.table for one in findings(ledger)} >= {"outbox_outcomes"}
+    assert {finding.table for finding in findings(ledger)} >= {"outbox_outcomes"}
 
 
 # Tokens

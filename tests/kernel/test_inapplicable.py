@@ -472,7 +472,7 @@ def stated_codes(package):
         module = importlib.import_module(f"{package.__name__}.{path.stem}")
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "EffectInapplicable":
-                [code] = [one.value for one in node.keywords if one.arg == "code"]
+                [code] = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
                 if isinstance(code, ast.Constant):
                     yield code.value
                 elif ast.unparse(code) == "TextNotStorable.code":

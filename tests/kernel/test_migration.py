@@ -13,7 +13,7 @@ from kernel.audit.log import log_document
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.canonical import canonicalize, sha256_hex
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -253,11 +253,11 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
         paged = []
         for after in range(5):
             page = find_operations(view, AuditFilter(), after=after, limit=1)
-            paged.append([one.operation_id for one in page.entries])
+            paged.append([entry.operation_id for entry in page.entries])
         assert paged == [[one.operation_id] for one in every] + [[]]
         ancestry = causal_ancestors(view, "changed")
-        assert [one.ec_sequence_number for one in ancestry.page.entries] == [2, 3]
-        assert [one.operation_id for one in cost_entries(view).entries] == [
+        assert [entry.ec_sequence_number for entry in ancestry.page.entries] == [2, 3]
+        assert [entry.operation_id for entry in cost_entries(view).entries] == [
             one.operation_id for one in every
         ]
 
@@ -376,7 +376,7 @@ def test_authorities_are_computed_as_of_lite_rows_and_for_what_was_migrated(ledg
     assert drain(ledger) == ["own"]
     assert migrate(Kernel(), ledger).complete
     with ledger.view() as view:
-        assert {one.priority for one in view.open_requests()} == {"background_low_priority"}
+        assert {request.priority for request in view.open_requests()} == {"background_low_priority"}
     assert drain(ledger) == ["cu"]
 
 
@@ -513,7 +513,7 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
     monkeypatch.setattr(job, "BATCH_ROWS", 2)
     documents = [named(create(f"n{number}", "Note"), f"o{number}") for number in range(6)]
     documents[2] = documents[2] | {"semantic_intent": None}
-    take(ledger, *({k: v for k, v in one.items() if v is not None} for one in documents))
+    take(ledger, *({k: v for k, v in document.items() if v is not None} for document in documents))
 
     def die(done):
         if done > 2 * batches:
@@ -530,7 +530,9 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
 
 class NoLease:
     def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
-        return Lease(granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1)
+        return CapacityGrant(
+            granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1
+        )
 
 
 @pytest.mark.spec("§2.8", "§18.2")
@@ -566,7 +568,7 @@ def recorded():
 
 
 def rules(view):
-    return [(one.table, one.key, one.rule) for one in verify(view).findings]
+    return [(finding.table, finding.key, finding.rule) for finding in verify(view).findings]
 
 
 def resealed(transaction, number, **changes):

@@ -63,9 +63,9 @@ def test_an_answer_is_recorded_with_a_durable_receipt_for_each(ledger):
     result = submit_answered(
         ledger, document, b"one", b"two", resolved_output_visibility_class="public_open"
     )
-    kinds = [one["receipt_kind"] for one in result.emitted_receipts]
+    kinds = [receipt["receipt_kind"] for receipt in result.emitted_receipts]
     assert kinds == ["recorded_model_output"] * 2
-    assert {one["retention_class"] for one in result.emitted_receipts} == {"durable"}
+    assert {receipt["retention_class"] for receipt in result.emitted_receipts} == {"durable"}
     held = record(ledger, f"{document['operation_id']}:0")
     assert (held["reference_count"], held["state"]) == (1, "recorded")
     assert held["resolved_output_visibility_class"] == "public_open"

@@ -760,7 +760,7 @@ def test_an_overlay_holds_from_the_next_envelope_of_its_transaction_on(ledger):
                 adapt("redacted", title="2"),
             )
         ]
-    assert [code_of(one) for one in results] == [None, None, BLOCKED]
+    assert [code_of(result) for result in results] == [None, None, BLOCKED]
 
 
 @pytest.mark.spec("§12.2")

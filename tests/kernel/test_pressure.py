@@ -64,7 +64,7 @@ def test_each_priority_has_one_of_the_three(priority, capacity_priority):
 
 @pytest.mark.spec("§8.3")
 def test_a_reserve_is_used_by_its_own_priority_first_and_taken_by_nobody_below():
-    assert [one.slots for one in state().capacity.ceilings()] == [2, 3, 4]
+    assert [ceiling.slots for ceiling in state().capacity.ceilings()] == [2, 3, 4]
     # Critical work in its own reserve takes nothing from the others.
     assert state((2, 0, 1)).left("background").slots == 0
     assert state((1, 0, 1)).left("background").slots == 1

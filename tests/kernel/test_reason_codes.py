@@ -15,7 +15,7 @@ from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -312,7 +312,9 @@ def undoing() -> Iterator[str]:
 
 class NoLease:
     def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
-        return Lease(granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1)
+        return CapacityGrant(
+            granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1
+        )
 
     def draw(self, operation_kind, priority, cost):
         pass

@@ -4,7 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.verify.recent import Audit, AuditMark, audit_since
+from kernel.verify.recent import AuditMark, RecentAudit, audit_since
 from kernel.verify.violation import record_violation
 from tests.kernel.build import adapt, create, memory_ledger, submit
 
@@ -17,7 +17,7 @@ def written(count: int = 6) -> Ledger:
     return ledger
 
 
-def audit(ledger: Ledger, mark: AuditMark, rows_max: int = 1000) -> Audit:
+def audit(ledger: Ledger, mark: AuditMark, rows_max: int = 1000) -> RecentAudit:
     with ledger.view() as view:
         return audit_since(view, mark, rows_max)
 

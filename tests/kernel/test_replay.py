@@ -388,7 +388,7 @@ def verdicts(ledger, first, last, registry=IN_USE):
 @pytest.mark.spec("§3.4")
 def test_parents_are_replayed_before_their_children(ledger):
     chain(ledger, [], ["o-0"], ["o-1"], ["o-0", "o-2"])
-    found = [one.operation_id for one in verdicts(ledger, 1, 4)]
+    found = [verdict.operation_id for verdict in verdicts(ledger, 1, 4)]
     assert found == ["o-0", "o-1", "o-2", "o-3"]
 
 
@@ -397,7 +397,7 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
     submit_answered(ledger, asking, b"answer")
     chain(ledger, ["asking"], ["o-0"], [], ["o-2"])
-    found = {one.operation_id: one for one in verdicts(ledger, 1, 5, BUMPED)}
+    found = {verdict.operation_id: verdict for verdict in verdicts(ledger, 1, 5, BUMPED)}
     assert found["asking"].block_reason == "fingerprint_mismatch"
     for child, parent in (("o-0", "asking"), ("o-1", "o-0")):
         assert found[child].block_reason == "operation_not_replayable"
@@ -417,7 +417,7 @@ def test_a_parent_outside_of_the_range_counts_as_replayed(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
     submit_answered(ledger, asking, b"answer")
     chain(ledger, ["asking"], ["o-0"])
-    assert [one.output_reproduced for one in verdicts(ledger, 2, 3, BUMPED)] == [True, True]
+    assert [verdict.output_reproduced for verdict in verdicts(ledger, 2, 3, BUMPED)] == [True, True]
 
 
 @pytest.mark.spec("§2.7", "§2.8")
@@ -437,7 +437,7 @@ def test_of_parents_that_an_earlier_log_lacks_or_has_later_only_a_later_one_bloc
         ("o-3", None),
     ]
     # The later parent is outside of the range.
-    assert [one.output_reproduced for one in verdicts(ledger, 1, 2)] == [True, True]
+    assert [verdict.output_reproduced for verdict in verdicts(ledger, 1, 2)] == [True, True]
     with ledger.view() as view:
         assert verify(view).findings == ()
 

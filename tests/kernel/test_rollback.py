@@ -874,7 +874,7 @@ def test_a_damaged_state_is_archived_and_built_again(ledger):
     assert done.plan.state_digest != digest
     assert everything(ledger)["nodes"] == honest["nodes"]
     [content] = archived
-    kept = {one["record_key"]: one for one in orjson.loads(content)}
+    kept = {load["record_key"]: load for load in orjson.loads(content)}
     assert set(kept) == {"n", "m", "invented"}
     assert kept["m"]["stored"] is None
     assert kept["invented"]["log_gives"] is None
@@ -900,8 +900,8 @@ def test_what_is_written_while_the_state_is_built_again_stays_written(ledger):
         row = transaction.tables.get(schema.nodes, "later")
         transaction.tables.put(schema.nodes, row | {"record": b"{}"})
     done = replace_what_differs(ledger, prepared)
-    assert {one.key for one in token_plan.differences} == {"n", "gone"}
-    assert {one.key for one in done.plan.differences} == {"n", "gone", "later"}
+    assert {difference.key for difference in token_plan.differences} == {"n", "gone"}
+    assert {difference.key for difference in done.plan.differences} == {"n", "gone", "later"}
     skipped = [one["effect_kind"] for one in done.plan.irreversible_skipped]
     assert skipped == ["materialize"]
     with ledger.view() as view:

@@ -159,7 +159,10 @@ def test_the_rows_of_version_1_would_not_fold_by_another(second_version, monkeyp
     submit(ledger, create("n", "Note"), plain)
     monkeypatch.setattr(rules, "RULES", MappingProxyType({1: rules.RULES[2]}))
     with ledger.view() as view:
-        assert {one.rule for one in verify(view).findings} >= {"state_differs", "not_folded"}
+        assert {finding.rule for finding in verify(view).findings} >= {
+            "state_differs",
+            "not_folded",
+        }
 
 
 def test_lite_rows_and_those_that_take_their_place_seal_the_version():
@@ -206,12 +209,12 @@ def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
     with later_rules().view() as view:
         findings = verify(view).findings
         recent = audit_since(view, AuditMark()).found.findings
-    unknown = [one for one in findings if one.rule == "rules_unknown"]
+    unknown = [finding for finding in findings if finding.rule == "rules_unknown"]
     assert [(one.table, one.key) for one in unknown] == [("kernel_event_log", "2")]
     assert unknown[0].message == (
         "row 2 states version 2 of the rules, this program knows 1: use a newer program"
     )
-    assert "not_folded" in {one.rule for one in findings}
+    assert "not_folded" in {finding.rule for finding in findings}
     assert [one.rule for one in recent] == ["rules_unknown"]
 
 
@@ -303,4 +306,4 @@ def test_a_receipt_that_nobody_knows_is_a_finding(changes, rule):
         transaction.head_now.receipt_hash = receipt_hash
     with ledger.view() as view:
         assert view.tables.get(schema.chain_head, LEDGER_ID)["receipt_hash"] == receipt_hash
-        assert [one.rule for one in verify(view).findings] == [rule]
+        assert [finding.rule for finding in verify(view).findings] == [rule]

@@ -569,11 +569,11 @@ def test_an_effect_outside_that_is_forbidden_halts_the_simulation_with_a_receipt
     before = everything(ledger)
     result = simulate(ledger, make(), ALL_FORBIDDEN)
     assert (result.outcome, result.preview, result.submission) == ("blocked", None, None)
-    assert [one.external_effect for one in result.violations] == [external]
+    assert [violation.external_effect for violation in result.violations] == [external]
     assert untouched(before, everything(ledger), {"receipts", "chain_head"})
     [said] = receipts(ledger, "simulation_external_effect_blocked")
     assert said["policy_id"] == ALL_FORBIDDEN.policy_id
-    assert [one["external_effect"] for one in said["violations"]] == [external]
+    assert [violation["external_effect"] for violation in said["violations"]] == [external]
     assert said["halted"] is True
 
 
@@ -664,7 +664,7 @@ def test_what_a_model_said_in_another_shape_is_kept_as_it_was_said(ledger):
 def test_a_prediction_that_was_got_as_the_policy_does_not_allow_is_not_used(ledger, effects):
     result = simulate(ledger, add(), NOTHING_FORBIDDEN, prediction=prediction(*effects, x=1))
     assert result.outcome == "blocked"
-    assert [one.cause for one in result.violations] == ["prediction"]
+    assert [violation.cause for violation in result.violations] == ["prediction"]
 
 
 @pytest.mark.spec("V4-G-1")
@@ -900,7 +900,7 @@ def test_content_that_was_changed_beside_its_commitment_is_found(ledger, change)
         stored = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
         transaction.tables.update(schema.ephemeral_receipts, (key,), {"receipt_bytes": stored})
     with ledger.view() as view:
-        assert [one.table for one in verify(view).findings] == ["ephemeral_receipts"]
+        assert [finding.table for finding in verify(view).findings] == ["ephemeral_receipts"]
 
 
 @pytest.mark.spec("§17.2")
@@ -913,7 +913,7 @@ def test_content_that_no_simulation_committed_to_is_found(ledger):
             schema.ephemeral_receipts, row | {"receipt_id": "other", "operation_id": "other"}
         )
     with ledger.view() as view:
-        assert [one.table for one in verify(view).findings] == ["ephemeral_receipts"]
+        assert [finding.table for finding in verify(view).findings] == ["ephemeral_receipts"]
 
 
 # --- the same asking again --------------------------------------------------------------------

@@ -55,7 +55,7 @@ def ledger():
         create("memory", "Memory", source_refs=["claim"]),
         create("gone", "Note"),
     )
-    assert [code_of(one) for one in results[:4]] == [None] * 4
+    assert [code_of(result) for result in results[:4]] == [None] * 4
     submit(ledger, reclassify("D", "sealed"))
     return ledger
 

@@ -98,7 +98,7 @@ def test_a_record_that_differs_is_found_in_a_file_too(watched):
         transaction.tables.put(schema.nodes, row | {"updated_by_operation_id": "nobody"})
         transaction.tables.delete(schema.nodes, "n-4")
     with ledger.view() as view:
-        found = {(one.table, one.key, one.rule) for one in verify(view).findings}
+        found = {(finding.table, finding.key, finding.rule) for finding in verify(view).findings}
     assert {("nodes", "n-3", "state_differs"), ("nodes", "n-4", "missing")} <= found
     assert watched
 

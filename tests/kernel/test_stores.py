@@ -82,10 +82,10 @@ def test_each_effect_writes_the_store_that_the_registry_names(used):
     with used.view() as view:
         rows = view.tables.select(schema.applied_effects)
     documents = [orjson.loads(row["effect_bytes"]) for row in rows]
-    assert {one["effect_kind"] for one in documents} == set(EFFECT_KINDS)
-    for one in documents:
-        assert one["store"] == EFFECT_KINDS[one["effect_kind"]].store
-        assert one["canonical_kind"] == EFFECT_KINDS[one["effect_kind"]].canonical
+    assert {document["effect_kind"] for document in documents} == set(EFFECT_KINDS)
+    for document in documents:
+        assert document["store"] == EFFECT_KINDS[document["effect_kind"]].store
+        assert document["canonical_kind"] == EFFECT_KINDS[document["effect_kind"]].canonical
 
 
 @pytest.mark.spec("K2")
@@ -235,7 +235,7 @@ def test_a_new_generation_is_in_force_at_once_and_a_reverted_one_no_longer(ledge
     advance = own("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
     stale = create("late", "Note")
     results = submit(ledger, advance, stale)
-    assert [code_of(one) for one in results] == [None, "envelope_policy_generation_stale"]
+    assert [code_of(result) for result in results] == [None, "envelope_policy_generation_stale"]
     current = {"policy_generation_id": "PG-2"}
     results = submit(
         ledger,
@@ -245,7 +245,7 @@ def test_a_new_generation_is_in_force_at_once_and_a_reverted_one_no_longer(ledge
         create("before", "Note"),
     )
     expected = [None, None, "envelope_policy_generation_stale", None]
-    assert [code_of(one) for one in results] == expected
+    assert [code_of(result) for result in results] == expected
     third = own("policy_snapshot_advance", "PG-3", prior_policy_generation_id="PG-1")
     accept(ledger, third)
     assert record(ledger, schema.policy_snapshots, "PG-3")["generation"] == 3
@@ -256,7 +256,7 @@ def test_a_refused_operation_leaves_the_policy_that_was_in_force(ledger):
     advance = effect("policy_snapshot_advance", "PG-2", prior_policy_generation_id="PG-1")
     broken = envelope("policy_snapshot_advance", [advance, effect("node_write", "nobody")])
     results = submit(ledger, broken, create("next", "Note"))
-    assert [code_of(one) for one in results] == ["node_not_found", None]
+    assert [code_of(result) for result in results] == ["node_not_found", None]
 
 
 # Machines as tables

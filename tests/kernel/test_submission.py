@@ -105,7 +105,7 @@ def test_refusals_leave_no_gap_in_the_sequence(ledger):
         create("c", "Note"),
     ]
     results = submit(ledger, *documents)
-    accepted = [one for one in results if isinstance(one, SubmissionResult)]
+    accepted = [result for result in results if isinstance(result, SubmissionResult)]
     assert [one.ec_sequence_number for one in accepted] == [1, 2, 3]
     with ledger.view() as view:
         assert [row["ec_sequence_number"] for row in view.log_rows()] == [1, 2, 3]

@@ -76,9 +76,9 @@ def done(ledger, *documents):
 
 
 def fresh(documents):
-    for one in documents:
+    for document in documents:
         name = f"again-{next(_names)}"
-        yield one | {"operation_id": op_id(name), "idempotency_key": name}
+        yield document | {"operation_id": op_id(name), "idempotency_key": name}
 
 
 @pytest.mark.spec("§3.3")

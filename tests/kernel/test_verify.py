@@ -215,7 +215,7 @@ def test_the_clock_is_not_behind_a_receipt():
     with ledger.transaction() as transaction:
         transaction.head_now.committed_at_us -= HOUR_US // 2
     with ledger.view() as view:
-        assert [one.table for one in verify(view).findings] == ["chain_head"]
+        assert [finding.table for finding in verify(view).findings] == ["chain_head"]
 
 
 @pytest.mark.parametrize("waited_us", [0, 25 * HOUR_US])
@@ -236,7 +236,7 @@ def test_an_ephemeral_receipt_is_gone_after_its_time_and_not_before(waited_us):
             for row in kept:
                 tables.delete(schema.ephemeral_receipts, row["receipt_id"])
         with ledger.view() as view:
-            rules = {(one.table, one.rule) for one in verify(view).findings}
+            rules = {(finding.table, finding.rule) for finding in verify(view).findings}
         assert rules == {("ephemeral_receipts", "missing")}
 
 
@@ -322,8 +322,10 @@ def test_two_rows_behind_one_row_are_a_double_write(tampered):
     tampered.insert(schema.kernel_event_log, twin)
     found = tampered.verify(limit_findings=200).findings
     findings = [one for one in found if one.rule != "schema_differs"]
-    assert all(one.table in ("kernel_event_log", "idempotency_records") for one in findings[:2])
-    written_twice = [one for one in findings if one.rule == "double_write"]
+    assert all(
+        finding.table in ("kernel_event_log", "idempotency_records") for finding in findings[:2]
+    )
+    written_twice = [finding for finding in findings if finding.rule == "double_write"]
     assert str(len(rows) + 1) in {one.key for one in written_twice}
 
 
@@ -376,9 +378,9 @@ def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
     """Somebody changes what an effect is said to have done and seals that consistently."""
     last = tampered.rows(schema.kernel_event_log)[-1]
     effects = [
-        one
-        for one in tampered.rows(schema.applied_effects)
-        if one["ec_sequence_number"] == last["ec_sequence_number"]
+        row
+        for row in tampered.rows(schema.applied_effects)
+        if row["ec_sequence_number"] == last["ec_sequence_number"]
     ]
     content = flipped(effects[0]["effect_bytes"], effects[0]["effect_bytes"].index(b"_image") + 20)
     contents = [content, *(one["effect_bytes"] for one in effects[1:])]
@@ -395,9 +397,9 @@ def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
     tampered.set(schema.kernel_event_log, last, row_bytes=row_bytes, row_hash=row_hash)
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=row_hash)
     record = next(
-        one
-        for one in tampered.rows(schema.idempotency_records)
-        if one["ec_sequence_number"] == last["ec_sequence_number"]
+        row
+        for row in tampered.rows(schema.idempotency_records)
+        if row["ec_sequence_number"] == last["ec_sequence_number"]
     )
     result = record["result_bytes"].replace(last["row_hash"].encode(), row_hash.encode())
     tampered.set(schema.idempotency_records, record, result_bytes=result)
@@ -441,7 +443,7 @@ def test_a_tail_cut_off_with_the_head_turned_back_is_found_in_the_state(tampered
     cut_tail(tampered)
     findings = tampered.verify().findings
     assert findings[0].rule in ("state_differs", "extra")
-    assert ("nodes", "cu-g") in {(one.table, one.key) for one in findings}
+    assert ("nodes", "cu-g") in {(finding.table, finding.key) for finding in findings}
 
 
 @pytest.mark.parametrize(
@@ -555,7 +557,7 @@ def test_a_request_given_up_without_its_receipt_is_found(tampered):
             "closed_at_us": row["enqueued_at_us"],
         },
     )
-    findings = {(one.table, one.key) for one in tampered.verify().findings}
+    findings = {(finding.table, finding.key) for finding in tampered.verify().findings}
     assert ("outbox_outcomes", row["request_id"]) in findings
 
 
@@ -566,7 +568,7 @@ def test_a_request_without_its_receipt_is_found(tampered):
     tampered.insert(schema.outbox, {**forged, "open": 1})
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), request_sequence=last + 1)
     assert ("outbox", "request:forged", "extra") in {
-        (one.table, one.key, one.rule) for one in tampered.verify().findings
+        (finding.table, finding.key, finding.rule) for finding in tampered.verify().findings
     }
 
 
@@ -576,7 +578,7 @@ def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
     row = next(one for one in tampered.rows(schema.outbox) if (one["queue"], one["open"]) == where)
     changed = {"open": 0, "request_bytes": row["request_bytes"].replace(b"b-", b"c-")}
     tampered.set(schema.outbox, row, **{column: changed.get(column, "background_low_priority")})
-    found = {(one.table, one.key) for one in tampered.verify().findings}
+    found = {(finding.table, finding.key) for finding in tampered.verify().findings}
     assert ("outbox", row["request_id"]) in found
 
 
@@ -589,7 +591,7 @@ def test_an_outcome_is_the_one_that_its_receipt_says(tampered, column):
     )
     changed = {"outcome": "cancelled", "operation_id": "somebody's"}
     tampered.set(schema.outbox_outcomes, row, **{column: changed.get(column, 7)})
-    found = {(one.table, one.key) for one in tampered.verify().findings}
+    found = {(finding.table, finding.key) for finding in tampered.verify().findings}
     assert ("outbox_outcomes", row["request_id"]) in found
 
 
@@ -679,13 +681,13 @@ def test_a_receipt_id_of_the_wrong_type_is_named(tampered, table, value):
     row = next(one for one in tampered.rows(table) if one["operation_id"] is not None)
     where = f"WHERE rowid = {row['place']}"
     tampered.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
-    assert table.name in {one.table for one in tampered.verify().findings}
+    assert table.name in {finding.table for finding in tampered.verify().findings}
 
 
 def test_no_more_findings_than_asked_for(tampered):
     tampered.db.execute("UPDATE kernel_event_log SET semantic_intent = 'x'")
     found = tampered.verify(limit_findings=3)
-    assert [one.key for one in found.findings] == ["1", "2", "3"]
+    assert [finding.key for finding in found.findings] == ["1", "2", "3"]
 
 
 @pytest.fixture(scope="module")

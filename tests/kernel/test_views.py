@@ -39,15 +39,15 @@ def ledger():
 def stale(ledger):
     with ledger.view() as view:
         rows = [view.record(schema.materialized_views, one) for one in ("v", "w", "x")]
-        return [one["view_id"] for one in rows if is_stale(view, one)]
+        return [row["view_id"] for row in rows if is_stale(view, row)]
 
 
 def events(ledger, result):
     with ledger.view() as view:
         rows = [
-            view.tables.get(schema.ephemeral_receipts, one["receipt_id"])
-            for one in result.emitted_receipts
-            if one["receipt_kind"] == "node_write_event"
+            view.tables.get(schema.ephemeral_receipts, receipt["receipt_id"])
+            for receipt in result.emitted_receipts
+            if receipt["receipt_kind"] == "node_write_event"
         ]
     return [bytes(row["receipt_bytes"]) for row in rows]
 

@@ -123,9 +123,9 @@ def main():
         transaction.tables.update(TOYS, ("ball",), {"record": b"{}"})
         transaction.tables.delete(TOYS, "bear")
     with ledger.view() as view:
-        found = {(one.table, one.key) for one in verify(view).findings}
+        found = {(finding.table, finding.key) for finding in verify(view).findings}
         assert {("toys", "ball"), ("toys", "bear")} <= found, found
-        differing = {one.key for one in plan_rebuild(Kernel(), view, 0).differences}
+        differing = {difference.key for difference in plan_rebuild(Kernel(), view, 0).differences}
         assert differing == {"ball", "bear"}
     assert "toys" in WRITTEN_STORES
     assert STORAGE_REGISTRY["toys"].owner == "tests"

@@ -14,8 +14,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from actors.commit.unit_context import Bench
-from actors.commit.units import EnqueueUnit, IntentUnit
+from actors.commit.unit_context import CommitContext
+from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
@@ -316,7 +316,7 @@ class Recomputing(RuleBasedStateMachine):
 
     def write(self, unit):
         with self.ledger.transaction() as transaction:
-            result = unit.run(Bench(transaction, self.kernel, self.orchestrator))
+            result = unit.run(CommitContext(transaction, self.kernel, self.orchestrator))
         assert code_of(result) is None, result
         self.read()
 
@@ -324,7 +324,7 @@ class Recomputing(RuleBasedStateMachine):
     def ask(self, node, urgency):
         with self.ledger.view() as view:
             source = f"source:{view.head().ec_sequence_number}"
-        self.write(EnqueueUnit(node, source, urgency))
+        self.write(RequestRecomputeUnit(node, source, urgency))
 
     @rule(sweep=st.sampled_from([decay_tick(START_US + 1000, 0), backfill()]), data=st.data())
     def sweep_and_be_killed(self, sweep, data):
@@ -421,7 +421,7 @@ class Recomputing(RuleBasedStateMachine):
         if self.cascades:
             return
         with self.ledger.view() as view:
-            open_items = {one.item_key for one in view.open_requests()}
+            open_items = {request.item_key for request in view.open_requests()}
             for node in understandings(view):
                 name = node["node_id"]
                 if name in open_items or is_nightly(node):
@@ -443,7 +443,7 @@ class Recomputing(RuleBasedStateMachine):
                 page, *_ = plan_deferred(view, self.cascades[0])
             self.write_page(page)
         with self.ledger.view() as view:
-            items = {one.item_key for one in view.open_requests()}
+            items = {request.item_key for request in view.open_requests()}
         for _ in items:  # coalesced: as many recomputes as there are understandings to do
             with self.ledger.view() as view:
                 document = recompute(view, ready_items(view, view.open_requests())[-1].item_key)

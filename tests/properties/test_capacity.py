@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.audit.costs import cost_totals
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
@@ -38,7 +38,7 @@ class Leases:
         )
         left = CAPACITY.left(name, held).cost if self.known else 0.0
         ceiling = CAPACITY.ceiling(name).cost
-        return Lease(left > 0, max(0.0, left), "lease", 7, ceiling, self.known)
+        return CapacityGrant(left > 0, max(0.0, left), "lease", 7, ceiling, self.known)
 
     def draw(self, operation_kind, priority, cost):  # noqa: ARG002
         name = capacity_priority_of(priority)
@@ -100,7 +100,7 @@ def test_no_load_gets_past_the_capacity_but_as_the_policy_says(strategy, steps):
     with ledger.view() as view:
         assert view.head().ec_sequence_number == accepted + 1
         kinds = [row["receipt_kind"] for row in view.tables.select(schema.receipts)]
-        totals = {one.semantic_intent: one for one in cost_totals(view).totals}
+        totals = {total.semantic_intent: total for total in cost_totals(view).totals}
     assert (kinds.count("capacity_alert"), kinds.count("capacity_override")) == (alerts, overrides)
     assert kinds.count("capacity_lease") == accepted - alerts - overrides
     if accepted:

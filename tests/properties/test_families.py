@@ -58,7 +58,9 @@ def admissible(verb):
 
 @pytest.mark.spec("§3.8.2", "PT-1", "PT-2")
 def test_every_primitive_is_undone_and_every_verb_is_composed():
-    undone = {one["effect_kind"] for place in PLACES for one in COURSE[place]["primitive_effects"]}
+    undone = {
+        effect["effect_kind"] for place in PLACES for effect in COURSE[place]["primitive_effects"]
+    }
     assert undone == set(EFFECT_KINDS)
     for verb in SEMANTIC_VERBS.values():
         for required in verb.requires:

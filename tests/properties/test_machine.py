@@ -309,7 +309,7 @@ class Machine(RuleBasedStateMachine):
             lambda transaction: replay_range(transaction, first, last, strategy, IN_USE)
         )
         rows = [row for row in self.rows() if first <= place_of(row) == position_of(row) <= last]
-        found = {one["original_operation_id"]: one["output_reproduced"] for one in answers}
+        found = {answer["original_operation_id"]: answer["output_reproduced"] for answer in answers}
         waiting = self.waiting()
         assert len(answers) == len(rows)
         assert found == {row["operation_id"]: row["operation_id"] not in waiting for row in rows}
@@ -362,7 +362,9 @@ class Machine(RuleBasedStateMachine):
     @rule(key=NODES)
     def somebody_asks_who_wrote(self, key):
         found = self.look(lambda view: find_operations(view, AuditFilter(entity=key), limit=1000))
-        assert {one.operation_id for one in found.entries} <= set(self.on_log()) - self.waiting()
+        assert {entry.operation_id for entry in found.entries} <= set(
+            self.on_log()
+        ) - self.waiting()
         every = self.look(lambda view: find_operations(view, AuditFilter(), limit=1000)).entries
         assert [one.operation_id for one in every] == self.on_log()
 

@@ -194,7 +194,7 @@ def expected_reasons(transaction, asked, strategy):
     for row in transaction.log_rows(after=0, limit=1000):
         name = row["operation_id"]
         envelope = transaction.envelope(name)
-        waits = [reasons.get(one) for one in envelope["causal_parent_operation_ids"]]
+        waits = [reasons.get(parent_id) for parent_id in envelope["causal_parent_operation_ids"]]
         own = OWN_REASONS[strategy].get(asked.get(name))
         reasons[name] = "operation_not_replayable" if any(waits) else own
     return reasons
@@ -211,18 +211,18 @@ def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked
             registry = AskedOnly()
             receipts = replay_range(transaction, 1, last, strategy, registry)
             assert registry.calls == []
-            assert [one.original_operation_id for one in receipts] == [
+            assert [receipt.original_operation_id for receipt in receipts] == [
                 row["operation_id"] for row in transaction.log_rows(after=0, limit=1000)
             ]
             reasons = expected_reasons(transaction, asked, strategy)
-            for one in receipts:
-                name = one.original_operation_id
-                assert one.block_reason == reasons[name]
-                assert one.output_reproduced == (reasons[name] is None)
-                if one.block_reason == "operation_not_replayable":
-                    assert reasons[one.blocked_by_operation_id] is not None
-                elif one.output_reproduced:
-                    assert one.fingerprint_match == (asked.get(name) in (None, "new"))
+            for receipt in receipts:
+                name = receipt.original_operation_id
+                assert receipt.block_reason == reasons[name]
+                assert receipt.output_reproduced == (reasons[name] is None)
+                if receipt.block_reason == "operation_not_replayable":
+                    assert reasons[receipt.blocked_by_operation_id] is not None
+                elif receipt.output_reproduced:
+                    assert receipt.fingerprint_match == (asked.get(name) in (None, "new"))
                 kinds = [kept["receipt_kind"] for kept in transaction.receipts_of(name)]
                 stopped = strategy == BLOCKING and reasons[name] == "fingerprint_mismatch"
                 if strategy == BLOCKING:
@@ -254,11 +254,11 @@ def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph
     with ledger.view() as view:
         verdicts = list(replay_all(view, 1, len(graph), "record_only", NEW_ONLY))
         assert verify(view).findings == ()
-    assert all(one.output_reproduced for one in verdicts)
+    assert all(verdict.output_reproduced for verdict in verdicts)
     place = {one.operation_id: index for index, one in enumerate(verdicts)}
     assert place.keys() == parents.keys()
     for name, causes in parents.items():
-        assert all(place[one] < place[name] for one in causes)
+        assert all(place[cause] < place[name] for cause in causes)
     parts = independent_subgraphs(parents)
     assert sorted(name for part in parts for name in part) == sorted(parents)
     for part in parts:

@@ -41,7 +41,9 @@ NOISE = st.dictionaries(
 
 
 def test_every_kind_is_undone_somewhere_on_the_course():
-    named = {one["effect_kind"] for place in PLACES for one in COURSE[place]["primitive_effects"]}
+    named = {
+        effect["effect_kind"] for place in PLACES for effect in COURSE[place]["primitive_effects"]
+    }
     assert named == set(EFFECT_KINDS)
 
 
@@ -63,8 +65,10 @@ def with_noise(document, noise):
     if document["semantic_intent"] in NAMING_ITS_FIELDS:
         return renamed(document)
     effects = [
-        one | {"payload": noise | one["payload"]} if one["effect_kind"] == "node_write" else one
-        for one in document["primitive_effects"]
+        effect | {"payload": noise | effect["payload"]}
+        if effect["effect_kind"] == "node_write"
+        else effect
+        for effect in document["primitive_effects"]
     ]
     return renamed(document, primitive_effects=effects)
 
@@ -74,7 +78,7 @@ def with_noise(document, noise):
 @given(st.sampled_from(PLACES), NOISE)
 def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
     document = with_noise(COURSE[place], noise)
-    kinds = {one["reversibility"] for one in document["primitive_effects"]}
+    kinds = {effect["reversibility"] for effect in document["primitive_effects"]}
     with standing_at(place) as transaction:
         before = state_of(transaction)
         operation_id = accept(transaction, document).operation_id
@@ -91,18 +95,20 @@ def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
             return
         done = undo_epoch(transaction, operation_id)
         compensated = [
-            one["compensating_operation_kind"]
-            for one in reversed(document["primitive_effects"])
-            if one["reversibility"] == COMPENSATING
+            effect["compensating_operation_kind"]
+            for effect in reversed(document["primitive_effects"])
+            if effect["reversibility"] == COMPENSATING
         ]
         applied = [one["compensating_operation_kind"] for one in done.compensations_applied]
         assert applied == compensated
         persists = [
-            one["external_effect_descriptor"]
-            for one in reversed(document["primitive_effects"])
-            if one["reversibility"] == IRREVERSIBLE
+            effect["external_effect_descriptor"]
+            for effect in reversed(document["primitive_effects"])
+            if effect["reversibility"] == IRREVERSIBLE
         ]
-        named = [one["external_effect_descriptor"] for one in done.persistent_external_effects]
+        named = [
+            effect["external_effect_descriptor"] for effect in done.persistent_external_effects
+        ]
         assert named == persists
         for place_of, row in before.items():
             if not compensated and not persists:
@@ -114,7 +120,7 @@ def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
 @given(st.sampled_from(PLACES), st.integers(1, 4))
 def test_undoing_and_bringing_back_in_turn_goes_between_the_same_two_states(place, turns):
     document = renamed(COURSE[place])
-    kinds = {one["reversibility"] for one in document["primitive_effects"]}
+    kinds = {effect["reversibility"] for effect in document["primitive_effects"]}
     if not kinds <= {RECEIPT, REVERSIBLE} or REVERSIBLE not in kinds:
         return
     with standing_at(place) as transaction:
@@ -144,16 +150,16 @@ def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
             accept(transaction, renamed(document, **epoch))
         in_force = {"policy_generation_id": transaction.policy_generation_id()}
         accept(transaction, renamed(states("epoch_close", "epoch_closed"), **epoch, **in_force))
-        effects = [one for document in documents for one in document["primitive_effects"]]
-        kinds = {one["reversibility"] for one in effects}
+        effects = [effect for document in documents for effect in document["primitive_effects"]]
+        kinds = {effect["reversibility"] for effect in effects}
         if kinds == {RECEIPT}:
             return
         done = undo_epoch(transaction, "the epoch")
-        outside = [one for one in effects if one["reversibility"] == IRREVERSIBLE]
+        outside = [effect for effect in effects if effect["reversibility"] == IRREVERSIBLE]
         assert sorted(
-            one["external_effect_descriptor"] for one in done.persistent_external_effects
+            effect["external_effect_descriptor"] for effect in done.persistent_external_effects
         ) == sorted(one["external_effect_descriptor"] for one in outside)
-        made_up_for = [one for one in effects if one["reversibility"] == COMPENSATING]
+        made_up_for = [effect for effect in effects if effect["reversibility"] == COMPENSATING]
         assert len(done.compensations_applied) == len(made_up_for)
         receipts = {
             one["receipt_kind"]: one
@@ -200,10 +206,10 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
         assert transaction.open_requests() == requests
         skipped = [one["external_effect_descriptor"] for one in done.plan.irreversible_skipped]
         assert skipped == [
-            one["external_effect_descriptor"]
+            effect["external_effect_descriptor"]
             for document in COURSE[checkpoint:place]
-            for one in document["primitive_effects"]
-            if one["reversibility"] == IRREVERSIBLE
+            for effect in document["primitive_effects"]
+            if effect["reversibility"] == IRREVERSIBLE
         ]
         transaction.write_head()
         assert verify(transaction).findings == ()

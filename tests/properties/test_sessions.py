@@ -48,9 +48,9 @@ class Asking:
 
 async def ask_all(sessions, askings):
     async with anyio.create_task_group() as tasks:
-        for one in askings:
-            if one.answer is None:
-                tasks.start_soon(one.once, sessions)
+        for asking in askings:
+            if asking.answer is None:
+                tasks.start_soon(asking.once, sessions)
 
 
 async def crash_during(ledger, store, askings):
@@ -82,7 +82,7 @@ async def play(rounds, per_session):
             store.faults.append(happening)
         passivate_after_s = 0.0 if happening == "passivate" else 60.0
         async with running_sessions(ledger, passivate_after_s=passivate_after_s) as sessions:
-            while any(one.answer is None for one in askings):
+            while any(asking.answer is None for asking in askings):
                 if per_session:
                     for session_id in SESSIONS:
                         await ask_all(sessions, [o for o in askings if o.session_id == session_id])
@@ -107,7 +107,7 @@ def test_whatever_happens_each_session_is_its_universe_without_what_was_struck(r
     ends, askings = anyio.run(play, rounds, False)
 
     for session_id, (snapshot, trail, anchor) in ends.items():
-        own = [one for one in askings if one.session_id == session_id]
+        own = [asking for asking in askings if asking.session_id == session_id]
         struck = {name for one in own for name in one.ids}
         assert snapshot["survivors"] == sorted(set(UNIVERSE) - struck)
         assert sorted(one["payload"]["observation_id"] for one in trail[1:]) == sorted(

@@ -86,9 +86,11 @@ def test_what_was_previewed_is_what_submitting_it_does(place):
     assert state.would_be_rejected is None
     result = submit(ledger, document, submitter="orchestrator")
     assert code_of(result) is None
-    previewed = {(one.store, one.record_key): one.after for one in state.preview_payload.changes}
+    previewed = {
+        (change.store, change.record_key): change.after for change in state.preview_payload.changes
+    }
     assert previewed == images(ledger, result.ec_sequence_number)
-    emitted = tuple(one["receipt_kind"] for one in result.emitted_receipts)
+    emitted = tuple(receipt["receipt_kind"] for receipt in result.emitted_receipts)
     assert state.preview_payload.would_emit_receipts == emitted
 
 

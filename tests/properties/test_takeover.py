@@ -152,12 +152,12 @@ async def run(steps):
             else:
                 assert times[number] <= 1, (number, answer)
         assert_one_owner_at_a_time(course.marks)
-        held = [one.held for one in course.gateways.values()]
+        held = [gateway.held for gateway in course.gateways.values()]
         assert sorted(shard for shards in held for shard in shards) == list(range(SHARDS))
         assert max(map(len, held)) - min(map(len, held)) <= 1
         for session_id in SESSIONS:
             shard = shard_of(session_id, SHARDS)
-            [owner] = [one for one in course.gateways.values() if shard in one.held]
+            [owner] = [gateway for gateway in course.gateways.values() if shard in gateway.held]
             assert await owner.sessions.ask(session_id, declare("h1", "h2"))
         with course.ledger.view() as view:
             assert verify(view).findings == ()

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.commit.work_units import CancelRequestUnit, EnqueueUnit, WorkReportUnit
+from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
@@ -32,16 +32,16 @@ keys = st.sampled_from(KEYS)
 priorities = st.sampled_from(["background", "user_initiated", "critical"])
 
 
-def binding(key: str, event: int, priority: str) -> EnqueueUnit:
+def binding(key: str, event: int, priority: str) -> RequestWorkUnit:
     content = {
         "binding_id": key,
         "source_event_id": f"e-{event}",
         "capacity_priority": priority,
     }
-    return EnqueueUnit((WorkRequest(BINDING_QUEUE, key, content),))
+    return RequestWorkUnit((WorkRequest(BINDING_QUEUE, key, content),))
 
 
-def step(key: str, number: int, prior: str, current: str) -> EnqueueUnit:
+def step(key: str, number: int, prior: str, current: str) -> RequestWorkUnit:
     content = {
         "extraction_run_id": "run",
         "attempt_number": number,
@@ -50,7 +50,7 @@ def step(key: str, number: int, prior: str, current: str) -> EnqueueUnit:
         "state_change_reason": "because",
         **({"block_reason": "rate_limit"} if current == "blocked" else {}),
     }
-    return EnqueueUnit((WorkRequest(EXTRACTION_QUEUE, key, content),))
+    return RequestWorkUnit((WorkRequest(EXTRACTION_QUEUE, key, content),))
 
 
 def of_binding(key: str, kind: str) -> Any:
@@ -108,8 +108,8 @@ def test_a_request_has_at_most_one_outcome_and_the_outbox_follows_from_the_recor
             submit(ledger, operation(unit))
             continue
         try:
-            with bench_on(ledger) as bench:
-                unit.run(bench)
+            with bench_on(ledger) as context:
+                unit.run(context)
         except WorkRefused:
             continue
     with ledger.view() as view:

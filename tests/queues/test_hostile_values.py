@@ -11,7 +11,7 @@ from queues.capacity_leases import CapacityLeases
 from queues.cron_claims import Crons
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_seal import Seal
+from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import LiveState, NewItem
@@ -100,7 +100,7 @@ async def use_gateways(redis: Redis) -> None:
     assert table is not None
     await shards.claim([3])
     await shards.release([3])
-    mail = ShardMail(redis, inbox, Seal(b"k" * 32))
+    mail = ShardMail(redis, inbox, MessageSeal(b"k" * 32))
     await mail.read(dict.fromkeys(range(8), ""), 256)
     await mail.listen(0.01)
 

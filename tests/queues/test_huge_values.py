@@ -19,7 +19,7 @@ from queues.connection import connect_redis
 from queues.dropped import DROPPED
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_seal import Seal
+from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
@@ -141,7 +141,7 @@ async def test_what_is_sound_is_read_beside_what_is_too_large(client: Redis):
 
 async def test_an_entry_that_is_too_large_leaves_its_mailbox_and_the_next_is_read(client: Redis):
     inbox = Inbox(client, "a-gateway")
-    mail = ShardMail(client, inbox, Seal(b"k" * 32))
+    mail = ShardMail(client, inbox, MessageSeal(b"k" * 32))
     await put(client, "entry")
     assert await mail.post(0, "an-id", b"sound", "a-gateway")
     await put(client, "note")

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 from redis.asyncio import Redis
 
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.pressure import ANY_KIND, COST_MAX, Amount, Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.embedded.server import EmbeddedRedis, find_server
@@ -49,7 +49,7 @@ def gateway(leases, clock):
 async def test_a_kind_without_a_capacity_is_without_limit(gateway) -> None:
     capacity = gateway(create=TEN)
     await capacity.refresh()
-    assert capacity.lease("adapt", USER) == Lease(granted=True, cost_remaining=float("inf"))
+    assert capacity.lease("adapt", USER) == CapacityGrant(granted=True, cost_remaining=float("inf"))
     capacity.draw("adapt", USER, 1e12)
     assert capacity.lease("create", USER).cost_remaining == 8
 
@@ -108,8 +108,8 @@ async def test_two_gateways_share_what_there_is(gateway) -> None:
     assert other.lease("create", USER).cost_remaining == 5
 
 
-def _renamed(lease: Lease, lease_id: str) -> Lease:
-    return Lease(
+def _renamed(lease: CapacityGrant, lease_id: str) -> CapacityGrant:
+    return CapacityGrant(
         lease.granted,
         lease.cost_remaining,
         lease_id,
@@ -212,9 +212,9 @@ async def test_draws_of_other_threads_are_all_counted(gateway, leases) -> None:
             capacity.draw("create", USER, 1)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for one in threads:
-        one.start()
-    while any(one.is_alive() for one in threads):
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         await capacity.refresh()
         await anyio.lowlevel.checkpoint()
     await capacity.refresh()

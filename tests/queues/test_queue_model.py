@@ -79,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def a_claim(self, number: int) -> Claim | None:
         """Return one of the claims that hold; one time in four any that was ever made."""
-        holding = [one for one in self.claims if self.model.held(one.key, one.token)]
+        holding = [claim for claim in self.claims if self.model.held(claim.key, claim.token)]
         among = self.claims if number % 4 == 0 or not holding else holding
         return among[number % len(among)] if among else None
 

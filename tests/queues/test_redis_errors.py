@@ -15,7 +15,7 @@ from queues.cron_claims import Crons
 from queues.embedded.server import find_server
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox, mail_note
-from queues.gateways.message_seal import Seal
+from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import NewItem
@@ -62,7 +62,7 @@ async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
     redis = Refusing()
     queue, leases = WorkQueue(redis, "authority-recompute"), CapacityLeases(redis)
     inbox = Inbox(redis, "a")
-    shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, Seal())
+    shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, MessageSeal())
     await queue.enqueue(ITEM)
     redis.error = error
     for refused in (

@@ -161,8 +161,8 @@ class Client:
 
     def __init__(self, *gateways: Gateway) -> None:
         self._https = [
-            httpx.AsyncClient(base_url=one.url, timeout=ANSWER_S, trust_env=False)
-            for one in gateways
+            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, trust_env=False)
+            for gateway in gateways
         ]
         self._turn = count()
         self.answered = 0
@@ -184,7 +184,7 @@ class Client:
     async def trail(self, session: str) -> list[str]:
         """The observations that are on the record of a session, in order."""
         events = (await self.asked("GET", f"/v1/sessions/{session}/audit"))["events"]
-        return [one["payload"]["observation_id"] for one in events[1:]]
+        return [event["payload"]["observation_id"] for event in events[1:]]
 
     async def wait_until_answered(self, times: int) -> None:
         """Wait until so many more requests were answered."""

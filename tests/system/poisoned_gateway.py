@@ -23,19 +23,19 @@ def install() -> None:
     """Put the defects where nothing guards against them by name."""
     run, handle = EnvelopeUnit.run, SessionActor._handle
 
-    def run_or_fail(self: EnvelopeUnit, bench: Any) -> Any:
+    def run_or_fail(self: EnvelopeUnit, context: Any) -> Any:
         marker = _marker(self.document)
         if marker == RAISES:
             raise LookupError("a defect in a unit")
         if marker == SPOILS:
             # Nothing fails before everything is written, at the end of the transaction.
-            bench.transaction.write_head = _fail
+            context.transaction.write_head = _fail
         if marker == ENDS:
             os._exit(70)
-        return run(self, bench)
+        return run(self, context)
 
     async def handle_or_fail(self: SessionActor, messages: Any) -> None:
-        if any(_marker(getattr(one, "document", None)) == CONFUSES for one in messages):
+        if any(_marker(getattr(message, "document", None)) == CONFUSES for message in messages):
             raise ZeroDivisionError("a defect in an actor")
         await handle(self, messages)
 

@@ -65,7 +65,11 @@ class Slow:
 
 def in_flight(http: httpx.Client) -> float:
     series = 'rotulus_http_requests_in_flight{asker="producers"} '
-    [line] = [one for one in http.get("/metrics").text.splitlines() if one.startswith(series)]
+    [line] = [
+        splitline
+        for splitline in http.get("/metrics").text.splitlines()
+        if splitline.startswith(series)
+    ]
     return float(line.removeprefix(series))
 
 

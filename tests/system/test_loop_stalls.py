@@ -49,7 +49,7 @@ class Measured:
 
     def new_stalls(self) -> list[Stall]:
         time.sleep(0.3)
-        return [one for one in self.gateway.stalls() if one not in self.before]
+        return [stall for stall in self.gateway.stalls() if stall not in self.before]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def allowed_s() -> float:
 def check(measured: Measured) -> None:
     allowed = allowed_s()
     limits = {"callback": allowed, "starved": 2 * allowed}
-    long = [str(one) for one in measured.new_stalls() if one.seconds > limits[one.measure]]
+    long = [str(stall) for stall in measured.new_stalls() if stall.seconds > limits[stall.measure]]
     assert long == [], f"more than {allowed * 1000:.0f} ms"
 
 

@@ -123,7 +123,7 @@ class Migrating:
 
     def ended(self):
         """Wait for all of them; how each exited, and over how many revisions it went."""
-        return [tuple(one) for one in json.loads(self.process.stdout.readline())]
+        return [tuple(load) for load in json.loads(self.process.stdout.readline())]
 
 
 @pytest.fixture
@@ -140,7 +140,10 @@ def test_a_ledger_of_the_baseline_is_migrated_verifies_and_serves(place, later_p
     assert refused.value.code == "ledger_schema_older"
 
     found = migrate_ledger(typed(place))
-    assert (found.found_version, [one.version for one in found.revisions]) == (LATER - 1, [LATER])
+    assert (found.found_version, [revision.version for revision in found.revisions]) == (
+        LATER - 1,
+        [LATER],
+    )
     assert migrate_ledger(typed(place)).revisions == ()
 
     assert head_of(place).ec_sequence_number == ROWS

@@ -104,7 +104,7 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
         assert code not in ("", "internal")
         if b"marker" in body:
             assert code == "request_unprocessable", document
-    causes = {one["cause"] for one in refusals(gateways.place)}
+    causes = {refusal["cause"] for refusal in refusals(gateways.place)}
     assert causes >= {"LookupError", "ArithmeticError", "ZeroDivisionError"}
     gateways.verify()
 
@@ -181,7 +181,7 @@ def receipts_of(place, kind):
     try:
         with ledger.view() as view:
             rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-            return [orjson.loads(one["receipt_bytes"]) for one in rows]
+            return [orjson.loads(row["receipt_bytes"]) for row in rows]
     finally:
         ledger.close()
 

@@ -28,7 +28,7 @@ def target_of(tee: TreeRun) -> str:
 def struck_in(target: str, session_id: str) -> frozenset[str]:
     with calling(target) as stub:
         found = stub.GetTombstones(wire.TombstoneRequest(incident_id=session_id))
-    edges = [f"edge:{one.source}|{one.target}|DEPENDS_ON" for one in found.edge_entries]
+    edges = [f"edge:{entry.source}|{entry.target}|DEPENDS_ON" for entry in found.edge_entries]
     return frozenset([*found.node_ids, *edges])
 
 

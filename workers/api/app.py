@@ -6,8 +6,8 @@ from fastapi import APIRouter, FastAPI, Response
 
 from kernel.host import Host
 from workers.api import errors
-from workers.api.middleware.admission import Door
-from workers.api.middleware.request_guard import Guard
+from workers.api.middleware.admission import AdmissionMiddleware
+from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.routes import (
     audit,
@@ -73,6 +73,6 @@ def build_app(
     async def openapi_document() -> Response:
         return Response(document, media_type="application/json")
 
-    app.add_middleware(Door, admission=services.admission)
-    app.add_middleware(Guard, hosts=hosts, host=host)
+    app.add_middleware(AdmissionMiddleware, admission=services.admission)
+    app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app

@@ -95,4 +95,6 @@ class OutcomeWatch:
 
     def _closed(self, request_ids: set[str]) -> set[str]:
         with self._ledger.view() as view:
-            return {one for one in request_ids if view.outcome_of(one) is not None}
+            return {
+                request_id for request_id in request_ids if view.outcome_of(request_id) is not None
+            }

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from actors.commit.units import Unit
 from actors.sessions.runtime import Sessions
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -66,7 +66,7 @@ class Services:
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
 
-    ownership: Ownership | None = None
+    held_shards: HeldShards | None = None
     """The shards of this gateway; None where it has its ledger to itself by construction."""
 
     mail: ShardMail | None = None

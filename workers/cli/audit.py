@@ -169,14 +169,14 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
         ("effect", "store", "record", "reversibility", "undone by", "superseded by"),
         [
             (
-                one.effect_kind,
-                one.store,
-                one.record_key,
-                one.reversibility,
-                one.undone_by or "-",
-                " ".join(one.superseded_by) or "-",
+                effect.effect_kind,
+                effect.store,
+                effect.record_key,
+                effect.reversibility,
+                effect.undone_by or "-",
+                " ".join(effect.superseded_by) or "-",
             )
-            for one in known.effects
+            for effect in known.effects
         ],
     )
     click.echo(f"lowest tier: {known.lowest_tier}")
@@ -379,15 +379,15 @@ def costs(
         ("recorded", "intent", "actor", "estimated", "actual", "lease", "operation"),
         [
             (
-                one.recorded_at,
-                one.semantic_intent,
-                one.actor,
-                _amount(one.estimated_cost),
-                _amount(one.actual_cost),
-                one.ec_capacity_lease_id or "-",
-                one.operation_id,
+                entry.recorded_at,
+                entry.semantic_intent,
+                entry.actor,
+                _amount(entry.estimated_cost),
+                _amount(entry.actual_cost),
+                entry.ec_capacity_lease_id or "-",
+                entry.operation_id,
             )
-            for one in page.entries
+            for entry in page.entries
         ],
     )
     if page.next_after is not None:
@@ -427,14 +427,14 @@ def _known(found: T | None, name: str) -> T:
 def _print_page(page: Page) -> None:
     rows = [
         (
-            str(one.ec_sequence_number),
-            one.committed_at,
-            one.semantic_intent,
-            one.actor,
-            ",".join(one.effect_kinds),
-            one.operation_id,
+            str(entry.ec_sequence_number),
+            entry.committed_at,
+            entry.semantic_intent,
+            entry.actor,
+            ",".join(entry.effect_kinds),
+            entry.operation_id,
         )
-        for one in page.entries
+        for entry in page.entries
     ]
     _print_table(_OPERATION_COLUMNS, rows)
     if page.next_after is not None:

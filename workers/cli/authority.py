@@ -11,7 +11,7 @@ from typing import Any
 import anyio.to_thread
 import click
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.commit.units import Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.requests import PRIORITIES
@@ -130,7 +130,7 @@ def _here(
 
         def write_now(unit: Unit) -> Any:
             with ledger.transaction() as transaction:
-                return unit.run(Bench(transaction, kernel, orchestrator))
+                return unit.run(CommitContext(transaction, kernel, orchestrator))
 
         async def write(unit: Unit) -> Any:
             return await anyio.to_thread.run_sync(write_now, unit)

@@ -11,7 +11,7 @@ import click
 
 from workers.cli.common import as_json, data_dir, print_document, read_settings, run
 from workers.cli.up import say_death, say_troubles, say_where, worker_count
-from workers.demo.run import Report, run_demo
+from workers.demo.run import DemoReport, run_demo
 from workers.dockets.sample import sample_path
 from workers.environment.settings import Settings
 from workers.process_tree.tree import running_tree
@@ -58,7 +58,7 @@ def _lines(file: str | None) -> Iterator[IO[bytes]]:
         yield lines
 
 
-def _print_report(report: Report, *, as_json: bool) -> None:
+def _print_report(report: DemoReport, *, as_json: bool) -> None:
     document = report.document()
     if as_json:
         print_document(document, as_json=True)

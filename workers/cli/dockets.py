@@ -5,7 +5,7 @@ from typing import IO
 import click
 
 from workers.cli.common import as_json, print_document
-from workers.dockets.report import OUTCOMES, Report, report_on
+from workers.dockets.report import OUTCOMES, DocketReport, report_on
 
 
 @click.group()
@@ -29,7 +29,7 @@ def report(file: IO[bytes], *, as_json: bool) -> None:
         _print(found)
 
 
-def _print(found: Report) -> None:
+def _print(found: DocketReport) -> None:
     document = found.document()
     click.echo(f"{'':24}" + "".join(f"{name:>12}" for name in OUTCOMES))
     for kind, counts in (*document["by_kind"].items(), ("all", document)):

@@ -16,7 +16,7 @@ import click
 import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
-from kernel.work.requests import OPEN_MAX, Asked, Outcome
+from kernel.work.requests import OPEN_MAX, RequestOutcome, WorkReceipt
 from queues import NewRequest, Producer, ProducerError
 from workers.cli.common import (
     as_json,
@@ -66,7 +66,7 @@ def enqueue(
     settings = read_settings(data_dir)
     requests = _read(file)
 
-    async def ask() -> tuple[list[Asked], list[Outcome]]:
+    async def ask() -> tuple[list[WorkReceipt], list[RequestOutcome]]:
         total = len(requests)
         async with Producer(queue, gateway_url(settings)) as producer:
             with Progress("enqueue") as progress:
@@ -88,7 +88,7 @@ def enqueue(
 
     asked, outcomes = run(ask)
     print_document(_document(asked, outcomes, whole=as_json), as_json=as_json)
-    sys.exit(1 if any(one.state != "completed" for one in outcomes) else 0)
+    sys.exit(1 if any(outcome.state != "completed" for outcome in outcomes) else 0)
 
 
 def _read(file: IO[bytes]) -> list[NewRequest]:
@@ -133,15 +133,15 @@ def _told(error: ProducerError) -> str:
 
 
 def _document(
-    asked: Sequence[Asked], outcomes: Sequence[Outcome], *, whole: bool
+    asked: Sequence[WorkReceipt], outcomes: Sequence[RequestOutcome], *, whole: bool
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
         "requests": len(asked),
         "duplicates": sum(one.duplicate for one in asked),
     }
     if outcomes:
-        document["outcomes"] = dict(Counter(one.state for one in outcomes))
+        document["outcomes"] = dict(Counter(outcome.state for outcome in outcomes))
     if whole:
         document["asked"] = [asdict(one) for one in asked]
-        document["ended"] = [asdict(one) for one in outcomes]
+        document["ended"] = [asdict(outcome) for outcome in outcomes]
     return document

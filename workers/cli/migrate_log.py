@@ -9,7 +9,7 @@ import click
 from kernel.errors import KernelError
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.migration.job import Migration, discard, migrate
+from kernel.migration.job import LogMigration, discard, migrate
 from kernel.migration.lite_log import Taken, take_log
 from kernel.model.result import RejectedResult
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
@@ -80,7 +80,7 @@ def _discard(kernel: Kernel, ledger: Ledger, receipt_id: str, reason: str) -> No
         raise KernelError(result.rejection.message, code=result.rejection.reason_code)
 
 
-def _document(taken: Taken, found: Migration) -> dict[str, Any]:
+def _document(taken: Taken, found: LogMigration) -> dict[str, Any]:
     names = ("migrated", "superseded", "settled", "held", "waiting", "left", "complete")
     stopped = found.stopped_by
     return {

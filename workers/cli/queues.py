@@ -43,7 +43,7 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
         open_requests = found["requests"]["open_by_queue"].get(name, 0)
         click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
         counts = ("delayed", "in_flight", "dead")
-        click.echo("  " + "  ".join(f"{one} {queue[one]}" for one in counts))
+        click.echo("  " + "  ".join(f"{count} {queue[count]}" for count in counts))
         for one, ready in queue["ready"].items():
             age_s = queue["oldest_eligible_age_ms"][one] / 1000
             suspended = queue["suspended"][one]
@@ -84,8 +84,10 @@ def dead(
         return
     for name, count in found["by_signature"].items():
         click.echo(f"{count:>8}  {name}")
-    for one in found["dead_letters"]:
-        click.echo("  ".join((one["closed_at"], one["error_signature"], one["request_id"])))
+    for letter in found["dead_letters"]:
+        click.echo(
+            "  ".join((letter["closed_at"], letter["error_signature"], letter["request_id"]))
+        )
 
 
 @queues.command()
@@ -113,7 +115,7 @@ def requeue(
     after = None if request_ids else ""
     while after is not None:
         found = _dead(settings, queue, signature, REQUEUED_AT_ONCE, after)
-        if ids := [one["request_id"] for one in found["dead_letters"]]:
+        if ids := [letter["request_id"] for letter in found["dead_letters"]]:
             asked += _requeue(settings, queue, ids)
         after = found["next_after"]
     print_document({"requeued": asked if as_json else len(asked)}, as_json=as_json)
@@ -131,11 +133,13 @@ def cancel(
     """Take requests of QUEUE back, unless they have their outcome."""
     answers = [
         _post(
-            settings, f"{_path(queue)}/requests/{quote(one, safe=':')}/cancel", {"reason": reason}
+            settings,
+            f"{_path(queue)}/requests/{quote(request_id, safe=':')}/cancel",
+            {"reason": reason},
         )
-        for one in request_ids
+        for request_id in request_ids
     ]
-    cancelled = sum(one["cancelled"] for one in answers)
+    cancelled = sum(answer["cancelled"] for answer in answers)
     print_document({"cancelled": answers if as_json else cancelled}, as_json=as_json)
 
 
@@ -151,10 +155,10 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
         print_document(found, as_json=True)
         return
     kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
-    for one in found["findings"]:
-        place = (one["shard"], one["offset"])
+    for finding in found["findings"]:
+        place = (finding["shard"], finding["offset"])
         state = "set aside" if place in kept else "gone"
-        click.echo("  ".join((one["emitted_at"], *place, state, one.get("session_id", ""))))
+        click.echo("  ".join((finding["emitted_at"], *place, state, finding.get("session_id", ""))))
     for one in found["died_alike"]:
         died = f"{one['name']} died alike {one['times']} times"
         click.echo("  ".join((one["at"], died, one["reason"], one["last_line"])))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
-from actors.commit.unit_context import Bench
+from actors.commit.unit_context import CommitContext
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
@@ -182,7 +182,9 @@ def _write(
                 return build_again(kernel, ledger, asked, _keys(settings), archive)
             with ledger.transaction() as transaction:
                 unit = unit_of(asked, _keys(settings))
-                document: dict[str, Any] = unit.run(Bench(transaction, kernel, Orchestrator(host)))
+                document: dict[str, Any] = unit.run(
+                    CommitContext(transaction, kernel, Orchestrator(host))
+                )
                 return document
         finally:
             ledger.close()

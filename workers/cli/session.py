@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from workers.cli.common import as_json, data_dir, gateway_url, read_settings
 from workers.cli.session_inspect import audit, replay, show, watch
-from workers.cli.session_options import Place, print_answer, session_id, survivors
+from workers.cli.session_options import SessionAddress, print_answer, session_id, survivors
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
 
@@ -26,7 +26,7 @@ if_match = click.option(
 def session(context: click.Context, data_dir: Path | None, url: str | None) -> None:
     """Declare, eliminate, look at and replay a belief session on a running gateway."""
     settings = read_settings(data_dir)
-    context.obj = Place(url or gateway_url(settings))
+    context.obj = SessionAddress(url or gateway_url(settings))
 
 
 for _command in (show, audit, watch, replay):
@@ -54,7 +54,7 @@ for _command in (show, audit, watch, replay):
 @as_json
 @click.pass_obj
 def declare(  # noqa: PLR0913 - a declaration has as many parts
-    place: Place,
+    place: SessionAddress,
     hypotheses: Sequence[str],
     file: IO[str] | None,
     known_as: UUID | None,
@@ -92,7 +92,7 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
 @as_json
 @click.pass_obj
 def eliminate(  # noqa: PLR0913
-    place: Place,
+    place: SessionAddress,
     session_id: UUID,
     hypotheses: Sequence[str],
     source: str,
@@ -125,7 +125,7 @@ def eliminate(  # noqa: PLR0913
 @as_json
 @click.pass_obj
 def obligation(
-    place: Place,
+    place: SessionAddress,
     session_id: UUID,
     obligation_id: str,
     min_total_eliminations: int,
@@ -153,7 +153,12 @@ def obligation(
 @as_json
 @click.pass_obj
 def leave(
-    place: Place, session_id: UUID, obligation_id: str, if_match: str | None, *, as_json: bool
+    place: SessionAddress,
+    session_id: UUID,
+    obligation_id: str,
+    if_match: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Ask to close an obligation; ends with 1 when that is turned down."""
     answer = place.run(
@@ -171,7 +176,12 @@ def leave(
 @as_json
 @click.pass_obj
 def conclude(
-    place: Place, session_id: UUID, conclusion_id: str, if_match: str | None, *, as_json: bool
+    place: SessionAddress,
+    session_id: UUID,
+    conclusion_id: str,
+    if_match: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Declare a conclusion; ends with 1 when it is turned down."""
     answer = place.run(
@@ -189,7 +199,7 @@ def conclude(
 @as_json
 @click.pass_obj
 def terminate(
-    place: Place, session_id: UUID, if_match: str | None, *, force: bool, as_json: bool
+    place: SessionAddress, session_id: UUID, if_match: str | None, *, force: bool, as_json: bool
 ) -> None:
     """Ask to end the session; ends with 1 when that is turned down."""
     context = {"force": True} if force else None

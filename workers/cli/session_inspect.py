@@ -13,7 +13,7 @@ import orjson
 from kernel.belief.limits import decode_json
 from workers.cli.common import as_json, print_document
 from workers.cli.session_options import (
-    Place,
+    SessionAddress,
     print_answer,
     print_line,
     session_id,
@@ -32,7 +32,7 @@ NAMES_SHOWN_MAX = 5
 @survivors
 @as_json
 @click.pass_obj
-def show(place: Place, session_id: UUID, survivors: int, *, as_json: bool) -> None:
+def show(place: SessionAddress, session_id: UUID, survivors: int, *, as_json: bool) -> None:
     """Show the state of the session."""
     print_answer(
         place.run(session_id, lambda one: one.snapshot(), survivors=survivors), as_json=as_json
@@ -44,7 +44,7 @@ def show(place: Place, session_id: UUID, survivors: int, *, as_json: bool) -> No
 @click.option("--since", metavar="EVENT_ID", help="Only what came after this entry.")
 @as_json
 @click.pass_obj
-def audit(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -> None:
+def audit(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail; with --json what `replay FILE` reads."""
 
     async def read(one: SessionClient) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def audit(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -
 @click.option("--since", metavar="EVENT_ID", help="Only what comes after this entry.")
 @as_json
 @click.pass_obj
-def watch(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -> None:
+def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail as it grows, until the session ends; with --json an entry a line."""
 
     async def follow(one: SessionClient) -> None:
@@ -84,7 +84,9 @@ def watch(place: Place, session_id: UUID, since: str | None, *, as_json: bool) -
 @click.option("--session", "known_as", type=click.UUID, help="Replay this session of the gateway.")
 @as_json
 @click.pass_obj
-def replay(place: Place, file: IO[bytes] | None, known_as: UUID | None, *, as_json: bool) -> None:
+def replay(
+    place: SessionAddress, file: IO[bytes] | None, known_as: UUID | None, *, as_json: bool
+) -> None:
     """Replay an audit trail, to the byte; ends with 1 on any difference.
 
     FILE is what `audit --json` printed. Without FILE and --session it is the whole way: a session
@@ -166,12 +168,12 @@ def _tell(entry: AuditEntry) -> None:
     )
     reason = str(entry.payload.get("reason", ""))
     cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, named + more, reason)
-    click.echo("  ".join(one for one in cells if one).rstrip())
+    click.echo("  ".join(cell for cell in cells if cell).rstrip())
 
 
 def _print_replayed(replayed: Replayed) -> None:
-    for one in replayed.differences:
-        click.echo(f"DIFFERS  {one}")
+    for difference in replayed.differences:
+        click.echo(f"DIFFERS  {difference}")
     if replayed.snapshot is not None:
         print_line("session_id", replayed.snapshot["session_id"])
         print_line("n_survivors", replayed.snapshot["n_survivors"])

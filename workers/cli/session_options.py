@@ -22,7 +22,7 @@ survivors = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionAddress:
     """The gateway that serves the session."""
 
     url: str

@@ -81,7 +81,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
     events = read_record(data_dir, lambda view: view.belief_events(session_id))
     if not events:
         raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
-    documents = [BeliefEvent.from_bytes(one).to_dict() for one in events]
+    documents = [BeliefEvent.from_bytes(event).to_dict() for event in events]
     _table(
         documents,
         as_json,

@@ -61,7 +61,7 @@ def _told(preview: dict[str, Any]) -> dict[str, Any]:
     """Return what a person wants to know first; the records are in the JSON."""
     state = preview["preview_state"]
     payload = state.pop("preview_payload")
-    changes = [f"{one['store']} {one['record_key']}" for one in payload.pop("changes", [])]
+    changes = [f"{change['store']} {change['record_key']}" for change in payload.pop("changes", [])]
     return {
         "preview_id": preview["preview_id"],
         "visibility": preview["simulation_visibility_taint"],

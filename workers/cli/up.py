@@ -73,9 +73,9 @@ async def say_troubles(tree: Tree) -> None:
 def set_aside_lines(found: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what to say of each request that can be put back, and its shard and offset."""
     kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
-    for one in found["findings"]:
-        place = (one["shard"], one["offset"])
+    for finding in found["findings"]:
+        place = (finding["shard"], finding["offset"])
         if place in kept:
-            session = one.get("session_id", "a session without a name")
+            session = finding.get("session_id", "a session without a name")
             command = f"rotulus queues put-back {' '.join(place)}"
             yield f"  SET ASIDE      a request to {session}: {command}", place

@@ -80,8 +80,13 @@ def verify(
         "head_hash": found.head_hash,
         "not_checked": list(found.not_checked),
         "findings": [
-            {"table": one.table, "key": one.key, "rule": one.rule, "message": one.message}
-            for one in found.findings
+            {
+                "table": finding.table,
+                "key": finding.key,
+                "rule": finding.rule,
+                "message": finding.message,
+            }
+            for finding in found.findings
         ],
     }
     try:

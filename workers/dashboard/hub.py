@@ -24,7 +24,7 @@ import structlog
 
 from workers.dashboard import formatting, page_delta, page_model
 from workers.dashboard.sanitize import tidy
-from workers.dashboard.snapshot import PARTS, Part, Snapshot, SnapshotSource
+from workers.dashboard.snapshot import PARTS, DashboardSnapshot, SnapshotPart, SnapshotSource
 from workers.environment.system_host import utc_now
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class Published:
     """When it was published, by the hub's clock; the ages in it are counted up to here."""
     serial: int
     """Grows by one with each picture of this hub; 0 is the picture before the first read."""
-    snapshot: Snapshot
+    snapshot: DashboardSnapshot
     page: page_model.Row
     full: bytes
     """The whole picture as JSON."""
@@ -150,11 +150,11 @@ class SnapshotHub:
         self._failing = ""
         return taken
 
-    def _next(self, snapshot: Snapshot) -> Published:
+    def _next(self, snapshot: DashboardSnapshot) -> Published:
         old = self._newest
         return _published(old.serial + 1, snapshot, old.page, self.clock())
 
-    def _troubled(self, error: Exception) -> Snapshot:
+    def _troubled(self, error: Exception) -> DashboardSnapshot:
         """Keep the last values and say on every part that they could not be read again."""
         trouble = type(error).__name__
         if trouble != self._failing:
@@ -162,7 +162,9 @@ class SnapshotHub:
         self._failing = trouble
         last = self._newest.snapshot
         said = f"The state could not be read ({trouble})."
-        parts: dict[str, Part[Any]] = {n: replace(getattr(last, n), error=said) for n in PARTS}
+        parts: dict[str, SnapshotPart[Any]] = {
+            n: replace(getattr(last, n), error=said) for n in PARTS
+        }
         return replace(last, version=last.version + 1, time=self.clock(), **parts)
 
     def _publish(self, taken: Published) -> None:
@@ -181,7 +183,9 @@ class SnapshotHub:
             await self._stopped.wait()
 
 
-def _published(serial: int, snapshot: Snapshot, old: page_model.Row, now: datetime) -> Published:
+def _published(
+    serial: int, snapshot: DashboardSnapshot, old: page_model.Row, now: datetime
+) -> Published:
     page = page_model.page(snapshot)
     head = {
         "version": str(snapshot.version),
@@ -193,7 +197,7 @@ def _published(serial: int, snapshot: Snapshot, old: page_model.Row, now: dateti
     return Published(now, serial, snapshot, page, full, change)
 
 
-def _following(last: Snapshot, new: Snapshot) -> Snapshot:
+def _following(last: DashboardSnapshot, new: DashboardSnapshot) -> DashboardSnapshot:
     """Return the new picture, with the last values known under the errors of its parts."""
     # A source that starts again must not make the ids of the stream go back.
     kept: dict[str, Any] = {"version": max(new.version, last.version + 1)}
@@ -204,6 +208,8 @@ def _following(last: Snapshot, new: Snapshot) -> Snapshot:
     return replace(new, **kept)
 
 
-def _unread(now: datetime) -> Snapshot:
-    parts: dict[str, Part[Any]] = {n: Part.failed("nowhere", now, "Not read yet.") for n in PARTS}
-    return Snapshot(version=0, time=now, **parts)
+def _unread(now: datetime) -> DashboardSnapshot:
+    parts: dict[str, SnapshotPart[Any]] = {
+        n: SnapshotPart.failed("nowhere", now, "Not read yet.") for n in PARTS
+    }
+    return DashboardSnapshot(version=0, time=now, **parts)

@@ -18,20 +18,20 @@ from workers.dashboard import formatting as words
 from workers.dashboard.snapshot import (
     PARTS,
     Count,
+    DashboardSnapshot,
     Death,
     Fleet,
     Hold,
-    Lease,
-    Ledger,
+    LeaseView,
+    LedgerPicture,
     LedgerRow,
-    Part,
-    Priority,
+    NewestSessions,
+    PriorityBacklog,
     Queue,
     Requests,
     Session,
-    Sessions,
     SetAside,
-    Snapshot,
+    SnapshotPart,
     Worker,
 )
 
@@ -61,27 +61,27 @@ class PartNote(TypedDict):
     error: str | None
 
 
-def notes(snapshot: Snapshot, now: datetime) -> dict[str, PartNote]:
+def notes(snapshot: DashboardSnapshot, now: datetime) -> dict[str, PartNote]:
     """Return the note of each part; ages are never negative."""
     return {name: _note(getattr(snapshot, name), now) for name in PARTS}
 
 
-def page(snapshot: Snapshot) -> Row:
+def page(snapshot: DashboardSnapshot) -> Row:
     """Return the whole page as one row."""
     row: Row = {"time": words.clock_time(snapshot.time, snapshot.time)}
     for name, section in _SECTIONS:
-        part: Part[Any] = getattr(snapshot, name)
+        part: SnapshotPart[Any] = getattr(snapshot, name)
         if part.value is not None:
             row |= section(part.value, snapshot)
     return row | _summary(snapshot)
 
 
-def _note(part: Part[Any], now: datetime) -> PartNote:
+def _note(part: SnapshotPart[Any], now: datetime) -> PartNote:
     age_ms = int((now - part.read_at).total_seconds() * 1_000)
     return {"origin": part.origin, "age_ms": max(age_ms, 0), "error": part.error}
 
 
-def _summary(snapshot: Snapshot) -> Row:
+def _summary(snapshot: DashboardSnapshot) -> Row:
     queues, counters = snapshot.queues, snapshot.counters
     return {
         "sum_ready": _known(queues, lambda qs: words.number(sum(map(_ready, qs)))),
@@ -95,7 +95,7 @@ def _summary(snapshot: Snapshot) -> Row:
     }
 
 
-def _known(part: Part[T], say: Callable[[T], str]) -> str:
+def _known(part: SnapshotPart[T], say: Callable[[T], str]) -> str:
     return words.NONE if part.value is None or part.error else say(part.value)
 
 
@@ -117,7 +117,7 @@ def _meter(name: str, value: int, most: int) -> Row:
     return {name: min(max(value, 0), _METER_MAX), f"{name}_max": min(max(most, 1), _METER_MAX)}
 
 
-def _queues(queues: tuple[Queue, ...], _: Snapshot) -> Row:
+def _queues(queues: tuple[Queue, ...], _: DashboardSnapshot) -> Row:
     return {"queues": _rows((q.name, _queue(q)) for q in queues)}
 
 
@@ -135,7 +135,7 @@ def _queue(queue: Queue) -> Row:
     }
 
 
-def _priority(priority: Priority, deepest: int) -> Row:
+def _priority(priority: PriorityBacklog, deepest: int) -> Row:
     target_ms, oldest_ms = priority.target_ms, priority.oldest_ms
     return {
         "p_name": priority.name,
@@ -158,11 +158,11 @@ def _against_target(oldest_ms: int | None, target_ms: int | None) -> str:
     return "close" if oldest_ms >= CLOSE_TO_TARGET * target_ms else "on time"
 
 
-def _leases(leases: tuple[Lease, ...], _: Snapshot) -> Row:
+def _leases(leases: tuple[LeaseView, ...], _: DashboardSnapshot) -> Row:
     return {"leases": _rows((lease.resource, _lease(lease)) for lease in leases)}
 
 
-def _lease(lease: Lease) -> Row:
+def _lease(lease: LeaseView) -> Row:
     return {
         "resource": lease.resource,
         "used": f"{words.number(lease.used)} of {words.number(lease.slots)}",
@@ -178,7 +178,7 @@ def _hold(hold: Hold) -> Row:
     return {"holder": hold.holder, "token": f"token {hold.token}", "left": left}
 
 
-def _workers(fleet: Fleet, _: Snapshot) -> Row:
+def _workers(fleet: Fleet, _: DashboardSnapshot) -> Row:
     hidden = fleet.total - len(fleet.workers)
     return {
         "workers": _rows((w.worker_id, _worker(w)) for w in fleet.workers),
@@ -200,7 +200,7 @@ def _worker(worker: Worker) -> Row:
     }
 
 
-def _sessions(sessions: Sessions, snapshot: Snapshot) -> Row:
+def _sessions(sessions: NewestSessions, snapshot: DashboardSnapshot) -> Row:
     shown, total = len(sessions.newest), words.number(sessions.total)
     return {
         "sessions": _rows((s.session_id, _session(s, snapshot.time)) for s in sessions.newest),
@@ -221,7 +221,7 @@ def _session(session: Session, now: datetime) -> Row:
     }
 
 
-def _ledger(ledger: Ledger, snapshot: Snapshot) -> Row:
+def _ledger(ledger: LedgerPicture, snapshot: DashboardSnapshot) -> Row:
     return {
         "sequence": words.number(int(ledger.sequence)) if ledger.sequence.isdecimal() else "–",
         "head_hash": ledger.head_hash,
@@ -242,15 +242,15 @@ def _ledger_row(row: LedgerRow, now: datetime) -> Row:
     }
 
 
-def _gateways(counts: tuple[Count, ...], _: Snapshot) -> Row:
+def _gateways(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
     return {"gateways": _counts(counts)}
 
 
-def _rejections(counts: tuple[Count, ...], _: Snapshot) -> Row:
+def _rejections(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
     return {"rejections": _counts(counts)}
 
 
-def _requests(requests: Requests, _: Snapshot) -> Row:
+def _requests(requests: Requests, _: DashboardSnapshot) -> Row:
     return {
         "requests_open": words.number(requests.open),
         "requests_closed": words.number(requests.closed),
@@ -258,41 +258,41 @@ def _requests(requests: Requests, _: Snapshot) -> Row:
     }
 
 
-def _dropped(counts: tuple[Count, ...], _: Snapshot) -> Row:
+def _dropped(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
     return {"dropped": _counts(counts)}
 
 
-def _set_aside(requests: tuple[SetAside, ...], snapshot: Snapshot) -> Row:
+def _set_aside(requests: tuple[SetAside, ...], snapshot: DashboardSnapshot) -> Row:
     return {
         "set_aside": _rows(
             (
-                f"{one.shard}/{one.offset}",
+                f"{request.shard}/{request.offset}",
                 {
-                    "aside_session": one.session_id,
-                    "aside_place": f"{one.shard} {one.offset}",
-                    "aside_ends": one.ends,
-                    "aside_at": words.clock_time(one.at, snapshot.time),
+                    "aside_session": request.session_id,
+                    "aside_place": f"{request.shard} {request.offset}",
+                    "aside_ends": request.ends,
+                    "aside_at": words.clock_time(request.at, snapshot.time),
                 },
             )
-            for one in requests
+            for request in requests
         )
     }
 
 
-def _deaths(deaths: tuple[Death, ...], snapshot: Snapshot) -> Row:
+def _deaths(deaths: tuple[Death, ...], snapshot: DashboardSnapshot) -> Row:
     return {
         "deaths": _rows(
             (
-                one.name,
+                death.name,
                 {
-                    "death_name": one.name,
-                    "death_times": words.number(one.times),
-                    "death_reason": one.reason,
-                    "death_line": one.last_line,
-                    "death_at": words.clock_time(one.at, snapshot.time),
+                    "death_name": death.name,
+                    "death_times": words.number(death.times),
+                    "death_reason": death.reason,
+                    "death_line": death.last_line,
+                    "death_at": words.clock_time(death.at, snapshot.time),
                 },
             )
-            for one in deaths
+            for death in deaths
         )
     }
 
@@ -305,7 +305,7 @@ def _counts(counts: tuple[Count, ...]) -> Rows:
     )
 
 
-_SECTIONS: tuple[tuple[str, Callable[[Any, Snapshot], Row]], ...] = (
+_SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
     ("queues", _queues),
     ("leases", _leases),
     ("workers", _workers),

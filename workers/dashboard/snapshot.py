@@ -20,7 +20,7 @@ WorkerState = Literal["alive", "late", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class SnapshotPart(Generic[T]):
     """One part of the picture, with its origin, its moment, and its error if it has one."""
 
     origin: str
@@ -33,18 +33,18 @@ class Part(Generic[T]):
     """Why it could not be read, in words for an operator."""
 
     @classmethod
-    def of(cls, origin: str, read_at: datetime, value: T) -> "Part[T]":
+    def of(cls, origin: str, read_at: datetime, value: T) -> "SnapshotPart[T]":
         """Return a part that was read."""
         return cls(origin, read_at, value)
 
     @classmethod
-    def failed(cls, origin: str, read_at: datetime, error: str) -> "Part[T]":
+    def failed(cls, origin: str, read_at: datetime, error: str) -> "SnapshotPart[T]":
         """Return a part that could not be read."""
         return cls(origin, read_at, None, error)
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
+class PriorityBacklog:
     """The waiting work of one priority in one queue."""
 
     name: str
@@ -60,7 +60,7 @@ class Queue:
     """One work queue."""
 
     name: str
-    priorities: tuple[Priority, ...]
+    priorities: tuple[PriorityBacklog, ...]
     """Most urgent first."""
     delayed: int
     in_flight: int
@@ -80,7 +80,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class LeaseView:
     """One resource with limited slots."""
 
     resource: str
@@ -130,7 +130,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class NewestSessions:
     """The newest sessions by activity, newest first, and how many there are."""
 
     newest: tuple[Session, ...]
@@ -160,7 +160,7 @@ class LedgerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerPicture:
     """The head of the record and its last rows."""
 
     sequence: str
@@ -213,39 +213,39 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DashboardSnapshot:
     """The whole picture at one moment."""
 
     version: int
     """Grows with every picture of one source; it becomes the id of the stream's event."""
     time: datetime
     """Aware; all ages of the picture are measured against this one clock."""
-    queues: Part[tuple[Queue, ...]]
-    leases: Part[tuple[Lease, ...]]
-    workers: Part[Fleet]
-    sessions: Part[Sessions]
-    counters: Part[Counters]
-    ledger: Part[Ledger]
-    gateways: Part[tuple[Count, ...]]
+    queues: SnapshotPart[tuple[Queue, ...]]
+    leases: SnapshotPart[tuple[LeaseView, ...]]
+    workers: SnapshotPart[Fleet]
+    sessions: SnapshotPart[NewestSessions]
+    counters: SnapshotPart[Counters]
+    ledger: SnapshotPart[LedgerPicture]
+    gateways: SnapshotPart[tuple[Count, ...]]
     """Shards by the gateway that owns them on the record."""
-    rejections: Part[tuple[Count, ...]]
+    rejections: SnapshotPart[tuple[Count, ...]]
     """Rejection receipts by reason code."""
-    requests: Part[Requests]
-    dropped: Part[tuple[Count, ...]]
+    requests: SnapshotPart[Requests]
+    dropped: SnapshotPart[tuple[Count, ...]]
     """Values of Redis that no fleet writes, by kind: by this gateway and the living workers."""
-    set_aside: Part[tuple[SetAside, ...]]
+    set_aside: SnapshotPart[tuple[SetAside, ...]]
     """Newest first."""
-    deaths: Part[tuple[Death, ...]]
+    deaths: SnapshotPart[tuple[Death, ...]]
     """Of the process tree that this gateway belongs to."""
 
 
 class SnapshotSource(Protocol):
     """Takes the picture."""
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> DashboardSnapshot:
         """Return the state as it is now.
 
-        A part that cannot be read MUST become `Part.failed` and MUST NOT raise. What raises
+        A part that cannot be read MUST become `SnapshotPart.failed` and MUST NOT raise. What raises
         anyway is shown as an error of every part, beside the last values known. The hub calls
         this once at a time and cancels it after its `read_timeout_s`.
         """

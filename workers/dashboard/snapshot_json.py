@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from workers.dashboard import formatting as words
-from workers.dashboard.snapshot import Snapshot
+from workers.dashboard.snapshot import DashboardSnapshot
 
 EXACT_MAX = 2**53 - 1
 """The largest integer that a browser reads exactly; what is larger is sent as text."""
 
 
-def snapshot_json(snapshot: Snapshot) -> bytes:
+def snapshot_json(snapshot: DashboardSnapshot) -> bytes:
     """Return the snapshot as JSON: times in ISO 8601 UTC, large integers as text."""
     return orjson.dumps(_plain(snapshot))
 

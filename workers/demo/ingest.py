@@ -16,10 +16,10 @@ import structlog
 from workers.clients.gateway import GatewayClient, GatewayError
 from workers.dockets.adapter import message_of
 from workers.dockets.plan import (
-    CreateClaim,
-    CreateSource,
     CreateUnderstanding,
     DocketPlan,
+    PlannedClaim,
+    PlannedSource,
     Step,
     Strike,
     plan_docket,
@@ -183,7 +183,7 @@ def _declaration(plan: DocketPlan) -> dict[str, Any]:
 
 
 def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
-    if isinstance(step, CreateSource):
+    if isinstance(step, PlannedSource):
         return _source_intent(step, corpus_id)
     if isinstance(step, CreateUnderstanding):
         spans = [
@@ -198,7 +198,7 @@ def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
             "title": step.node_id,
             "source_spans": spans,
         }
-    if isinstance(step, CreateClaim):
+    if isinstance(step, PlannedClaim):
         return {
             "intent_kind": "create_claim",
             "intent_key": step.intent_key,
@@ -218,7 +218,7 @@ def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
     raise TypeError(f"not an operation: {type(step).__name__}")
 
 
-def _source_intent(step: CreateSource, corpus_id: str) -> dict[str, Any]:
+def _source_intent(step: PlannedSource, corpus_id: str) -> dict[str, Any]:
     fields = {
         "date_filed": step.date_filed,
         "date_entered": step.date_entered,

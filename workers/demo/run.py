@@ -19,7 +19,7 @@ POLL_S = 0.2
 
 
 @dataclass(slots=True)
-class Report:
+class DemoReport:
     """The results of the job, and how long each step took."""
 
     summary: Summary
@@ -40,7 +40,10 @@ class Report:
             found.append(f"{self.requests['outcomes']['dead_letter']} requests were given up")
         if self.verification.authorities_pending:
             found.append(f"{self.verification.authorities_pending} authorities are pending")
-        found += [f"{one.table} {one.key}: {one.message}" for one in self.verification.findings]
+        found += [
+            f"{finding.table} {finding.key}: {finding.message}"
+            for finding in self.verification.findings
+        ]
         return found
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Report:
         }
 
 
-async def run_demo(tree: Tree, lines: Iterable[bytes]) -> Report:
+async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
     """Ingest dockets into a running tree, wait for its workers, and verify the record."""
     seconds: dict[str, float] = {}
     async with GatewayClient(tree.gateway_url) as gateway:
@@ -79,7 +82,7 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> Report:
         verification = await anyio.to_thread.run_sync(check)
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s
-    return Report(summary, requests, verification, seconds)
+    return DemoReport(summary, requests, verification, seconds)
 
 
 async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:

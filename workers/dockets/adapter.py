@@ -16,7 +16,7 @@ class DocketAdapter:
     def __init__(self, docket: Docket) -> None:
         self._source_id = docket.source_id
         self._kind = posture_kind(docket)
-        self._entries = {f"{docket.source_id}#{one.position}": one for one in docket.entries}
+        self._entries = {f"{docket.source_id}#{entry.position}": entry for entry in docket.entries}
         self._left = dict.fromkeys(self._entries)
 
     def id(self) -> str:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from workers.dockets.rule import opens_with, says
-from workers.dockets.span import Span
+from workers.dockets.span import TextSpan
 
 CLAIM_CHARS_MAX = 280
 SENTENCE_CHARS_MIN = 24
@@ -125,11 +125,11 @@ _SENTENCE_END = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class EntryClaim:
     """What an entry says first, word for word, and what that is worth."""
 
     text: str
-    span: Span
+    span: TextSpan
     """Where the text stands in the description."""
     document_kind: str
     essentiality: str
@@ -138,7 +138,7 @@ class Claim:
     """From 0 to 1: whose word it is."""
 
 
-def claim_of(description: str) -> Claim:
+def claim_of(description: str) -> EntryClaim:
     """Return the claim of an entry: its first sentence, or as much of it as 280 characters hold.
 
     A sentence of a word or two takes the next one with it. The text is a
@@ -146,7 +146,7 @@ def claim_of(description: str) -> Claim:
     """
     kind = document_kind(description)
     span = _first_sentence(description)
-    return Claim(span.of(description), span, kind.name, kind.essentiality, kind.authority)
+    return EntryClaim(span.of(description), span, kind.name, kind.essentiality, kind.authority)
 
 
 def document_kind(description: str) -> DocumentKind:
@@ -160,17 +160,17 @@ def visibility_class(description: str) -> str:
     return "sealed" if sealed else "public_open"
 
 
-def _first_sentence(description: str) -> Span:
+def _first_sentence(description: str) -> TextSpan:
     start = len(description) - len(description.lstrip())
     limit = min(len(description.rstrip()), start + CLAIM_CHARS_MAX)
     for stop in _SENTENCE_END.finditer(description, start, limit):
         length = stop.end() - start
         # "ORDER FILED." alone says nothing, unless only the clerk's brackets follow.
         if length >= SENTENCE_CHARS_MIN or description[stop.end() :].lstrip()[:1] in {"(", "["}:
-            return Span(start, length)
+            return TextSpan(start, length)
     end = limit
     if limit < len(description.rstrip()) and not description[limit].isspace():
         # Rather between two words than within one, when that costs no more than half.
         blank = max(description.rfind(" ", start, limit), description.rfind("\n", start, limit))
         end = blank if blank > start + CLAIM_CHARS_MAX // 2 else limit
-    return Span(start, len(description[start:end].rstrip()))
+    return TextSpan(start, len(description[start:end].rstrip()))

@@ -17,15 +17,15 @@ from uuid import UUID, uuid5
 
 from workers.dockets.claims import claim_of, visibility_class
 from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kind, universe
-from workers.dockets.reader import Docket, Entry
-from workers.dockets.span import Span
+from workers.dockets.reader import Docket, DocketEntry
+from workers.dockets.span import TextSpan
 
 SESSION_NAMESPACE = UUID("0b1f6a52-5f0e-5c1d-9a3e-6d6f636b6574")
 DIGEST_CHARS_IN_KEY = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSpan:
+class PlannedSpan:
     """A stretch of a source's text: which source, and where in it."""
 
     source_ref: str
@@ -39,7 +39,7 @@ class Justification:
 
     rule: str
     reason: str
-    span: Span
+    span: TextSpan
     source_node_id: str
     words: str | None
     """What the rule matched, word for word; None where the entry is sealed, whose span says it."""
@@ -59,7 +59,7 @@ class Justification:
 
 
 @dataclass(frozen=True, slots=True)
-class Declare:
+class PlannedSession:
     """Open the session and declare what the case's posture can be."""
 
     intent_key: str
@@ -70,7 +70,7 @@ class Declare:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSource:
+class PlannedSource:
     """Put an entry on record as a source."""
 
     intent_key: str
@@ -93,11 +93,11 @@ class CreateUnderstanding:
 
     intent_key: str
     node_id: str
-    source_spans: tuple[SourceSpan, ...]
+    source_spans: tuple[PlannedSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CreateClaim:
+class PlannedClaim:
     """State what an entry says, within the docket's understanding."""
 
     intent_key: str
@@ -107,7 +107,7 @@ class CreateClaim:
     text: str
     essentiality: str
     authority: float
-    span: Span
+    span: TextSpan
     visibility_class: str
 
 
@@ -122,7 +122,7 @@ class Strike:
     justification: Justification
 
 
-Step = CreateSource | CreateUnderstanding | CreateClaim | Strike
+Step = PlannedSource | CreateUnderstanding | PlannedClaim | Strike
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class DocketPlan:
     """Everything a client posts for one docket: the declaration, then the entries as filed."""
 
     session_id: UUID
-    declare: Declare
+    declare: PlannedSession
     entries: tuple[EntryPlan, ...] = field(default=())
 
     def steps(self) -> Iterator[Step]:
@@ -152,7 +152,7 @@ def plan_docket(docket: Docket) -> DocketPlan:
     """Return the plan of a docket, its entries in order of filing."""
     kind = posture_kind(docket)
     session_id = uuid5(SESSION_NAMESPACE, docket.source_id)
-    declare = Declare(
+    declare = PlannedSession(
         intent_key=f"declare:{docket.source_id}:{kind}@{UNIVERSE_VERSION}",
         session_id=session_id,
         ontology={
@@ -176,13 +176,13 @@ def plan_docket(docket: Docket) -> DocketPlan:
     return DocketPlan(session_id, declare, entries)
 
 
-def _plan_entry(source_id: str, kind: str, entry: Entry, *, is_first: bool) -> EntryPlan:
+def _plan_entry(source_id: str, kind: str, entry: DocketEntry, *, is_first: bool) -> EntryPlan:
     place = f"{source_id}#{entry.position}"
     source = _create_source(place, entry)
     claim = _create_claim(source_id, place, entry)
     steps: list[Step] = [source]
     if is_first:
-        spans = (SourceSpan(source.node_id, claim.span.offset, claim.span.length),)
+        spans = (PlannedSpan(source.node_id, claim.span.offset, claim.span.length),)
         key = _key("understanding", source_id, entry)
         steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
     steps.append(claim)
@@ -190,8 +190,8 @@ def _plan_entry(source_id: str, kind: str, entry: Entry, *, is_first: bool) -> E
     return EntryPlan(entry.position, source.node_id, tuple(steps))
 
 
-def _create_source(place: str, entry: Entry) -> CreateSource:
-    return CreateSource(
+def _create_source(place: str, entry: DocketEntry) -> PlannedSource:
+    return PlannedSource(
         intent_key=_key("source", place, entry),
         node_id=f"docket-entry:{place}",
         position=entry.position,
@@ -205,9 +205,9 @@ def _create_source(place: str, entry: Entry) -> CreateSource:
     )
 
 
-def _create_claim(source_id: str, place: str, entry: Entry) -> CreateClaim:
+def _create_claim(source_id: str, place: str, entry: DocketEntry) -> PlannedClaim:
     claim = claim_of(entry.description)
-    return CreateClaim(
+    return PlannedClaim(
         intent_key=_key("claim", place, entry),
         node_id=f"claim:{place}",
         source_node_id=f"docket-entry:{place}",
@@ -220,7 +220,7 @@ def _create_claim(source_id: str, place: str, entry: Entry) -> CreateClaim:
     )
 
 
-def strikes_of(source_id: str, kind: str, entry: Entry) -> list[Strike]:
+def strikes_of(source_id: str, kind: str, entry: DocketEntry) -> list[Strike]:
     """Return what an entry strikes among the postures of a kind, one strike for each rule."""
     place = f"{source_id}#{entry.position}"
     sealed = visibility_class(entry.description) == "sealed"
@@ -242,5 +242,5 @@ def strikes_of(source_id: str, kind: str, entry: Entry) -> list[Strike]:
     ]
 
 
-def _key(kind: str, place: str, entry: Entry) -> str:
+def _key(kind: str, place: str, entry: DocketEntry) -> str:
     return f"{kind}:{place}:{entry.digest[:DIGEST_CHARS_IN_KEY]}"

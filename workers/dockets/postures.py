@@ -30,9 +30,9 @@ appeal is reinstated now and then, so only its mandate ends one.
 import re
 
 from workers.dockets import rules_appeal, rules_bankruptcy, rules_civil, rules_criminal
-from workers.dockets.reader import Docket, Entry
+from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.rule import Elimination, Rule, opens_with, says
-from workers.dockets.span import Span
+from workers.dockets.span import TextSpan
 
 UNIVERSE_VERSION = "2"
 
@@ -115,7 +115,7 @@ def posture_kind(docket: Docket) -> str:
     return docket.court_kind if docket.court_kind in UNIVERSES else GENERIC_KIND
 
 
-def eliminations(entry: Entry, court_kind: str) -> list[Elimination]:
+def eliminations(entry: DocketEntry, court_kind: str) -> list[Elimination]:
     """Return what the entry's text strikes, one elimination for each rule, in table order.
 
     `court_kind` is a key of `UNIVERSES` as `posture_kind` gives it; any other is generic.
@@ -130,5 +130,7 @@ def eliminations(entry: Entry, court_kind: str) -> list[Elimination]:
         if match is None or (rule.unless is not None and rule.unless.search(text)):
             continue
         start, end = match.span("act")
-        found.append(Elimination(rule.name, rule.strikes, Span(start, end - start), rule.reason))
+        found.append(
+            Elimination(rule.name, rule.strikes, TextSpan(start, end - start), rule.reason)
+        )
     return found

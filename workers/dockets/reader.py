@@ -49,7 +49,7 @@ class BadLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DocketEntry:
     """One line of a docket sheet."""
 
     position: int
@@ -74,7 +74,7 @@ class Docket:
     case_name: str
     docket_number: str
     date_filed: date
-    entries: tuple[Entry, ...]
+    entries: tuple[DocketEntry, ...]
     problems: tuple[Problem, ...]
     line_number: int
 
@@ -140,18 +140,18 @@ def _first_field_problem(raw: dict[str, Any]) -> Problem | None:
     return None
 
 
-def _read_entries(raw: list[Any]) -> tuple[tuple[Entry, ...], tuple[Problem, ...]]:
+def _read_entries(raw: list[Any]) -> tuple[tuple[DocketEntry, ...], tuple[Problem, ...]]:
     read = [_read_entry(item, position) for position, item in enumerate(raw)]
-    entries = sorted((item for item in read if isinstance(item, Entry)), key=_order_of_filing)
+    entries = sorted((item for item in read if isinstance(item, DocketEntry)), key=_order_of_filing)
     return tuple(entries), tuple(item for item in read if isinstance(item, Problem))
 
 
-def _order_of_filing(entry: Entry) -> tuple[date, datetime, int]:
+def _order_of_filing(entry: DocketEntry) -> tuple[date, datetime, int]:
     entered = entry.date_entered or datetime.combine(entry.date_filed, time.min)
     return entry.date_filed, entered, entry.position
 
 
-def _read_entry(raw: Any, position: int) -> Entry | Problem:
+def _read_entry(raw: Any, position: int) -> DocketEntry | Problem:
     if not isinstance(raw, dict):
         return Problem("docket_entry_not_object", "not an object", position=position)
     problem = _description_problem(raw, position) or _date_problem(raw, position)
@@ -161,7 +161,7 @@ def _read_entry(raw: Any, position: int) -> Entry | Problem:
     digest = _digest(raw)
     if filed is None or digest is None:
         return Problem("docket_entry_too_deep", "nested too deeply to digest", position=position)
-    return Entry(
+    return DocketEntry(
         position=position,
         date_filed=filed.date(),
         date_entered=entered,

@@ -14,7 +14,7 @@ OUTCOMES = ("one", "several", "none", "unnarrowed")
 
 
 @dataclass(slots=True)
-class Report:
+class DocketReport:
     """The counts over the dockets that were read."""
 
     by_kind: dict[str, Counter[str]] = field(default_factory=dict)
@@ -57,18 +57,18 @@ class Report:
         }
 
 
-def report_on(lines: Iterable[bytes]) -> Report:
+def report_on(lines: Iterable[bytes]) -> DocketReport:
     """Read the dockets of a JSON Lines file and apply the rules; bad input is counted."""
-    report = Report()
-    for one in read_dockets(lines):
-        problems = (one.problem,) if isinstance(one, BadLine) else one.problems
+    report = DocketReport()
+    for docket in read_dockets(lines):
+        problems = (docket.problem,) if isinstance(docket, BadLine) else docket.problems
         report.problems.update(problem.code for problem in problems)
-        if isinstance(one, Docket):
-            _count(report, one)
+        if isinstance(docket, Docket):
+            _count(report, docket)
     return report
 
 
-def _count(report: Report, docket: Docket) -> None:
+def _count(report: DocketReport, docket: Docket) -> None:
     kind = posture_kind(docket)
     postures = set(universe(kind))
     left = set(postures)

@@ -7,7 +7,7 @@ spaces). All patterns ignore case and bound their gaps, so that no text makes th
 import re
 from dataclasses import dataclass
 
-from workers.dockets.span import Span
+from workers.dockets.span import TextSpan
 
 MINUTES = r"(?:minute entry for [^.:]{0,120}[.:]\s*)?"
 """How a courtroom clerk may open the minutes of a hearing."""
@@ -32,7 +32,7 @@ class Elimination:
 
     rule: str
     strikes: tuple[str, ...]
-    span: Span
+    span: TextSpan
     reason: str
 
 

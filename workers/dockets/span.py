@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Where a stretch begins and how long it is, both in code points."""
 
     offset: int

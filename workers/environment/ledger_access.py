@@ -25,7 +25,7 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 
 if TYPE_CHECKING:
-    from kernel.ledger.migrations import Migration
+    from kernel.ledger.migrations import SchemaMigration
 
 LedgerPlace = Path | SecretStr
 """A file, or the URL of a database, which holds a password."""
@@ -77,7 +77,7 @@ def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
         raise
 
 
-def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "Migration":
+def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigration":
     """Bring the tables at a place to the newest version; a dry run only says how.
 
     Raises:

@@ -17,7 +17,7 @@ from kernel.canonical import canonicalize
 from kernel.stores.share_tokens import TOKEN_BYTES, token_hash
 from workers.external_effects.errors import ExternalEffectError
 from workers.external_effects.event_file import EventFile
-from workers.external_effects.requests import Asked
+from workers.external_effects.requests import EffectRequest
 from workers.external_effects.write_once_folder import OutsideFolder, WrittenFile
 
 ARTIFACTS = "artifacts"
@@ -45,14 +45,14 @@ class Performed:
     token_sha256: str | None = None
 
 
-def write_artifact(asked: Asked, outside: Outside) -> Performed:
+def write_artifact(asked: EffectRequest, outside: Outside) -> Performed:
     """Write content under its hash (§4.3.4)."""
     payload = asked.payload
     place = (ARTIFACTS, payload["source_artifact_kind"], payload["content_hash"])
     return Performed((_written(asked, outside, place),))
 
 
-def emit_materialization(asked: Asked, outside: Outside) -> Performed:
+def emit_materialization(asked: EffectRequest, outside: Outside) -> Performed:
     """Write a file under its path, then append its event (§4.3.11)."""
     place = (MATERIALIZED, *asked.payload["materialized_path"].split("/"))
     written = _written(asked, outside, place)
@@ -70,7 +70,7 @@ def emit_materialization(asked: Asked, outside: Outside) -> Performed:
     return Performed((written, outside.events.append(asked.request_id, canonicalize(event))))
 
 
-def issue_token(asked: Asked, outside: Outside) -> Performed:
+def issue_token(asked: EffectRequest, outside: Outside) -> Performed:
     """Leave a token for delivery; only its hash goes further (§4.3.9)."""
     if not asked.link_stands:
         raise ExternalEffectError("share_link_revoked", "the link was revoked before")
@@ -92,7 +92,7 @@ def issue_token(asked: Asked, outside: Outside) -> Performed:
     return Performed((outside.folder.write(place, content),), token_hash(token))
 
 
-HANDLERS: Mapping[str, Callable[[Asked, Outside], Performed]] = MappingProxyType(
+HANDLERS: Mapping[str, Callable[[EffectRequest, Outside], Performed]] = MappingProxyType(
     {
         "document_artifact_write": write_artifact,
         "materialization_emit": emit_materialization,
@@ -101,7 +101,7 @@ HANDLERS: Mapping[str, Callable[[Asked, Outside], Performed]] = MappingProxyType
 )
 
 
-def _written(asked: Asked, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
+def _written(asked: EffectRequest, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
     if asked.content is None:
         code = "external_content_not_on_record"
         raise ExternalEffectError(code, "the record does not hold the content")

@@ -25,7 +25,7 @@ from actors.commit.units import ExternalReportUnit, Unit
 from actors.errors import ActorError, ShardUnowned, StaleEpoch
 from actors.orchestrator.intents import ReportExternalEffect
 from actors.sharding.assignment import NO_SESSION
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal
 from kernel.algebra.effects import canonical_kind
 from kernel.canonical import sha256_hex
@@ -78,14 +78,14 @@ class ExternalEffects:
         root: Path,
         random_bytes: Callable[[int], bytes],
         clock_s: Callable[[], float],
-        ownership: Ownership | None = None,
+        held_shards: HeldShards | None = None,
     ) -> None:
         self._ledger = ledger
         self._commits = commits
         folder = OutsideFolder(root)
         self._outside = Outside(folder, EventFile(folder, EVENTS), random_bytes)
         self._clock_s = clock_s
-        self._ownership = ownership
+        self._held_shards = held_shards
         self._fence: Fence | None = None
         self._pending: dict[str, _Pending] = {}
         self._seen_sequence = 0
@@ -127,10 +127,10 @@ class ExternalEffects:
 
     def _is_ours(self) -> bool:
         """Whether this process performs; one that begins to looks at everything open again."""
-        if self._ownership is None:
+        if self._held_shards is None:
             return True
         try:
-            fence = self._ownership.fence_for(NO_SESSION)
+            fence = self._held_shards.fence_for(NO_SESSION)
         except ShardUnowned:
             return False
         if fence != self._fence:
@@ -168,8 +168,8 @@ class ExternalEffects:
             [answer] = await self._commits.commit([ExternalReportUnit(report)], self._fence)
         except ActorError as error:
             answer = error
-            if isinstance(error, StaleEpoch) and self._ownership and self._fence:
-                self._ownership.lose(self._fence)
+            if isinstance(error, StaleEpoch) and self._held_shards and self._fence:
+                self._held_shards.lose(self._fence)
         if isinstance(answer, Exception):
             if final:
                 # It may have happened, and only the record does not know: that is no dead letter.
@@ -224,7 +224,7 @@ class ExternalEffects:
         self._outside.events.forget(request_id)
 
     def _idle_s(self) -> float:
-        look_every_s = LOOK_EVERY_S if self._ownership is None else LOOK_EVERY_SHARED_S
+        look_every_s = LOOK_EVERY_S if self._held_shards is None else LOOK_EVERY_SHARED_S
         return max(0.0, min(look_every_s, self._next_due_s - self._clock_s()))
 
 

@@ -19,7 +19,7 @@ _HELD_BACK = {"restricted": RESTRICTED, "overlaid": OVERLAID}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EffectRequest:
     """One effect to perform."""
 
     request_id: str
@@ -47,13 +47,13 @@ class Asked:
         return str(self.document["target_ref"])
 
 
-def read_asked(view: LedgerView, request: Request) -> Asked:
+def read_asked(view: LedgerView, request: Request) -> EffectRequest:
     """Read what performing a request takes."""
     document = request.document
     content = recorded_content(view, document) if "content_hash" in document["payload"] else None
     link = share_link(view, document["target_ref"])
     stands = link is not None and link["state"] == "active"
-    return Asked(request.request_id, document, content, stands, _held_back(view, document))
+    return EffectRequest(request.request_id, document, content, stands, _held_back(view, document))
 
 
 def _held_back(view: LedgerView, document: Document) -> str | None:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import anyio
 
 from actors.commit.group_committer import Committer
-from actors.forwarding.mailbox_consumer import Postroom
+from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.sessions.runtime import Handled, SessionRuntime
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.sharding.shard_keeper import ShardKeeper
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.connection import RedisClient
 from queues.gateways.inbox import Inbox
-from queues.gateways.message_seal import Seal
+from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
 from workers.environment.settings import Settings
@@ -32,15 +32,15 @@ REPLY_BEYOND_LEASES_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class GatewayCluster:
     """One gateway's part in serving the sessions of a ledger."""
 
-    ownership: Ownership
+    held_shards: HeldShards
     runtime: SessionRuntime
     sessions: RoutedSessions
     keeper: ShardKeeper
-    postroom: Postroom
-    seal: Seal
+    mailbox_consumer: MailboxConsumer
+    seal: MessageSeal
     mail: ShardMail
 
     async def begin(self) -> None:
@@ -61,13 +61,13 @@ class Sharing:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.runtime.run)
             tasks.start_soon(self.keeper.run)
-            tasks.start_soon(self.postroom.run)
+            tasks.start_soon(self.mailbox_consumer.run)
 
     async def leave(self) -> None:
         """Let the actors finish, and release every shard."""
         with anyio.move_on_after(LEAVE_S):
             await self.keeper.leave()
-            await self.postroom.empty()
+            await self.mailbox_consumer.empty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def share_sessions(
     gateway: str,
     tombstones: AsyncEliminationStore | None,
     callbacks: Callbacks,
-) -> Sharing:
+) -> GatewayCluster:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
 
     def shard_lost(shard: int) -> None:
@@ -98,21 +98,21 @@ def share_sessions(
         sessions.give_up()
 
     def shards_taken() -> None:
-        postroom.wake()
+        mailbox_consumer.wake()
         callbacks.shards_taken()
 
-    ownership = Ownership(settings.shards, lost=shard_lost)
+    held_shards = HeldShards(settings.shards, lost=shard_lost)
     runtime = SessionRuntime(
         ledger,
         committer,
-        ownership=ownership,
+        held_shards=held_shards,
         mailbox_max=settings.mailbox_max,
         passivate_after_s=settings.passivate_after_s,
         tombstones=tombstones,
         handled=callbacks.handled,
     )
     inbox = Inbox(redis, gateway)
-    seal = Seal()
+    seal = MessageSeal()
     # Time for an owner to die unnoticed, for another to take over, and to answer.
     reply_s = 2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S
     valid_ms = max(VALID_MS, int(2000 * reply_s))
@@ -121,7 +121,7 @@ def share_sessions(
     keeper = ShardKeeper(
         ledger,
         gateway,
-        ownership,
+        held_shards,
         leases,
         runtime,
         lease_s=settings.shard_lease_s,
@@ -130,21 +130,21 @@ def share_sessions(
     )
     sessions = RoutedSessions(
         runtime,
-        ownership,
+        held_shards,
         mail,
         keeper.owner_of,
         gateway,
         ledger.host,
         reply_s=reply_s,
     )
-    postroom = Postroom(
+    mailbox_consumer = MailboxConsumer(
         mail,
-        ownership,
+        held_shards,
         runtime,
         answered=sessions.answered,
         leases_changed=keeper.wake,
     )
-    return Sharing(ownership, runtime, sessions, keeper, postroom, seal, mail)
+    return GatewayCluster(held_shards, runtime, sessions, keeper, mailbox_consumer, seal, mail)
 
 
 def gateway_name(settings: Settings, port: int) -> str:

@@ -93,17 +93,17 @@ class SlowClients:
     def look(self, now_s: float) -> None:
         """Cut off connections that have waited for the same thing for too long."""
         since, self._since = self._since, {}
-        for one in tuple(self._connections()):
-            waits_for = _waits_for(one)
+        for connection in tuple(self._connections()):
+            waits_for = _waits_for(connection)
             if waits_for is None:
                 continue
-            before, since_s = since.get(one, (None, now_s))
+            before, since_s = since.get(connection, (None, now_s))
             if before != waits_for:
                 since_s = now_s
             if now_s - since_s >= SLOW_S_MAX:
-                one.transport.abort()
+                connection.transport.abort()
             else:
-                self._since[one] = (waits_for, since_s)
+                self._since[connection] = (waits_for, since_s)
 
 
 def _waits_for(connection: Any) -> object:

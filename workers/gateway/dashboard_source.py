@@ -28,20 +28,20 @@ from workers.api.services import Services
 from workers.dashboard.snapshot import (
     Count,
     Counters,
+    DashboardSnapshot,
     Death,
     Fleet,
     Hold,
-    Lease,
-    Ledger,
+    LeaseView,
+    LedgerPicture,
     LedgerRow,
-    Part,
-    Priority,
+    NewestSessions,
+    PriorityBacklog,
     Queue,
     Requests,
     Session,
-    Sessions,
     SetAside,
-    Snapshot,
+    SnapshotPart,
     Worker,
 )
 from workers.environment.system_host import utc_now
@@ -75,8 +75,8 @@ class _Rate:
 
 @dataclass(slots=True)
 class _LedgerPart:
-    ledger: Ledger
-    sessions: Sessions
+    ledger: LedgerPicture
+    sessions: NewestSessions
     counters: Counters
     gateways: tuple[Count, ...]
     rejections: tuple[Count, ...]
@@ -104,7 +104,7 @@ class LiveSource:
     _events: dict[str, int] = field(default_factory=dict)
     _sessions_seen_us: int = 0
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> DashboardSnapshot:
         """Return the state as it is now; a part that cannot be read says so."""
         self._version += 1
         now = utc_now()
@@ -114,11 +114,11 @@ class LiveSource:
             for name, count in record.value.completed.items():
                 completed_per_s[name] = self._completed[name].per_s(count, record.read_at)
 
-        def of(pick: Callable[[_LedgerPart], T]) -> Part[T]:
+        def of(pick: Callable[[_LedgerPart], T]) -> SnapshotPart[T]:
             value = None if record.value is None else pick(record.value)
-            return Part("ledger", record.read_at, value, record.error)
+            return SnapshotPart("ledger", record.read_at, value, record.error)
 
-        return Snapshot(
+        return DashboardSnapshot(
             version=self._version,
             time=now,
             queues=await _part("Redis", lambda: self._queues(completed_per_s)),
@@ -161,7 +161,7 @@ class LiveSource:
     async def _queue(self, queue: WorkQueue, completed_per_s: float) -> Queue:
         depth = await queue.depth()
         priorities = tuple(
-            Priority(
+            PriorityBacklog(
                 name=row.name,
                 target_ms=None if row.name == BEST_EFFORT else row.service_target_ms,
                 ready=depth.ready[row.name],
@@ -173,10 +173,10 @@ class LiveSource:
             queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s
         )
 
-    async def _leases(self) -> tuple[Lease, ...]:
+    async def _leases(self) -> tuple[LeaseView, ...]:
         return tuple([await self._lease(resource) for resource in self.services.queues])
 
-    async def _lease(self, resource: str) -> Lease:
+    async def _lease(self, resource: str) -> LeaseView:
         held = await self.services.leases.held(resource)
         now_ms = _now_ms()
         holds = tuple(
@@ -184,7 +184,7 @@ class LiveSource:
             for one in sorted(held, key=lambda one: one.token)
         )
         slots = int(capacity_of(self.lease_slots).total.slots)
-        return Lease(resource, slots, len(holds), holds)
+        return LeaseView(resource, slots, len(holds), holds)
 
     async def _workers(self) -> Fleet:
         now_ms = _now_ms()
@@ -213,13 +213,13 @@ class LiveSource:
         outcomes = requests["outcomes"]
         newest = view.newest_belief_sessions(SESSIONS_SHOWN)
         return _LedgerPart(
-            ledger=Ledger(
+            ledger=LedgerPicture(
                 str(head.ec_sequence_number),
                 head.row_hash,
                 rows_per_s,
                 tuple(_tail_row(row) for row in view.log_tail(TAIL_ROWS)),
             ),
-            sessions=Sessions(tuple(_session(row) for row in newest), len(self._events)),
+            sessions=NewestSessions(tuple(_session(row) for row in newest), len(self._events)),
             counters=Counters(
                 head.ec_sequence_number, sum(self._events.values()) - len(self._events)
             ),
@@ -267,12 +267,12 @@ def _gateways(view: LedgerView) -> tuple[Count, ...]:
     return tuple(Count(owner, shards) for owner, shards in sorted(owners.items()))
 
 
-async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> Part[T]:
+async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> SnapshotPart[T]:
     try:
         value = await read()
     except Exception as error:  # noqa: BLE001 - the part says that it failed, the page goes on
-        return Part.failed(origin, utc_now(), getattr(error, "code", type(error).__name__))
-    return Part.of(origin, utc_now(), value)
+        return SnapshotPart.failed(origin, utc_now(), getattr(error, "code", type(error).__name__))
+    return SnapshotPart.of(origin, utc_now(), value)
 
 
 def _now_ms() -> int:

@@ -14,7 +14,7 @@ import anyio
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from actors.commit.group_committer import Committer, Written
+from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
 from kernel.ledger.ledger import LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -60,7 +60,7 @@ class GatewayMeasures:
 
         self._metrics = Metrics(GATEWAY, lambda: self.read)
 
-    def written(self, batch: Written) -> None:
+    def written(self, batch: CommittedTransaction) -> None:
         """Take note of a transaction that has ended."""
         self.commits["committed" if batch.durable else "rolled_back",] += 1
         self._metrics.observe("rotulus_commit_batch_units", batch.units)
@@ -141,9 +141,9 @@ class GatewayMetrics:
             found.put("rotulus_http_requests_in_flight", places.taken, asker)
             found.put("rotulus_http_requests_limit", places.limit, asker)
             found.put("rotulus_http_requests_refused_total", places.refused, asker)
-        if self.services.ownership is not None:
-            found.put("rotulus_shards", self.services.ownership.shards)
-            found.put("rotulus_shards_owned", len(self.services.ownership.held))
+        if self.services.held_shards is not None:
+            found.put("rotulus_shards", self.services.held_shards.shards)
+            found.put("rotulus_shards_owned", len(self.services.held_shards.held))
 
     async def _redis(self, found: _Readings) -> None:
         slots = dict.fromkeys(self.services.queues, self.settings.lease_slots)

@@ -53,7 +53,7 @@ from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
-from workers.gateway.cluster import Callbacks, Sharing, share_sessions
+from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
@@ -70,7 +70,7 @@ class Gateway:
 
     app: FastAPI
     services: Services
-    sharing: Sharing
+    sharing: GatewayCluster
     ending: Sequence[Run]
     """Loops whose failure ends the process: they hold what cannot be trusted then."""
 
@@ -152,7 +152,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         folder.path,
         host.random_bytes,
         time.monotonic,
-        sharing.ownership,
+        sharing.held_shards,
     )
     sessions = traces.sessions(sharing.sessions)
     write = writing(committer)
@@ -178,7 +178,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         outcomes=outcomes,
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
-        ownership=sharing.ownership,
+        held_shards=sharing.held_shards,
         mail=sharing.mail,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))

@@ -18,7 +18,7 @@ from kernel.belief.provider import HypothesisProvider, eliminated_by
 from workers.kits.kit import Kit, Probe
 
 
-class Asked:
+class RemainingActions:
     """Which actions are left, in order: what every adapter here remembers."""
 
     def __init__(self, action_ids: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ class _KitAdapter:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._asked = Asked(kit.probes)
+        self._asked = RemainingActions(kit.probes)
 
     def list_actions(self, snapshot: Snapshot) -> list[Action]:
         """Return the probes that are left and have an outcome that would remove a survivor."""
@@ -61,7 +61,7 @@ class _KitAdapter:
         ]
 
     def apply_action(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
-        """Take an action; see `Asked.take`."""
+        """Take an action; see `RemainingActions.take`."""
         return self._asked.take(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> list[EliminateMessage]:
@@ -120,7 +120,7 @@ class ProviderAdapter:
     def __init__(self, provider: HypothesisProvider) -> None:
         self._provider = provider
         self._universe = frozenset(provider.hypothesis_ids())
-        self._asked = Asked(provider.probe_ids())
+        self._asked = RemainingActions(provider.probe_ids())
 
     def list_actions(self, snapshot: Snapshot) -> list[Action]:
         """Return the probes that are left."""
@@ -128,7 +128,7 @@ class ProviderAdapter:
         return [Action(name, name) for name in self._asked.left]
 
     def apply_action(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
-        """Take an action; see `Asked.take`."""
+        """Take an action; see `RemainingActions.take`."""
         return self._asked.take(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> Sequence[EliminateMessage]:

@@ -119,12 +119,12 @@ def merge_result(merge: Merge) -> Any:
         merged_ids=map(_element_id, merge.merged),
         conflicts=[
             wire.MergeConflict(
-                id=_element_id(one.id),
-                field=one.field,
-                existing_value=_shown(one.field, one.existing_value),
-                proposed_value=_shown(one.field, one.proposed_value),
+                id=_element_id(conflict.id),
+                field=conflict.field,
+                existing_value=_shown(conflict.field, conflict.existing_value),
+                proposed_value=_shown(conflict.field, conflict.proposed_value),
             )
-            for one in merge.conflicts
+            for conflict in merge.conflicts
         ],
     )
 

@@ -22,9 +22,9 @@ from google.protobuf.empty_pb2 import Empty
 
 from kernel.belief.elimination_store import (
     EliminationProvenance,
-    EliminationResult,
     EliminationStoreUnavailable,
     RecoveredState,
+    StoreResult,
     session_not_found,
     universe_differs,
 )
@@ -97,7 +97,7 @@ class TeeStore:
 
     def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
-    ) -> EliminationResult:
+    ) -> StoreResult:
         """Write tombstones of nodes, then of edges; nothing to write is answered without a call."""
         claimed = frozenset(check_ids("eliminated", eliminated, max_ids=MAX_CLAIMED_IDS))
         known = claimed & self._universe(session_id)
@@ -118,9 +118,13 @@ class TeeStore:
                 provenance=why,
             )
             answer = self._call(session_id, "MergeEdgeTombstones", edge_request)
-            applied.update(edges[one].hypothesis_id for one in answer.applied_ids if one in edges)
+            applied.update(
+                edges[applied_id].hypothesis_id
+                for applied_id in answer.applied_ids
+                if applied_id in edges
+            )
         struck = frozenset(applied & known)
-        return EliminationResult(struck, claimed - struck)
+        return StoreResult(struck, claimed - struck)
 
     def get_survivors(self, session_id: str) -> frozenset[str]:
         """Return the universe without its tombstones."""

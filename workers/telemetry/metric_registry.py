@@ -44,10 +44,10 @@ class Metrics(Collector):
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yield what is read; the library's part of `text`."""
         readings = dict(self._read())
-        for one in self._read_rows:
-            kind = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
-            family = kind(one.name, one.meaning, labels=one.labels)
-            for labels, value in readings.pop(one.name, {}).items():
+        for row in self._read_rows:
+            kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
+            family = kind(row.name, row.meaning, labels=row.labels)
+            for labels, value in readings.pop(row.name, {}).items():
                 family.add_metric(labels, value)
             yield family
         if readings:

@@ -65,7 +65,7 @@ def handled_as(claim: Claim, sent: TraceContext) -> TraceContext:
 
 def traceparents_of(claims: Iterable[Claim]) -> list[list[str]]:
     """Return for each claim the spans that handle it; an empty list where nothing is traced."""
-    found = [[handled_as(one, sent).traceparent for sent in sent_as(one)] for one in claims]
+    found = [[handled_as(claim, sent).traceparent for sent in sent_as(claim)] for claim in claims]
     return found if any(found) else []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.simulate.operation import SimulationResult
-from kernel.work.requests import Asked
+from kernel.work.requests import WorkReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def causes_of(answer: Any) -> Iterator[Cause]:
             "rotulus.reason_code": answer.rejection.reason_code,
         }
         yield Cause(answer.operation_id, attributes, failed=True)
-    elif isinstance(answer, Asked):
+    elif isinstance(answer, WorkReceipt):
         attributes = {"rotulus.work_request_id": answer.request_id}
         yield Cause(answer.request_id, attributes, is_new=not answer.duplicate)
     elif isinstance(answer, dict) and isinstance(answer.get("request"), dict):

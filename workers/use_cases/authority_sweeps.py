@@ -36,7 +36,7 @@ from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.model.stated_receipts import Enqueued
+from kernel.model.stated_receipts import RecomputeRequested
 
 LOOK_EVERY_S = 30.0
 PAUSE_BETWEEN_LOOKS_S = 0.05
@@ -65,7 +65,7 @@ class SweepResult:
     def add(self, result: SubmissionResult) -> None:
         """Count a page that is on the record."""
         if not result.duplicate:
-            kinds = [one["receipt_kind"] for one in result.emitted_receipts]
+            kinds = [receipt["receipt_kind"] for receipt in result.emitted_receipts]
             self.requested += kinds.count("authority_recompute_request")
             self.operation_ids.append(result.operation_id)
 
@@ -86,7 +86,7 @@ class Sweep:
     trigger_kind: str
     trigger_source_id: str
 
-    def pages(self, ledger: Ledger) -> list[Enqueued]:
+    def pages(self, ledger: Ledger) -> list[RecomputeRequested]:
         """Read what is due and return the pages that ask for it; writes nothing."""
         due: list[str] = []
         after: str | None = None
@@ -101,7 +101,7 @@ class Sweep:
         with ledger.view() as view:
             return plan_sweep(view, due, self.trigger_kind, self.trigger_source_id)
 
-    def unit(self, page: Enqueued) -> IntentUnit:
+    def unit(self, page: RecomputeRequested) -> IntentUnit:
         """Return the unit that records a page; the same page is recorded once."""
         actor = "migration" if self.trigger_kind == MIGRATION else "system"
         return IntentUnit(_intent(page), None, actor)  # type: ignore[arg-type]
@@ -191,11 +191,11 @@ class DeferredCascades:
             count += len(pages)
         return count
 
-    def _plan(self) -> list[Enqueued]:
+    def _plan(self) -> list[RecomputeRequested]:
         with self._ledger.view() as view:
             waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)
             return plan_deferred(view, waiting[0]) if waiting else []
 
 
-def _intent(page: Enqueued) -> EnqueueRecompute:
+def _intent(page: RecomputeRequested) -> EnqueueRecompute:
     return EnqueueRecompute(intent_key=digest(page.model_dump()), asked_for=page)

@@ -16,7 +16,7 @@ from kernel.rollback.plan import plan_operation
 def page_document(page: Page) -> dict[str, Any]:
     """Return a page; sequences are strings."""
     return {
-        "operations": [one.document() for one in page.entries],
+        "operations": [entry.document() for entry in page.entries],
         "next_after": None if page.next_after is None else str(page.next_after),
     }
 
@@ -41,7 +41,7 @@ def adjudications_document(page: AdjudicationPage) -> dict[str, Any]:
 def costs_document(page: CostPage) -> dict[str, Any]:
     """Return a page of what operations cost."""
     return {
-        "entries": [one.document() for one in page.entries],
+        "entries": [entry.document() for entry in page.entries],
         "next_after": None if page.next_after is None else str(page.next_after),
     }
 
@@ -49,7 +49,7 @@ def costs_document(page: CostPage) -> dict[str, Any]:
 def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> dict[str, Any]:
     """Return sums of what operations cost."""
     return {
-        "totals": [one.document() for one in totals],
+        "totals": [total.document() for total in totals],
         "next_after": None if next_after is None else str(next_after),
     }
 
@@ -78,18 +78,18 @@ def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[s
         "superseded": preview.superseded,
         "effects": [
             {
-                "effect_id": one.effect_id,
-                "effect_kind": one.effect_kind,
-                "canonical_kind": one.canonical_kind,
-                "reversibility": one.reversibility,
-                "undone_by": one.undone_by,
-                "persists": one.persists,
-                "store": one.store,
-                "record_key": one.record_key,
-                "restores": one.restores,
-                "superseded_by": list(one.superseded_by),
+                "effect_id": effect.effect_id,
+                "effect_kind": effect.effect_kind,
+                "canonical_kind": effect.canonical_kind,
+                "reversibility": effect.reversibility,
+                "undone_by": effect.undone_by,
+                "persists": effect.persists,
+                "store": effect.store,
+                "record_key": effect.record_key,
+                "restores": effect.restores,
+                "superseded_by": list(effect.superseded_by),
             }
-            for one in preview.effects
+            for effect in preview.effects
         ],
         "not_automatic": [one.effect_id for one in preview.not_automatic],
     }

@@ -4,36 +4,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernel.replay.judgement import Verdict
+from kernel.replay.judgement import ReplayVerdict
 
 SHOWN_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ReplayCounters:
     """How many operations were reproduced, and which were not."""
 
     reproduced: int
     blocked: int
-    not_reproduced: tuple[Verdict, ...]
+    not_reproduced: tuple[ReplayVerdict, ...]
     """SHOWN_MAX at most."""
 
 
-def tally_of(verdicts: Iterable[Verdict]) -> Tally:
+def tally_of(verdicts: Iterable[ReplayVerdict]) -> ReplayCounters:
     """Count verdicts; memory is bounded by what is shown."""
     reproduced = blocked = 0
-    shown: list[Verdict] = []
-    for one in verdicts:
-        if one.output_reproduced:
+    shown: list[ReplayVerdict] = []
+    for verdict in verdicts:
+        if verdict.output_reproduced:
             reproduced += 1
             continue
         blocked += 1
         if len(shown) < SHOWN_MAX:
-            shown.append(one)
-    return Tally(reproduced, blocked, tuple(shown))
+            shown.append(verdict)
+    return ReplayCounters(reproduced, blocked, tuple(shown))
 
 
-def reason_of(verdict: Verdict) -> str:
+def reason_of(verdict: ReplayVerdict) -> str:
     """Return why an operation was not reproduced, in one line."""
     if verdict.difference is not None:
         return f"differs: {verdict.difference}"
@@ -41,7 +41,7 @@ def reason_of(verdict: Verdict) -> str:
     return f"{verdict.block_reason}{f': {because}' if because else ''}"
 
 
-def tally_document(tally: Tally) -> dict[str, Any]:
+def tally_document(tally: ReplayCounters) -> dict[str, Any]:
     """Return the tally as JSON; a sequence is a string."""
     return {
         "reproduced": tally.reproduced,

@@ -30,8 +30,8 @@ from queues.dropped import DROPPED, KINDS_MAX
 from queues.errors import QueueError
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
-from workers.worker.batches import Drainer
-from workers.worker.consumers import Slots
+from workers.worker.batches import BatchProcessor
+from workers.worker.consumers import ConsumerPool
 from workers.worker.cron import CronRunner
 from workers.worker.metrics import WorkerMetrics
 
@@ -58,7 +58,7 @@ class WorkerProcess:
     """The slots of one process; `run` returns after `stop`, when every batch is finished."""
 
     redis: Redis
-    drainers: Mapping[str, Drainer]
+    processors: Mapping[str, BatchProcessor]
     """The drainers by the name of their queue."""
 
     leases: CapacityLeases
@@ -78,12 +78,12 @@ class WorkerProcess:
     _turn: int = 0
     _begun: int = 0
     _started_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    _slots: Slots = field(init=False)
+    _slots: ConsumerPool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = WorkerMetrics(self.drainers, self.slots, self.spans)
-        self._slots = Slots(
-            self.drainers, self.leases, self.lease_slots, self._stopping, self.metrics
+        self.metrics = WorkerMetrics(self.processors, self.slots, self.spans)
+        self._slots = ConsumerPool(
+            self.processors, self.leases, self.lease_slots, self._stopping, self.metrics
         )
 
     def stop(self) -> None:
@@ -165,11 +165,11 @@ class WorkerProcess:
 
     async def _beat(self) -> None:
         while True:
-            tallies = [drainer.tally for drainer in self.drainers.values()]
+            tallies = [processor.tally for processor in self.processors.values()]
             beat = WorkerBeat(
                 worker_id=self.worker_id,
                 pid=self.pid,
-                queues=tuple(self.drainers),
+                queues=tuple(self.processors),
                 slots=self.slots,
                 started_at_ms=self._started_at_ms,
                 completed=sum(tally.completed for tally in tallies),

@@ -28,7 +28,7 @@ from queues.items import Claim
 from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
 from workers.clients.gateway import GatewayError
-from workers.worker.gateway_reports import NO_ROOM, HandIn, Outcome
+from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
 ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Tally:
+class BatchCounters:
     """Counts of a drainer since it started."""
 
     completed: int = 0
@@ -58,7 +58,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class ClaimResult:
     """How one claim ends."""
 
     claim: Claim
@@ -77,7 +77,7 @@ class Handler(Protocol):
     claim_items: int = 64
     """How many of them a slot takes in hand at once."""
 
-    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+    async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Work on a batch and return how each claim ends; a claim that is left out is put off.
 
         May be cancelled, and may be given the same item again.
@@ -95,32 +95,32 @@ class Handler(Protocol):
         """Record the item's requests as dead letters; raises `GatewayError`."""
 
 
-class Told(Protocol):
+class BatchObserver(Protocol):
     """A listener of batches, for traces."""
 
-    def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
+    def settled(self, queue: str, settled: Sequence[ClaimResult], claimed_ns: int) -> None:
         """Called when a batch is settled; `claimed_ns` is when it was claimed."""
 
 
-class Drainer:
+class BatchProcessor:
     """Serves one queue by its handler."""
 
     def __init__(
         self,
         queue: WorkQueue,
         handler: Handler,
-        hand_in: HandIn,
+        reporter: GatewayReporter,
         random_unit: Callable[[], float],
-        told: Told | None = None,
+        told: BatchObserver | None = None,
         alone: anyio.Lock | None = None,
     ) -> None:
         """`alone` is shared by the drainers of a process; its holder works on a suspect."""
         self._told = told
         self._alone = anyio.Lock() if alone is None else alone
         self.queue = queue
-        self.tally = Tally()
+        self.tally = BatchCounters()
         self._handler = handler
-        self._hand_in = hand_in
+        self._reporter = reporter
         self._random_unit = random_unit
 
     @property
@@ -130,7 +130,7 @@ class Drainer:
 
     async def ready(self) -> bool:
         """Tell whether claiming makes sense: there is a gateway that takes reports."""
-        return await self._hand_in.ready()
+        return await self._reporter.ready()
 
     async def least(self) -> CapacityPriority:
         """Return the least capacity priority that is worth a claim now, beside the slot's own."""
@@ -151,7 +151,7 @@ class Drainer:
         claimed_ns = 0 if self._told is None else time.time_ns()
         try:
             settled = [
-                Settlement(claim, "failed", code, final=True)
+                ClaimResult(claim, "failed", code, final=True)
                 for claim in claims
                 if (code := _worn_out(claim))
             ]
@@ -161,7 +161,7 @@ class Drainer:
             settled += await self._handle([claim for claim in fresh if claim.ends is None])
             told = {one.claim.key for one in settled}
             settled += [
-                Settlement(claim, "put_off", "not_settled")
+                ClaimResult(claim, "put_off", "not_settled")
                 for claim in fresh
                 if claim.key not in told
             ]
@@ -172,7 +172,7 @@ class Drainer:
             self.tally.in_flight -= len(claims)
         return any(one.verdict == "done" or one.final for one in settled)
 
-    async def _handle_alone(self, suspect: Claim) -> list[Settlement]:
+    async def _handle_alone(self, suspect: Claim) -> list[ClaimResult]:
         """Work on an item with which a worker ended before, beside no other such item.
 
         The queue marks it before, so that the end of this process counts against this item and
@@ -181,7 +181,7 @@ class Drainer:
         with anyio.move_on_after(ALONE_WAIT_S) as waiting:
             await self._alone.acquire()
         if waiting.cancelled_caught:
-            return [Settlement(suspect, "put_off", "another_suspect_in_hand")]
+            return [ClaimResult(suspect, "put_off", "another_suspect_in_hand")]
         try:
             if not all(await self.queue.begin([suspect])):
                 return []  # Somebody else has it.
@@ -189,21 +189,21 @@ class Drainer:
         finally:
             self._alone.release()
 
-    async def _handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+    async def _handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         if not claims:
             return []
         try:
             return await self._handler.handle(claims)
         except LedgerUnavailable as error:
-            return [Settlement(claim, "put_off", error.code) for claim in claims]
+            return [ClaimResult(claim, "put_off", error.code) for claim in claims]
         except (QueueError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - a defect of the handler fails its batch alone
             _log.exception("batch_failed", queue=self.queue.name)
             code = getattr(error, "code", "internal")
-            return [Settlement(claim, "failed", str(code)) for claim in claims]
+            return [ClaimResult(claim, "failed", str(code)) for claim in claims]
 
-    async def _settle(self, settled: Sequence[Settlement]) -> None:
+    async def _settle(self, settled: Sequence[ClaimResult]) -> None:
         done = [one.claim for one in settled if one.verdict == "done"]
         if done:
             await self.queue.acknowledge(done)
@@ -225,7 +225,7 @@ class Drainer:
             for one in given_up:
                 await self._bury(one.claim, code)
 
-    def _spread(self, one: Settlement) -> int:
+    def _spread(self, one: ClaimResult) -> int:
         """Spread a pause between half and one and a half of it: a fleet must not return as one."""
         if one.delay_ms != ABSENCE_DELAY_MS:
             return one.delay_ms
@@ -258,24 +258,24 @@ def _worn_out(claim: Claim) -> str:
     return "attempts_exhausted" if claim.attempt > MAX_ATTEMPTS else ""
 
 
-def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> Settlement:
+def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> ClaimResult:
     """Return how a claim ends whose result was handed in."""
     found = outcome["outcome"]
     if found in ("completed", "closed", "unknown"):
-        return Settlement(claim, "done")
+        return ClaimResult(claim, "done")
     code = str(outcome.get("code", "internal" if found == "failed" else found))
     if found == "input_pending":
-        return Settlement(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
+        return ClaimResult(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
     if found == "absent" or code in NO_ROOM:
-        return Settlement(claim, "put_off", code)
+        return ClaimResult(claim, "put_off", code)
     if outcome.get("retry_after_s") is not None:
-        return Settlement(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
+        return ClaimResult(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
     final = rejection_is_final and found == "rejected" and code != CAPACITY_SHORT
-    return Settlement(claim, "failed", code, final=final)
+    return ClaimResult(claim, "failed", code, final=final)
 
 
-def _by_code(settled: Sequence[Settlement], verdict: str) -> dict[str, list[Settlement]]:
-    found: dict[str, list[Settlement]] = {}
+def _by_code(settled: Sequence[ClaimResult], verdict: str) -> dict[str, list[ClaimResult]]:
+    found: dict[str, list[ClaimResult]] = {}
     for one in settled:
         if one.verdict == verdict:
             found.setdefault(one.code, []).append(one)

@@ -28,10 +28,10 @@ from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 from queues.items import Claim
-from queues.lease_holder import Holder, capacity_of
+from queues.lease_holder import LeaseHolder, capacity_of
 from queues.priorities import least_of
 from queues.work_queue import WorkQueue
-from workers.worker.batches import Drainer
+from workers.worker.batches import BatchProcessor
 from workers.worker.metrics import WorkerMetrics
 from workers.worker.queue_order import is_fair, turn_order
 
@@ -52,7 +52,7 @@ STUCK_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class ClaimPermit:
     """What a slot may claim from a queue now, by the least urgent priority; None for nothing."""
 
     at_once: str | None
@@ -63,16 +63,16 @@ class Permit:
 
 @dataclass(slots=True)
 class _Slot:
-    holder: Holder
+    holder: LeaseHolder
     floor: CapacityPriority
     """The least urgent priority that the slot serves at all."""
 
 
-class Bell:
+class QueueWakeSignal:
     """Wakes resting slots when a queue may have something for them."""
 
-    def __init__(self, behind: "Bell | None" = None) -> None:
-        """`behind` another bell, be silent while a slot of that one rests, which serves as much."""
+    def __init__(self, behind: "QueueWakeSignal | None" = None) -> None:
+        """A signal `behind` another is silent while a slot of that one rests, which serves as much."""
         self._behind = behind
         self._resting = 0
         self._somebody_rests = anyio.Event()
@@ -108,10 +108,10 @@ class Bell:
 
 
 @dataclass(slots=True)
-class Slots:
+class ConsumerPool:
     """The slots of one process, what they share, and the batches that they have in hand."""
 
-    drainers: Mapping[str, Drainer]
+    processors: Mapping[str, BatchProcessor]
     """The drainers by the name of their queue."""
 
     leases: CapacityLeases
@@ -123,24 +123,24 @@ class Slots:
     _in_hand: dict[str, tuple[WorkQueue, Sequence[Claim]]] = field(default_factory=dict)
     """The batch that a slot has begun, by the slot's holder."""
 
-    _bells: dict[CapacityPriority, Bell] = field(default_factory=dict)
-    """The bells, by the least priority of the slots that hear them."""
+    _signals: dict[CapacityPriority, QueueWakeSignal] = field(default_factory=dict)
+    """The signals, by the least priority of the slots that hear them."""
 
-    def listeners(self) -> list[tuple[Bell, WorkQueue, str]]:
-        """Return the listeners to run while slots drain: `Bell.listen` of each queue."""
-        everything = Bell()
-        self._bells = {"background": everything, "critical": Bell(behind=everything)}
+    def listeners(self) -> list[tuple[QueueWakeSignal, WorkQueue, str]]:
+        """Return the listeners to run while slots drain: `QueueWakeSignal.listen` of each queue."""
+        everything = QueueWakeSignal()
+        self._signals = {"background": everything, "critical": QueueWakeSignal(behind=everything)}
         return [
-            (bell, drainer.queue, least)
-            for floor, bell in self._bells.items()
-            for drainer in self.drainers.values()
-            if (least := least_of(drainer.queue.priorities, floor)) is not None
+            (signal, processor.queue, least)
+            for floor, signal in self._signals.items()
+            for processor in self.processors.values()
+            if (least := least_of(processor.queue.priorities, floor)) is not None
         ]
 
     async def drain(self, holder: str, turn_s: float, *, critical_alone: bool) -> None:
         """Drain under leases of this holder until the turn is over or the process stops."""
         floor: CapacityPriority = "critical" if critical_alone else "background"
-        slot = _Slot(Holder(self.leases, holder, LEASE_TTL_MS), floor)
+        slot = _Slot(LeaseHolder(self.leases, holder, LEASE_TTL_MS), floor)
         try:
             with anyio.move_on_after(turn_s):
                 while not self.stopping.is_set():
@@ -156,93 +156,95 @@ class Slots:
 
     async def _drain_once(self, slot: _Slot) -> None:
         """Serve a batch of the queue whose turn it is, or rest until there may be one."""
-        gateway_away, pressed = False, list[tuple[Drainer, Permit]]()
-        for drainer in await self._in_turn(slot):
-            if not await drainer.ready():
+        gateway_away, pressed = False, list[tuple[BatchProcessor, ClaimPermit]]()
+        for processor in await self._in_turn(slot):
+            if not await processor.ready():
                 gateway_away = True
                 continue
-            permit = await self._permit(slot, drainer)
-            if await self._serve(slot, drainer, permit.at_once):
+            permit = await self._permit(slot, processor)
+            if await self._serve(slot, processor, permit.at_once):
                 return
             if permit.pause_ms:
-                pressed.append((drainer, permit))
+                pressed.append((processor, permit))
         await slot.holder.release()
         if gateway_away:
             await self._rest(GATEWAY_RETRY_S)
         elif pressed:
             await self._rest(min(permit.pause_ms for _, permit in pressed) / 1000)
-            for drainer, permit in pressed:
-                if self.stopping.is_set() or await self._serve(slot, drainer, permit.after_pause):
+            for processor, permit in pressed:
+                if self.stopping.is_set() or await self._serve(slot, processor, permit.after_pause):
                     return
         else:
-            async with self._bells[slot.floor].resting() as rings:
+            async with self._signals[slot.floor].resting() as rings:
                 await self._until_stopped(rings.wait())
 
-    async def _in_turn(self, slot: _Slot) -> list[Drainer]:
+    async def _in_turn(self, slot: _Slot) -> list[BatchProcessor]:
         self._serving += 1
-        drainers = {
-            name: drainer
-            for name, drainer in self.drainers.items()
-            if least_of(drainer.queue.priorities, slot.floor) is not None
+        processors = {
+            name: processor
+            for name, processor in self.processors.items()
+            if least_of(processor.queue.priorities, slot.floor) is not None
         }
-        if len(drainers) == 1:
-            return list(drainers.values())
-        deadlines: dict[str, int | None] = dict.fromkeys(drainers)
-        for name, drainer in drainers.items():
+        if len(processors) == 1:
+            return list(processors.values())
+        deadlines: dict[str, int | None] = dict.fromkeys(processors)
+        for name, processor in processors.items():
             if is_fair(self._serving):
                 break
-            heads = await drainer.queue.peek(1)
+            heads = await processor.queue.peek(1)
             deadlines[name] = heads[0].deadline_ms if heads else None
         order = turn_order(deadlines, self._served, self._serving)
-        return [drainers[name] for name in order]
+        return [processors[name] for name in order]
 
-    async def _permit(self, slot: _Slot, drainer: Drainer) -> Permit:
+    async def _permit(self, slot: _Slot, processor: BatchProcessor) -> ClaimPermit:
         """Take a lease at the least priority that has room; say what goes on where none has."""
-        queue, capacity = drainer.queue, capacity_of(self.lease_slots)
-        floor = max(slot.floor, await drainer.least(), key=CAPACITY_PRIORITIES.index)
+        queue, capacity = processor.queue, capacity_of(self.lease_slots)
+        floor = max(slot.floor, await processor.least(), key=CAPACITY_PRIORITIES.index)
         for priority in CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(floor) :]:
             least = least_of(queue.priorities, priority)
             if least is not None and await slot.holder.hold(queue.name, capacity, priority):
-                return Permit(least, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS)
+                return ClaimPermit(least, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS)
         critical = least_of(queue.priorities, "critical")
         if slot.floor == "critical":
-            return Permit(critical)
+            return ClaimPermit(critical)
         course = course_of(await self.leases.state(queue.name, capacity), "user_initiated")
         users = least_of(queue.priorities, "user_initiated")
-        return Permit(critical, users, max(1, course.for_ms))
+        return ClaimPermit(critical, users, max(1, course.for_ms))
 
-    async def _serve(self, slot: _Slot, drainer: Drainer, least: str | None) -> bool:
+    async def _serve(self, slot: _Slot, processor: BatchProcessor, least: str | None) -> bool:
         """Claim items that are at least as urgent and drain them; False when there were none."""
         if least is None:
             return False
-        claims = await drainer.queue.claim(drainer.claim_items, VISIBILITY_MS, least)
+        claims = await processor.queue.claim(processor.claim_items, VISIBILITY_MS, least)
         if not claims:
             return False
-        self._served[drainer.queue.name] = self._serving
-        if not await self._finish(slot, drainer, claims):
+        self._served[processor.queue.name] = self._serving
+        if not await self._finish(slot, processor, claims):
             await self._rest(STUCK_PAUSE_S)
         return True
 
-    async def _finish(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> bool:
+    async def _finish(
+        self, slot: _Slot, processor: BatchProcessor, claims: Sequence[Claim]
+    ) -> bool:
         """Drain a batch to its end once it was begun, because it may be on the record already."""
         moved, began_s = False, time.perf_counter()
-        self.metrics.claimed(drainer.queue.name, claims)
-        self._in_hand[slot.holder.name] = (drainer.queue, claims)
+        self.metrics.claimed(processor.queue.name, claims)
+        self._in_hand[slot.holder.name] = (processor.queue, claims)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._renew, slot, drainer, claims)
-                moved = await drainer.drain(claims)
+                tasks.start_soon(self._renew, slot, processor, claims)
+                moved = await processor.drain(claims)
                 tasks.cancel_scope.cancel()
         # Not where it was cut off: then the batch is still in hand, and is given back.
         del self._in_hand[slot.holder.name]
-        self.metrics.drained(drainer.queue.name, time.perf_counter() - began_s)
+        self.metrics.drained(processor.queue.name, time.perf_counter() - began_s)
         return moved
 
-    async def _renew(self, slot: _Slot, drainer: Drainer, claims: Sequence[Claim]) -> None:
+    async def _renew(self, slot: _Slot, processor: BatchProcessor, claims: Sequence[Claim]) -> None:
         while True:
             await anyio.sleep(RENEW_EVERY_S)
             with contextlib.suppress(QueueError):  # settling the claims will show it
-                await drainer.renew(claims, VISIBILITY_MS)
+                await processor.renew(claims, VISIBILITY_MS)
                 await slot.holder.renew()
 
     async def _rest(self, seconds: float) -> None:

@@ -20,14 +20,14 @@ import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from kernel.verify.recent import Audit, AuditMark, audit_since
+from kernel.verify.recent import AuditMark, RecentAudit, audit_since
 from queues.cron_claims import Crons
 from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.clients.gateway import GatewayError
-from workers.worker.gateway_reports import HandIn
+from workers.worker.gateway_reports import GatewayReporter
 
 CHAIN_AUDIT = "chain-audit"
 RETENTION_SWEEP = "retention-sweep"
@@ -44,7 +44,7 @@ class CronTools:
 
     queues: Mapping[str, WorkQueue]
     ledger: Ledger
-    hand_in: HandIn
+    reporter: GatewayReporter
     crons: Crons
 
 
@@ -66,13 +66,13 @@ async def reap(tools: CronTools) -> None:
 
 async def sweep_retention(tools: CronTools) -> None:
     """Let the gateway delete what is kept for a time and whose time is over."""
-    answer = await tools.hand_in.post(f"/internal/crons/{RETENTION_SWEEP}", {})
+    answer = await tools.reporter.post(f"/internal/crons/{RETENTION_SWEEP}", {})
     _log.info("retention_swept", **answer["result"])
 
 
 async def tick_decay(tools: CronTools) -> None:
     """Let the gateway ask for the recomputes that are due tonight (T3); a day has one tick."""
-    answer = await tools.hand_in.post("/v1/authority/tick", {})
+    answer = await tools.reporter.post("/v1/authority/tick", {})
     _log.info("decay_ticked", **answer)
 
 
@@ -86,7 +86,7 @@ async def audit_chain(tools: CronTools) -> None:
             dropped("chain_audit_mark")
         if not audited.found.ok:
             _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
-            await tools.hand_in.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
+            await tools.reporter.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
             return
         if audited.mark == mark:
             return
@@ -140,7 +140,7 @@ class CronRunner:
         return True
 
 
-def _audit(ledger: Ledger, mark: AuditMark) -> Audit:
+def _audit(ledger: Ledger, mark: AuditMark) -> RecentAudit:
     with ledger.view() as view:
         return audit_since(view, mark)
 

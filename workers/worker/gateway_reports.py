@@ -43,7 +43,7 @@ _BATCH_REFUSED = frozenset({413, 422})
 Outcome = dict[str, Any]
 
 
-class HandIn:
+class GatewayReporter:
     """Reports of one worker to its gateway, shared by all of its slots."""
 
     def __init__(
@@ -98,7 +98,7 @@ class HandIn:
             found = "absent" if error.code in ABSENCES else "failed"
             return [{"outcome": found, "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]
-        codes = {str(one.get("code")) for one in outcomes}
+        codes = {str(outcome.get("code")) for outcome in outcomes}
         if codes <= NO_ROOM:
             self._note(min(codes))
         else:
@@ -119,6 +119,6 @@ def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if traceparents := traceparents_of(claims):
         told["traceparents"] = traceparents
-    if any(capacity_priority_of(one.priority) == "critical" for one in claims):
+    if any(capacity_priority_of(claim.priority) == "critical" for claim in claims):
         told["urgent"] = True
     return told

@@ -7,17 +7,17 @@ from queues.items import Claim
 from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import Metrics, Readings
 from workers.telemetry.metric_table import WORKER
-from workers.worker.batches import Drainer
+from workers.worker.batches import BatchProcessor
 
 
 class WorkerMetrics:
     """The metrics of one worker."""
 
     def __init__(
-        self, drainers: Mapping[str, Drainer], slots: int, spans: SpanTally | None = None
+        self, processors: Mapping[str, BatchProcessor], slots: int, spans: SpanTally | None = None
     ) -> None:
         self._spans = spans
-        self._drainers = drainers
+        self._processors = processors
         self._slots = slots
         self._metrics = Metrics(WORKER, self._readings)
 
@@ -42,7 +42,7 @@ class WorkerMetrics:
         return self._metrics.text()
 
     def _readings(self) -> Readings:
-        tallies = {name: drainer.tally for name, drainer in self._drainers.items()}
+        tallies = {name: processor.tally for name, processor in self._processors.items()}
         return {
             "rotulus_worker_slots": {(): self._slots},
             "rotulus_worker_items_in_flight": {

@@ -56,7 +56,7 @@ async def serve_worker(
         _log.info(
             "worker_starts",
             worker_id=process.worker_id,
-            queues=list(process.drainers),
+            queues=list(process.processors),
             slots=process.slots,
         )
         with _metrics_door(settings, process, measured):

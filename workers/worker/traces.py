@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from workers.telemetry.span_exporter import Spans
 from workers.telemetry.trace_context import handled_as, sent_as
-from workers.worker.batches import Settlement
+from workers.worker.batches import ClaimResult
 
 
 class WorkerTraces:
@@ -14,7 +14,7 @@ class WorkerTraces:
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
 
-    def settled(self, queue: str, settled: Sequence[Settlement], claimed_ns: int) -> None:
+    def settled(self, queue: str, settled: Sequence[ClaimResult], claimed_ns: int) -> None:
         """Tell of a batch that was claimed then and is settled now."""
         now_ns = time.time_ns()
         for one in settled:

@@ -24,9 +24,9 @@ from queues.worker_heartbeats import Heartbeats
 from workers.clients.gateway import GatewayClient
 from workers.environment.settings import Settings
 from workers.worker.arq_runner import WorkerProcess, new_worker_id
-from workers.worker.batches import Drainer, Handler
+from workers.worker.batches import BatchProcessor, Handler
 from workers.worker.cron import CronRunner, CronTools
-from workers.worker.gateway_reports import HandIn
+from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 from workers.worker.handlers.binding import BindingHandler
 from workers.worker.handlers.binding_evaluator import BindingCapacity, BindingEvaluator
@@ -41,7 +41,7 @@ class HandlerDependencies:
     """What handlers are made of."""
 
     ledger: Ledger
-    hand_in: HandIn
+    reporter: GatewayReporter
     leases: CapacityLeases
     queue: WorkQueue
     worker_id: str
@@ -50,17 +50,17 @@ class HandlerDependencies:
 
 
 def _authority(needs: HandlerDependencies) -> Handler:
-    return AuthorityHandler(needs.ledger, needs.hand_in, BetaPosteriorMean())
+    return AuthorityHandler(needs.ledger, needs.reporter, BetaPosteriorMean())
 
 
 def _binding(needs: HandlerDependencies) -> Handler:
     capacity = BindingCapacity(needs.leases, needs.queue, needs.binding_slots, needs.worker_id)
     now_us = needs.ledger.host.now_us
-    return BindingHandler(needs.ledger, needs.hand_in, capacity, needs.evaluator, now_us)
+    return BindingHandler(needs.ledger, needs.reporter, capacity, needs.evaluator, now_us)
 
 
 def _extraction(needs: HandlerDependencies) -> Handler:
-    return TransitionHandler(needs.hand_in)
+    return TransitionHandler(needs.reporter)
 
 
 HANDLERS: Mapping[str, Callable[[HandlerDependencies], Handler]] = MappingProxyType(
@@ -78,13 +78,13 @@ def build_worker(
     traces: "WorkerTraces | None",
 ) -> WorkerProcess:
     """Put a worker together on a ledger that it reads, a Redis, and a gateway to report to."""
-    worker_id, leases, hand_in = new_worker_id(), CapacityLeases(redis), HandIn(gateway)
+    worker_id, leases, reporter = new_worker_id(), CapacityLeases(redis), GatewayReporter(gateway)
     queues = {name: WorkQueue(redis, name) for name in ROUTES}
-    drainers, alone = {}, anyio.Lock()
+    processors, alone = {}, anyio.Lock()
     for name in settings.queue_names:
         needs = HandlerDependencies(
             ledger,
-            hand_in,
+            reporter,
             leases,
             queues[name],
             worker_id,
@@ -92,17 +92,19 @@ def build_worker(
             evaluator,
         )
         handler = HANDLERS[name](needs)
-        drainers[name] = Drainer(queues[name], handler, hand_in, random.random, traces, alone)
+        processors[name] = BatchProcessor(
+            queues[name], handler, reporter, random.random, traces, alone
+        )
     return WorkerProcess(
         redis=redis,
-        drainers=drainers,
+        processors=processors,
         leases=leases,
         heartbeats=Heartbeats(redis),
         slots=settings.worker_slots,
         lease_slots=settings.lease_slots,
         worker_id=worker_id,
         pid=os.getpid(),
-        crons=CronRunner(CronTools(queues, ledger, hand_in, Crons(redis)), worker_id),
+        crons=CronRunner(CronTools(queues, ledger, reporter, Crons(redis)), worker_id),
         host=socket.gethostname(),
         version=version("rotulus"),
         spans=None if traces is None else traces.spans,

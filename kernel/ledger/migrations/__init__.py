@@ -53,7 +53,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class SchemaMigration:
     """The way from a version of the tables to the newest."""
 
     found_version: int

@@ -10,7 +10,7 @@ from actors.errors import CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
 from actors.messages import Audit, Operate, Query
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from kernel.ledger.shards import (
     Fence,
     Position,
@@ -60,12 +60,12 @@ class Serving:
 
     def __init__(self, ledger, owner):
         self.ledger, self.owner = ledger, owner
-        self.ownership = Ownership(SHARDS)
+        self.held_shards = HeldShards(SHARDS)
         self.committer = make_committer(ledger)
-        self.runtime = SessionRuntime(ledger, self.committer, ownership=self.ownership)
+        self.runtime = SessionRuntime(ledger, self.committer, held_shards=self.held_shards)
 
     def take(self, *shards):
-        self.ownership.add(take(self.ledger, self.owner, *shards))
+        self.held_shards.add(take(self.ledger, self.owner, *shards))
 
     async def run(self, tasks):
         ready = anyio.Event()
@@ -233,7 +233,7 @@ async def test_an_owner_that_was_replaced_unnoticed_answers_nothing(made, messag
         with pytest.raises(StaleEpoch):
             await old.runtime.ask(session_id, message())
         assert log_length(ledger) == length
-        assert old.ownership.held == {}
+        assert old.held_shards.held == {}
         with pytest.raises(ShardUnowned):
             await old.runtime.ask(other, Query())
         snapshot = await new.runtime.ask(session_id, Query())
@@ -278,7 +278,7 @@ async def test_finishing_a_shard_answers_what_was_asked_and_ends_its_actors_alon
 
                 asking.start_soon(ask)
             await gate.reached()
-            one.ownership.drop(0)
+            one.held_shards.drop(0)
             asking.start_soon(one.runtime.finish, 0)
             await anyio.wait_all_tasks_blocked()
             gate.open()

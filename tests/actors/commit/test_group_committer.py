@@ -54,7 +54,7 @@ class Note:
     answer: object = None
     ran_on: list[int] = field(default_factory=list)
 
-    def run(self, bench):  # noqa: ARG002 - every unit is given it
+    def run(self, context):  # noqa: ARG002 - every unit is given it
         self.ran_on.append(threading.get_ident())
         return self.answer
 
@@ -66,8 +66,8 @@ class Breaking:
     node_id: str
     error: Exception = field(default_factory=lambda: RuntimeError("half way"))
 
-    def run(self, bench):
-        create(self.node_id).run(bench)
+    def run(self, context):
+        create(self.node_id).run(context)
         raise self.error
 
 
@@ -102,7 +102,7 @@ async def test_results_come_in_the_order_of_the_units():
         results = await committer.commit([Note(1), create("a"), Note(2), create("b"), Note(3)])
 
     assert results[::2] == [1, 2, 3]
-    assert [one.ec_sequence_number for one in results[1::2]] == [1, 2]
+    assert [result.ec_sequence_number for result in results[1::2]] == [1, 2]
 
 
 async def test_units_run_off_the_event_loop():
@@ -532,7 +532,7 @@ class Slow:
 
     seconds: float
 
-    def run(self, bench):  # noqa: ARG002 - every unit is given it
+    def run(self, context):  # noqa: ARG002 - every unit is given it
         time.sleep(self.seconds)
 
 

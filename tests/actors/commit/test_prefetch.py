@@ -150,13 +150,15 @@ def test_a_batch_of_authorities_is_computed_from_what_was_read_in_one_go(store, 
         put(ledger, understanding(f"w-{number}", "s-1"), link("c-1", f"w-{number}"))
     targets = [f"w-{number}" for number in range(20)]
     with ledger.view() as view:
-        apart = [authority_of(view, BetaPosteriorMean(), view.node(one)) for one in targets]
+        apart = [authority_of(view, BetaPosteriorMean(), view.node(target)) for target in targets]
         store.asked.clear()
         batch = view.batch()
-        read_ahead(batch, [(Around.INPUTS, one) for one in targets])
-        together = [authority_of(batch, BetaPosteriorMean(), batch.node(one)) for one in targets]
-        assert [batch.open_requests_of(AUTHORITY_QUEUE, one) for one in targets] == [
-            view.open_requests_of(AUTHORITY_QUEUE, one) for one in targets
+        read_ahead(batch, [(Around.INPUTS, target) for target in targets])
+        together = [
+            authority_of(batch, BetaPosteriorMean(), batch.node(target)) for target in targets
+        ]
+        assert [batch.open_requests_of(AUTHORITY_QUEUE, target) for target in targets] == [
+            view.open_requests_of(AUTHORITY_QUEUE, target) for target in targets
         ]
     assert together == apart
     assert [one for one in store.asked if one[0] != "outbox"] == []

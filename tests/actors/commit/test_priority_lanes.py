@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.commit.priority_lanes import OTHERS_SHARE, Lanes
+from actors.commit.priority_lanes import OTHERS_SHARE, PriorityLanes
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ def _closed():
 
 
 def new_lanes(places, urgent_places):
-    lanes = Lanes(places, urgent_places)
+    lanes = PriorityLanes(places, urgent_places)
     MADE.append(lanes)
     return lanes
 
@@ -97,7 +97,7 @@ async def test_a_full_urgent_lane_refuses_and_a_full_one_of_others_lets_wait():
 
 
 async def test_who_takes_is_woken_by_either_lane():
-    for put in (Lanes.put, None):
+    for put in (PriorityLanes.put, None):
         lanes = new_lanes(4, 4)
         async with anyio.create_task_group() as tasks:
             taken: list[int] = []

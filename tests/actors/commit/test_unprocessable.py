@@ -53,8 +53,8 @@ class Writing:
 
     row: dict
 
-    def run(self, bench):
-        bench.transaction.tables.append(schema.ephemeral_receipts, self.row)
+    def run(self, context):
+        context.transaction.tables.append(schema.ephemeral_receipts, self.row)
         return "written"
 
 
@@ -64,8 +64,8 @@ class Raising:
 
     error: Exception
 
-    def run(self, bench):
-        source_unit("half").run(bench)
+    def run(self, context):
+        source_unit("half").run(context)
         raise self.error
 
 
@@ -75,10 +75,10 @@ class Asking:
 
     session_id: str = "s-1"
 
-    def run(self, bench):
+    def run(self, context):
         try:
-            bench.transaction.tables.select(schema.nodes, {"node_id": SURROGATE})
-            bench.transaction.tables.get(schema.nodes, NUL)
+            context.transaction.tables.select(schema.nodes, {"node_id": SURROGATE})
+            context.transaction.tables.get(schema.nodes, NUL)
         except Exception:  # noqa: BLE001 - whatever the store makes of it
             return "failed"
         return "asked"
@@ -150,7 +150,9 @@ def refusals(ledger):
     with ledger.view() as view:
         rows = view.tables.select(schema.receipts, {"receipt_kind": "request_unprocessable"})
         # What a test writes beside the kernel is no receipt.
-        found = [one for one in verify(view).findings if one.table != "ephemeral_receipts"]
+        found = [
+            finding for finding in verify(view).findings if finding.table != "ephemeral_receipts"
+        ]
         assert found == []
     return [orjson.loads(one["receipt_bytes"]) for one in rows]
 
@@ -198,7 +200,7 @@ async def test_what_fails_in_the_reading_ahead_fails_nothing(made, monkeypatch):
     async with running_committer(ledger) as committer:
         results = await committer.commit([source_unit("a"), source_unit("b")])
 
-    assert [type(one) for one in results] == [SubmissionResult] * 2
+    assert [type(result) for result in results] == [SubmissionResult] * 2
     assert refusals(ledger) == []
 
 
@@ -232,7 +234,7 @@ async def test_units_that_are_all_to_blame_are_all_refused(made):
     async with running_committer(ledger) as committer:
         results = await committer.commit(units)
 
-    assert {type(one) for one in results} == {RequestUnprocessable}
+    assert {type(result) for result in results} == {RequestUnprocessable}
     assert len(refusals(ledger)) == 32
     assert store.transactions <= 3 * 32
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.commit.work_units import (
     CancelRequestUnit,
-    EnqueueUnit,
+    RequestWorkUnit,
     RetentionSweepUnit,
     WorkReportUnit,
 )
@@ -42,12 +42,12 @@ def ledger() -> Ledger:
 
 
 def do(ledger: Ledger, unit: Any) -> Any:
-    with bench_on(ledger) as bench:
-        return unit.run(bench)
+    with bench_on(ledger) as context:
+        return unit.run(context)
 
 
 def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
-    return [one.request_id for one in do(ledger, EnqueueUnit(asked))]
+    return [one.request_id for one in do(ledger, RequestWorkUnit(asked))]
 
 
 def step(number: int, prior: str, current: str, run: str = RUN, **more: Any) -> WorkRequest:
@@ -122,7 +122,7 @@ def test_the_steps_of_a_run_are_orchestrated_operations_each_with_its_parent(led
     assert [one["operation_id"] for one in found] == operations
     assert [one.get("parent_operation_id") for one in found] == [None, *operations[:-1]]
     with ledger.view() as view:
-        envelopes = [view.envelope(one) for one in operations]
+        envelopes = [view.envelope(operation) for operation in operations]
         status = status_of(view, ids[3])
         assert verify(view).findings == ()
     assert status is not None
@@ -134,7 +134,7 @@ def test_the_steps_of_a_run_are_orchestrated_operations_each_with_its_parent(led
     assert last["affected_subgraph_descriptor"]["visibility_class_envelope"] == [
         "work_product_internal"
     ]
-    assert len({one["idempotency_key"] for one in envelopes if one}) == 4
+    assert len({envelope["idempotency_key"] for envelope in envelopes if envelope}) == 4
 
 
 def test_a_step_that_is_delivered_twice_is_recorded_once(ledger):

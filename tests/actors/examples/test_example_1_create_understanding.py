@@ -70,8 +70,8 @@ async def test_step_1_the_envelope_says_all_that_the_example_lists(bank):
     }
     assert {name: envelope[name] for name in stated} == stated
     assert [
-        (one["effect_kind"], one["reversibility"], one["inverse_operation_kind"])
-        for one in envelope["primitive_effects"]
+        (effect["effect_kind"], effect["reversibility"], effect["inverse_operation_kind"])
+        for effect in envelope["primitive_effects"]
     ] == [
         ("node_write", "fully_reversible", "node_retract"),
         ("membership_write", "fully_reversible", "membership_revoke"),

@@ -47,7 +47,7 @@ async def test_steps_1_to_3_the_most_restricted_class_is_that_of_the_output(bank
     [recorded] = envelope["recorded_model_outputs"]
     assert recorded["source_visibility_taint"] == TAINT
     assert node["visibility_class"] == "sealed"
-    assert [one["source_ref"] for one in node["payload"]["source_spans"]] == CONTEXT
+    assert [span["source_ref"] for span in node["payload"]["source_spans"]] == CONTEXT
     assert node["payload"]["display_kind"] == "synthesis_with_spans"
 
 

@@ -16,7 +16,7 @@ from actors.errors import (
     ShardUnowned,
     StaleEpoch,
 )
-from actors.forwarding.message_codec import Asking, encode_asking
+from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.messages import (
     Audit,
     DeclareConclusion,
@@ -115,7 +115,7 @@ async def test_one_that_was_started_again_under_its_name_has_its_shards_at_once(
     assert await new.turn() == [0, 1]
     # The old one, if it lives after all, finds that it is not itself any more.
     assert await old.turn() == []
-    assert (old.ownership.name_taken, new.ownership.name_taken) == (True, False)
+    assert (old.held_shards.name_taken, new.held_shards.name_taken) == (True, False)
     assert await b.turn() == [2, 3]
 
 
@@ -188,7 +188,7 @@ async def test_a_taking_of_unknown_outcome_is_done_again(world, fault):
 
 async def test_another_number_of_shards_is_refused(world):
     a = await world.gateway("a")
-    a.ownership.shards = SHARDS + 1
+    a.held_shards.shards = SHARDS + 1
     with pytest.raises(LedgerUnavailable) as refused:
         await a.keeper.found()
     assert refused.value.code == "ledger_shards_differ"
@@ -230,7 +230,7 @@ async def test_operations_and_refusals_come_back_as_they_are(world):
     await a.sessions.ask(session_id, declare("h"))
     intents = (source("s"), understanding("u", "s"), claim("c", "s", understanding_id="u"))
     results = await a.sessions.ask(session_id, Operate(intents))
-    assert all(isinstance(one, SubmissionResult) for one in results)
+    assert all(isinstance(result, SubmissionResult) for result in results)
     assert await a.sessions.ask(session_id, Operate(intents)) == results
     work = Recomputed((recalculation(world.ledger, "u"),))
     [(outcome, _)] = await a.sessions.ask(session_id, work)
@@ -360,7 +360,7 @@ async def test_an_entry_whose_owner_died_before_it_answered_takes_effect_once(wo
     shard = shard_of(session_id, SHARDS)
     await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
     message = Operate((source("s"),))
-    asking = Asking("ask-1", "a", session_id, message)
+    asking = ForwardedMessage("ask-1", "a", session_id, message)
     assert await a.mail.post(shard, f"ask-{next(ASKS)}", encode_asking(asking), "b")
     [entry] = world.hub.mail[shard]
     await settle(lambda: not world.hub.mail[shard])
@@ -393,7 +393,7 @@ async def test_a_copy_of_an_entry_at_another_place_takes_effect_no_second_time(w
     session_id = next(world.sessions(b))
     shard = shard_of(session_id, SHARDS)
     await b.sessions.ask(session_id, declare("h1", "h2", "h3"))
-    entry = encode_asking(Asking("ask-1", "a", session_id, message))
+    entry = encode_asking(ForwardedMessage("ask-1", "a", session_id, message))
     for owner in (b, a):  # the second one remembers nothing
         await a.mail.post(shard, "ask-1", entry, owner.name)
         await settle(lambda: not world.hub.mail[shard])
@@ -416,8 +416,8 @@ async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
     assert await a.turn() == list(range(SHARDS))
     # The one that was replaced does not know it yet, and is told of the mail first.
     shard, length = shard_of(session_id, SHARDS), log_length(world.ledger)
-    entry = encode_asking(Asking("ask-1", "c", session_id, strike("o", "h1")))
-    a.ownership.drop(shard)
+    entry = encode_asking(ForwardedMessage("ask-1", "c", session_id, strike("o", "h1")))
+    a.held_shards.drop(shard)
     await b.mail.post(shard, f"ask-{next(ASKS)}", entry, "b")
     await settle(lambda: shard not in b.held)
     assert log_length(world.ledger) == length

@@ -22,7 +22,7 @@ from actors.forwarding import message_codec
 from actors.forwarding.message_codec import (
     _MESSAGES,
     LONG_CHARS,
-    Asking,
+    ForwardedMessage,
     aside,
     asked_for,
     decode_asking,
@@ -61,8 +61,8 @@ from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
     CapacityRejected,
-    CapacitySignal,
     GivenUp,
+    ReportedCapacity,
     TransitionDue,
 )
 from tests.actors.harness import bench_on, scripted_ledger
@@ -90,12 +90,12 @@ INTENTS = (
 
 
 def fields_of(message):
-    names = [one.name for one in fields(message) if one.name not in ("reply", "position")]
+    names = [field.name for field in fields(message) if field.name not in ("reply", "position")]
     return {name: getattr(message, name) for name in names}
 
 
 def sent(message):
-    asking = decode_asking(encode_asking(Asking("1", "gateway-a", "s-1", message)))
+    asking = decode_asking(encode_asking(ForwardedMessage("1", "gateway-a", "s-1", message)))
     assert (asking.ask_id, asking.gateway, asking.session_id) == ("1", "gateway-a", "s-1")
     assert type(asking.message) is type(message)
     assert asking.message.request_id == message.request_id
@@ -157,7 +157,7 @@ def test_the_spans_that_a_report_belongs_to_go_along():
 @given(ANY_JSON)
 def test_whatever_a_caller_has_sent_arrives(value):
     message = SubmitEnvelope(value)
-    found = decode_asking(encode_asking(Asking("1", "a", "s", message))).message
+    found = decode_asking(encode_asking(ForwardedMessage("1", "a", "s", message))).message
     assert repr(found.document) == repr(value)
 
 
@@ -170,7 +170,9 @@ def test_fields_of_an_intent_arrive(fields):
         AdaptFields.model_validate(intent.model_dump())
     except ValueError:
         return  # it could not have been asked for
-    found = decode_asking(encode_asking(Asking("1", "a", "s", Operate((intent,))))).message
+    found = decode_asking(
+        encode_asking(ForwardedMessage("1", "a", "s", Operate((intent,))))
+    ).message
     assert repr(found.intents[0].fields) == repr(fields)
 
 
@@ -203,7 +205,7 @@ REPORTS = (
     ),
     CapacityRejected(
         request_id="r-3",
-        capacity_signal_at_rejection=CapacitySignal(
+        capacity_signal_at_rejection=ReportedCapacity(
             ec_capacity_lease_state="exhausted", queue_depth=3, inflight_operations=1
         ),
     ),
@@ -262,7 +264,7 @@ def test_what_is_long_arrives_as_what_is_short_does(value):
         patch.setattr(json_text, "_STEP_ENTRIES", 2)
         assert repr(answered(value)) == repr(value)
         document = {"value": value, "more": ["\ud800", float("inf"), 2**70]}
-        content = encode_asking(Asking("1", "a", "s", SubmitEnvelope(document)))
+        content = encode_asking(ForwardedMessage("1", "a", "s", SubmitEnvelope(document)))
         assert repr(decode_asking(content).message.document) == repr(document)
 
 
@@ -298,8 +300,10 @@ def test_a_simulation_arrives_with_its_preview(outcome):
     document = create("n", "Note")
     if outcome == "not_supported":
         document["operation_kind"] = "nothing_known"
-    with bench_on(ledger) as bench:
-        result = simulate_operation(Kernel(), bench.transaction, document, ALL_FORBIDDEN, "profile")
+    with bench_on(ledger) as context:
+        result = simulate_operation(
+            Kernel(), context.transaction, document, ALL_FORBIDDEN, "profile"
+        )
     found = answered(result)
     assert found == result
     assert found.document() == result.document()
@@ -345,6 +349,8 @@ def test_what_is_no_asking_is_refused(content):
 @pytest.mark.parametrize("make", [SubmitEnvelope, Simulate])
 def test_an_envelope_whose_list_is_too_long_is_refused_on_arrival_too(make):
     """Whoever sends it has looked; a key that was stolen is no reason to read millions."""
-    content = encode_asking(Asking("ask", "a", "s", make({"primitive_effects": [{}] * 300})))
+    content = encode_asking(
+        ForwardedMessage("ask", "a", "s", make({"primitive_effects": [{}] * 300}))
+    )
     with pytest.raises(ValueError, match="primitive_effects has at most 257"):
         decode_asking(content)

@@ -10,7 +10,7 @@ from actors.commit.units import EnvelopeUnit
 from actors.errors import RequestSetAside
 from actors.forwarding import mailbox_consumer
 from actors.forwarding.mailbox_consumer import ENDS_MAX
-from actors.forwarding.message_codec import Asking, encode_asking
+from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
@@ -36,12 +36,12 @@ def dying(monkeypatch):
     victims = []
     run = EnvelopeUnit.run
 
-    def run_or_die(unit, bench):
+    def run_or_die(unit, context):
         if unit.document.get("marker") == "ends":
             anyio.from_thread.run_sync(victims[-1].die)
             # Nothing is committed by who is dead.
             raise LedgerUnavailable("dead")
-        return run(unit, bench)
+        return run(unit, context)
 
     monkeypatch.setattr(EnvelopeUnit, "run", run_or_die)
     return victims
@@ -64,8 +64,8 @@ def findings(ledger):
 
 
 async def post(world, gateway, session, message, ask_id="ask"):
-    shard = gateway.ownership.fence_for(session).shard
-    entry = encode_asking(Asking(ask_id, "asker", session, message))
+    shard = gateway.held_shards.fence_for(session).shard
+    entry = encode_asking(ForwardedMessage(ask_id, "asker", session, message))
     assert await gateway.mail.post(shard, ask_id, entry, gateway.name)
     return shard
 
@@ -131,7 +131,7 @@ async def test_a_graceful_stop_is_no_end(world):
             session = next(world.sessions(gateway))
             await post(world, gateway, session, Audit(), "ask")
             await gateway.keeper.leave()
-            await gateway.postroom.empty()
+            await gateway.mailbox_consumer.empty()
     assert not any(world.hub.taken.values())
     assert findings(world.ledger) == []
 
@@ -140,7 +140,7 @@ async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, mo
     monkeypatch.setattr(mailbox_consumer, "ENDS_MAX", 0)
     a, b = await world.pair()
     session = next(world.sessions(b))
-    shard = b.ownership.fence_for(session).shard
+    shard = b.held_shards.fence_for(session).shard
     take, counted = b.mail.read, []
 
     async def read(cursors, limit):

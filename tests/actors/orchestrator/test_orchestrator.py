@@ -30,7 +30,7 @@ from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.model.stated_receipts import Enqueued, EnqueuedRequest
+from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
@@ -80,7 +80,7 @@ def asked_again(target):
     request = EnqueuedRequest(
         target_cu_id=target, trigger_kind="user_request", priority="background_normal"
     )
-    stated = Enqueued(trigger_source_id="a reader", requests=[request], cascades=True)
+    stated = RecomputeRequested(trigger_source_id="a reader", requests=[request], cascades=True)
     return EnqueueRecompute(intent_key="k", asked_for=stated)
 
 
@@ -144,15 +144,15 @@ def test_an_envelope_says_what_it_reads_writes_and_reaches(ledger, kind):
     assert envelope["session_id"] == "s-1"
     assert envelope["policy_generation_id"] == GENESIS_POLICY
     assert envelope["effect_set_refs"] == [
-        one["effect_id"] for one in envelope["primitive_effects"]
+        effect["effect_id"] for effect in envelope["primitive_effects"]
     ]
     scope = envelope["affected_subgraph_descriptor"]
     assert scope["affected_node_refs"][:1] == envelope["target_refs"]
     assert set(envelope["source_refs"]) <= set(envelope["read_set_refs"])
     written = {
-        one["target_ref"]
-        for one in envelope["primitive_effects"]
-        if one["effect_kind"] in ("node_write", "edge_create", "extraction_state_transition")
+        effect["target_ref"]
+        for effect in envelope["primitive_effects"]
+        if effect["effect_kind"] in ("node_write", "edge_create", "extraction_state_transition")
     }
     assert set(envelope["write_set_refs"]) == written
 
@@ -216,7 +216,7 @@ def test_each_source_touched_is_one_entry_of_the_taint(ledger):
             for one in view.receipts_of(result.operation_id)
             if one["receipt_kind"] == "taint_propagation"
         ]
-    assert [one["source_node_count_per_class"] for one in receipts] == [
+    assert [receipt["source_node_count_per_class"] for receipt in receipts] == [
         {"public_open": 2, "sealed": 1}
     ]
 
@@ -490,10 +490,12 @@ def test_an_intent_that_cannot_be_resolved_is_refused_and_leaves_nothing(ledger,
     intent, field = UNRESOLVABLE[case]
     before = dump(ledger)
 
-    with bench_on(ledger) as bench, pytest.raises(IntentInvalid) as refused:
-        bench.kernel.submit(
-            bench.transaction,
-            bench.orchestrator.construct(intent, bench.transaction, actor="user", session_id="s-1"),
+    with bench_on(ledger) as context, pytest.raises(IntentInvalid) as refused:
+        context.kernel.submit(
+            context.transaction,
+            context.orchestrator.construct(
+                intent, context.transaction, actor="user", session_id="s-1"
+            ),
             "orchestrator",
         )
 
@@ -506,10 +508,10 @@ def test_an_intent_that_cannot_be_resolved_is_refused_and_leaves_nothing(ledger,
 def test_a_reserved_field_cannot_be_adapted(ledger, name):
     before = dump(ledger)
 
-    with bench_on(ledger) as bench, pytest.raises(IntentInvalid, match=name):
-        bench.orchestrator.construct(
+    with bench_on(ledger) as context, pytest.raises(IntentInvalid, match=name):
+        context.orchestrator.construct(
             adapt("cu-1", note="harmless", **{name: "x"}),
-            bench.transaction,
+            context.transaction,
             actor="user",
             session_id="s-1",
         )
@@ -573,8 +575,8 @@ def test_an_overlay_is_not_lifted_by_an_intent(ledger):
     laid = submit(ledger, overlay("over", "blocked", "document", "src-1"))
     assert isinstance(laid, SubmissionResult)
     intent = adapt("over", access_restriction="none")
-    with bench_on(ledger) as bench, pytest.raises(IntentInvalid):
-        bench.orchestrator.construct(intent, bench.transaction, actor="user", session_id=None)
+    with bench_on(ledger) as context, pytest.raises(IntentInvalid):
+        context.orchestrator.construct(intent, context.transaction, actor="user", session_id=None)
 
 
 @pytest.mark.spec("INV-MVC-3")
@@ -588,10 +590,10 @@ def test_an_overlay_is_not_lifted_by_an_intent(ledger):
     ],
 )
 def test_wrapped_content_is_not_replaced_by_adapting_it(ledger, name):
-    with bench_on(ledger) as bench, pytest.raises(IntentInvalid):
-        bench.orchestrator.construct(
+    with bench_on(ledger) as context, pytest.raises(IntentInvalid):
+        context.orchestrator.construct(
             adapt("src-1", **{name: INJECTION}),
-            bench.transaction,
+            context.transaction,
             actor="user",
             session_id=None,
         )
@@ -692,7 +694,7 @@ def test_r3_taint_and_resolution_are_those_of_the_sources(ledger, kind):
     put(ledger, adapt("src-1", "firewall", visibility_class="firewalled"))
     _, envelope = shown_by(ledger, kind)
 
-    expected = [node_of(ledger, one)["visibility_class"] for one in envelope["source_refs"]]
+    expected = [node_of(ledger, ref)["visibility_class"] for ref in envelope["source_refs"]]
     assert envelope["source_visibility_taint"] == expected
     assert envelope["resolved_output_visibility_class"] == "firewalled"
     assert node_of(ledger, envelope["target_refs"][0])["visibility_class"] == "firewalled"

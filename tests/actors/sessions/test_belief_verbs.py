@@ -35,7 +35,7 @@ VERBS = [
 
 
 async def ask(sessions, *messages):
-    return [await sessions.ask("s-1", one) for one in messages]
+    return [await sessions.ask("s-1", message) for message in messages]
 
 
 @pytest.mark.spec("seed001-ENTER_OBLIGATION", "seed001-REQUEST_EXIT")
@@ -179,6 +179,6 @@ async def test_a_page_of_the_audit_has_a_size_and_at_least_one_entry():
         await sessions.ask("s-1", strike("o-1", *names[:9000], survivors_max=0))
         first = await sessions.ask("s-1", Audit())
         second = await sessions.ask("s-1", Audit(first["next_since_event_id"]))
-    assert [one["verb"] for one in first["events"]] == ["DECLARE_SESSION"]
-    assert [one["verb"] for one in second["events"]] == ["ELIMINATE"]
+    assert [event["verb"] for event in first["events"]] == ["DECLARE_SESSION"]
+    assert [event["verb"] for event in second["events"]] == ["ELIMINATE"]
     assert second["next_since_event_id"] is None

@@ -89,9 +89,11 @@ async def test_a_session_takes_messages_in_the_order_in_which_they_were_asked():
         answers = await ask_together(sessions, "s-1", [strike(f"o-{name}", name) for name in names])
         trail = (await sessions.ask("s-1", Audit()))["events"]
 
-    assert [one["snapshot"]["n_survivors"] for one in answers] == list(range(99, -1, -1))
+    assert [answer["snapshot"]["n_survivors"] for answer in answers] == list(range(99, -1, -1))
     assert [one["payload"]["eliminated"] for one in trail[1:]] == [[name] for name in names]
-    assert [one["event_id"] for one in trail[1:]] == [one["audit_event_id"] for one in answers]
+    assert [one["event_id"] for one in trail[1:]] == [
+        answer["audit_event_id"] for answer in answers
+    ]
 
 
 async def test_what_waits_for_a_session_is_one_commit():
@@ -103,7 +105,7 @@ async def test_what_waits_for_a_session_is_one_commit():
             sessions, "s-1", [strike(f"o-{number}", "h1") for number in range(40)]
         )
 
-    assert len({one["audit_event_id"] for one in answers}) == 40
+    assert len({answer["audit_event_id"] for answer in answers}) == 40
     assert store.transactions <= 2
 
 
@@ -136,8 +138,8 @@ async def test_one_observation_asked_many_times_at_once_counts_once():
         answers = await ask_together(sessions, "s-1", [strike("o-1", "h1") for _ in range(20)])
         trail = (await sessions.ask("s-1", Audit()))["events"]
 
-    assert len({one["audit_event_id"] for one in answers}) == 1
-    assert all(one["applied_eliminated"] == ["h1"] for one in answers)
+    assert len({answer["audit_event_id"] for answer in answers}) == 1
+    assert all(answer["applied_eliminated"] == ["h1"] for answer in answers)
     assert len(trail) == 2
 
 
@@ -493,7 +495,7 @@ async def test_a_session_whose_record_lies_is_not_served_and_stays_down(lie):
         answers = await ask_together(
             sessions, "s-1", [Query(), declare(*TRIO), strike("o-3", "h3"), Audit()]
         )
-        assert [type(one) for one in answers] == [SessionCorrupt] * 4
+        assert [type(answer) for answer in answers] == [SessionCorrupt] * 4
         assert not answers[0].retryable
         assert list(sessions.corrupt_sessions) == ["s-1"]
         assert sessions.active_sessions == 0

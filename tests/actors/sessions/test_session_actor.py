@@ -105,7 +105,7 @@ async def test_messages_taken_together_are_one_commit_and_run_in_order():
     assert answers[1]["applied_eliminated"] == ["h1"]
     assert [type(one) for one in answers[3]] == [SubmissionResult] * 2
     assert (answers[4]["applied_eliminated"], answers[4]["ignored_eliminated"]) == (["h2"], ["h1"])
-    verbs = [one["verb"] for one in answers[5]["events"]]
+    verbs = [event["verb"] for event in answers[5]["events"]]
     assert verbs == ["DECLARE_SESSION", "ELIMINATE", "ELIMINATE"]
 
 
@@ -328,13 +328,13 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
             gate.open()
 
     assert isinstance(outcomes.pop("stale"), ActorFailed)
-    assert [one["applied_eliminated"] for one in outcomes.values()] == [["h2"]] * 3
+    assert [outcome["applied_eliminated"] for outcome in outcomes.values()] == [["h2"]] * 3
     assert log_length(ledger) == rows + 2
     with ledger.view() as view:
         document = view.envelope(view.log_tail(1)[0]["operation_id"])
         assert verify(view).ok
     sessions = document["primitive_effects"][0]["payload"]["sessions"]
-    assert [one["session_id"] for one in sessions] == ["s-0", "s-2"]
+    assert [session["session_id"] for session in sessions] == ["s-0", "s-2"]
     trail = [orjson.loads(one) for one in events_of(ledger, "s-0")]
     assert sessions[0] == {
         "session_id": "s-0",
@@ -584,7 +584,7 @@ async def test_giving_up_closes_every_open_request_of_an_item_with_a_receipt_eac
     async with running_committer(ledger) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await _with_understandings(actor)
-        asked = [one.request_id for one in _open_requests(ledger, "cu-1")]
+        asked = [request.request_id for request in _open_requests(ledger, "cu-1")]
         late = recalculation(ledger, "cu-1")
         (closed,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])
         (again,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])

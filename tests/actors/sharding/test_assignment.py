@@ -53,7 +53,7 @@ def test_sessions_spread_over_the_shards():
 
 @given(st.sets(st.text(min_size=1), min_size=1, max_size=9), st.integers(1, 200))
 def test_shares_add_up_to_all_shards_and_differ_by_one_at_most(gateways, shards):
-    shares = [share_of(one, gateways, shards) for one in gateways]
+    shares = [share_of(gateway, gateways, shards) for gateway in gateways]
     assert sum(shares) == shards
     assert max(shares) - min(shares) <= 1
 
@@ -140,7 +140,7 @@ def test_gateways_that_follow_their_plans_come_to_equal_shares(count, data):
     gateways = frozenset("abcde"[:count])
     owners = data.draw(st.dictionaries(st.integers(0, 11), NAMES))
     record = rows(*[NOBODY] * 12)
-    held = {one: set() for one in gateways}
+    held = {gateway: set() for gateway in gateways}
     for me in data.draw(st.permutations(sorted(gateways))) + sorted(gateways) * 3:
         todo = plan(me, Table(gateways, owners), record, holding(*held[me]))
         held[me] -= {*todo.lost, *todo.hand_over}

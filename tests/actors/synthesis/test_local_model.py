@@ -24,7 +24,7 @@ async def test_it_quotes_the_sentence_that_shares_most_words_with_the_question()
     draft = read_answer(found.text, may_search=False)
 
     assert isinstance(draft, UnderstandingDraft)
-    assert [(one.source, one.quote) for one in draft.source_spans] == [
+    assert [(span.source, span.quote) for span in draft.source_spans] == [
         ("doc-1", "The defendant owed a duty of care!"),
         ("doc-2", "Nothing here fits"),
     ]
@@ -52,8 +52,8 @@ async def test_it_is_deterministic_and_quotes_word_for_word(query, texts):
 
     assert first == again
     if isinstance(draft, UnderstandingDraft):
-        for one in draft.source_spans:
-            assert one.quote in texts[int(one.source.removeprefix("doc-")) - 1]
+        for span in draft.source_spans:
+            assert span.quote in texts[int(span.source.removeprefix("doc-")) - 1]
 
 
 @pytest.mark.spec("§6.4")

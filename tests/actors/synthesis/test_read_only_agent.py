@@ -15,9 +15,9 @@ from actors.synthesis.read_only_agent import (
     ENTRY_MAX_BYTES,
     SESSIONS_MAX,
     ContextFull,
-    SessionContext,
+    ReadOnlyAgent,
+    ScratchSpace,
     SessionContexts,
-    Specialist,
 )
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerTransaction, LedgerView
@@ -53,45 +53,45 @@ def reachable(start):
 
 def test_a_specialist_holds_a_view_a_context_and_what_it_emitted(ledger):
     with ledger.view() as view:
-        specialist = Specialist(view, SessionContext())
-        public = {name for name in dir(specialist) if not name.startswith("_")}
+        agent = ReadOnlyAgent(view, ScratchSpace())
+        public = {name for name in dir(agent) if not name.startswith("_")}
 
         assert public == {"view", "session_context", "emitted", "emit"}
-        assert type(specialist.view) is LedgerView
-        assert not isinstance(specialist.view, LedgerTransaction)
+        assert type(agent.view) is LedgerView
+        assert not isinstance(agent.view, LedgerTransaction)
         with pytest.raises((AttributeError, TypeError)):
-            specialist.kernel = Kernel()
+            agent.kernel = Kernel()
 
 
 def test_nothing_that_writes_can_be_reached_from_a_specialist(ledger):
     writers = Kernel | Committer | Orchestrator | LedgerTransaction | Ledger
     with ledger.view() as view:
-        specialist = Specialist(view, SessionContext())
-        specialist.emit(source("src-2"))
+        agent = ReadOnlyAgent(view, ScratchSpace())
+        agent.emit(source("src-2"))
 
-        assert [one for one in reachable(specialist) if isinstance(one, writers)] == []
+        assert [one for one in reachable(agent) if isinstance(one, writers)] == []
         for name in ("insert", "put", "update", "delete", "put_blob", "write_head"):
-            assert not hasattr(specialist.view, name)
+            assert not hasattr(agent.view, name)
 
 
 def test_what_a_specialist_emits_changes_nothing_by_itself(ledger):
     before = dump(ledger)
     with ledger.view() as view:
-        specialist = Specialist(view, SessionContext())
-        specialist.emit(source("src-2"))
+        agent = ReadOnlyAgent(view, ScratchSpace())
+        agent.emit(source("src-2"))
 
     assert dump(ledger) == before
-    put(ledger, *specialist.emitted)
+    put(ledger, *agent.emitted)
     assert dump(ledger) != before
 
 
 def test_a_specialist_emits_only_so_much(ledger):
     with ledger.view() as view:
-        specialist = Specialist(view, SessionContext())
+        agent = ReadOnlyAgent(view, ScratchSpace())
         for number in range(EMITTED_MAX):
-            specialist.emit(source(f"n-{number}"))
+            agent.emit(source(f"n-{number}"))
         with pytest.raises(ContextFull):
-            specialist.emit(source("one-more"))
+            agent.emit(source("one-more"))
 
 
 @pytest.mark.spec("INV-15.7.8", "§20.1")
@@ -104,8 +104,8 @@ def test_an_envelope_that_a_specialist_wrote_itself_is_refused_at_the_callers_do
         "actor": actor,
     }
 
-    with bench_on(ledger) as bench:
-        result = EnvelopeUnit(forged, "s-1").run(bench)
+    with bench_on(ledger) as context:
+        result = EnvelopeUnit(forged, "s-1").run(context)
 
     assert isinstance(result, RejectedResult)
     assert result.rejection.reason_code == "envelope_actor_unauthorized"
@@ -117,7 +117,7 @@ def test_an_envelope_that_a_specialist_wrote_itself_is_refused_at_the_callers_do
 
 
 def test_a_context_keeps_what_was_put_and_forgets_what_was_dropped():
-    context = SessionContext()
+    context = ScratchSpace()
     context.put("a", b"one")
     context.put("a", b"two")
 
@@ -128,7 +128,7 @@ def test_a_context_keeps_what_was_put_and_forgets_what_was_dropped():
 
 
 def test_a_context_is_bounded_in_entries_and_bytes():
-    many, large = SessionContext(), SessionContext()
+    many, large = ScratchSpace(), ScratchSpace()
     for number in range(ENTRIES_MAX):
         many.put(str(number), b"")
     for number in range(CONTEXT_MAX_BYTES // ENTRY_MAX_BYTES):
@@ -137,7 +137,7 @@ def test_a_context_is_bounded_in_entries_and_bytes():
     for context, key, value in (
         (many, "one more", b""),
         (large, "one more", b"x"),
-        (SessionContext(), "large", bytes(ENTRY_MAX_BYTES + 1)),
+        (ScratchSpace(), "large", bytes(ENTRY_MAX_BYTES + 1)),
     ):
         with pytest.raises(ContextFull):
             context.put(key, value)

@@ -163,7 +163,7 @@ async def test_the_model_sees_content_and_every_metadata_field_and_our_words_alo
     [call] = model.calls
     parsed = parse_prompt(call.prompt)
     assert parsed.query == "What was ordered?"
-    assert {(one.source, one.kind, one.text) for one in parsed.fields} == {
+    assert {(field.source, field.kind, field.text) for field in parsed.fields} == {
         ("doc-1", CONTENT, TEXT),
         ("doc-1", "metadata/filename/filename", "order.pdf"),
         ("doc-1", "metadata/unknown/pages", "[1,2]"),
@@ -186,7 +186,7 @@ async def test_the_local_model_gives_an_understanding_without_any_network(ledger
 
     [recorded] = envelope_of(ledger, result)["recorded_model_outputs"]
     assert recorded["model_version"] == "rotulus-local-1"
-    assert [one["source_ref"] for one in node_of(ledger, "cu-1")["payload"]["source_spans"]] == [
+    assert [span["source_ref"] for span in node_of(ledger, "cu-1")["payload"]["source_spans"]] == [
         "src-1",
         "src-2",
     ]
@@ -218,7 +218,7 @@ async def test_sources_of_one_class_give_that_class_and_no_receipt_of_it(ledger)
 def taint_receipts(ledger, result):
     with ledger.view() as view:
         receipts = view.receipts_of(result.operation_id)
-    return [one for one in receipts if one["receipt_kind"] == "taint_propagation"]
+    return [receipt for receipt in receipts if receipt["receipt_kind"] == "taint_propagation"]
 
 
 @pytest.mark.spec("§7.7 EC4")
@@ -237,12 +237,13 @@ async def test_what_a_model_looked_up_taints_what_it_said_even_if_it_is_not_quot
     assert envelope["source_refs"] == envelope["read_set_refs"] == ["src-1", "sealed"]
     assert envelope["source_visibility_taint"] == ["public_open", "sealed"]
     assert node_of(ledger, "cu-1")["visibility_class"] == "sealed"
-    assert [one["source_visibility_taint"] for one in envelope["recorded_model_outputs"]] == [
+    assert [output["source_visibility_taint"] for output in envelope["recorded_model_outputs"]] == [
         ["public_open"],
         ["public_open", "sealed"],
     ]
     assert ("doc-2", CONTENT, "A sealed word.") in {
-        (one.source, one.kind, one.text) for one in parse_prompt(model.calls[1].prompt).fields
+        (field.source, field.kind, field.text)
+        for field in parse_prompt(model.calls[1].prompt).fields
     }
     assert findings(ledger) == ()
 
@@ -254,11 +255,11 @@ async def test_each_call_of_a_model_has_its_own_recorded_output(ledger):
     result = await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
 
     outputs = envelope_of(ledger, result)["recorded_model_outputs"]
-    assert [one["prompt_hash"] for one in outputs] == [
+    assert [output["prompt_hash"] for output in outputs] == [
         sha256_hex(call.prompt.encode()) for call in model.calls
     ]
-    answers = [blob(ledger, one["output_payload_blob_ref"]) for one in outputs]
-    assert [orjson.loads(one) for one in answers] == [asked, ONE]
+    answers = [blob(ledger, output["output_payload_blob_ref"]) for output in outputs]
+    assert [orjson.loads(answer) for answer in answers] == [asked, ONE]
     assert model.calls[0].parameters.tools == ("search_sources", "read_source")
 
 
@@ -422,7 +423,7 @@ def test_verification_names_a_changed_answer_and_a_payload_that_is_nobodys(ledge
         transaction.tables.update(schema.blobs, (ref,), {"content": b"{}"})
         stray = transaction.put_blob(b"nobody's")
 
-    assert {(one.rule, one.key) for one in findings(ledger)} == {
+    assert {(finding.rule, finding.key) for finding in findings(ledger)} == {
         ("bytes_changed", ref),
         ("extra", stray),
     }

@@ -138,7 +138,7 @@ def test_steps_7_and_8_the_simulate_envelope_is_on_the_record(ledger, simulated)
     assert document["resolved_output_visibility_class"] == WORK_PRODUCT
     [output] = document["recorded_model_outputs"]
     assert output["recorded_output_id"] == "RecordedModelOutput-RMO-SIM-1"
-    emitted = {one["receipt_kind"] for one in simulated.submission.emitted_receipts}
+    emitted = {receipt["receipt_kind"] for receipt in simulated.submission.emitted_receipts}
     assert "simulation_preview_emit" in emitted
 
 

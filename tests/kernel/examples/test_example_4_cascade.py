@@ -127,7 +127,10 @@ def test_the_update_asks_for_everything_that_rests_on_it_in_its_own_transaction(
 def test_what_an_urgent_one_waits_for_is_as_urgent(ledger):
     update(ledger)
     with ledger.view() as view:
-        asked = {one.item_key: one.priority for one in view.open_requests(queue=AUTHORITY_QUEUE)}
+        asked = {
+            request.item_key: request.priority
+            for request in view.open_requests(queue=AUTHORITY_QUEUE)
+        }
     assert asked == UNDERSTANDINGS | {"C-0": "user_active_session"}
 
 
@@ -175,7 +178,7 @@ def test_every_recompute_leaves_its_completion_on_a_durable_receipt(ledger):
             assert receipt["target_cu_id"] == name
             assert receipt["new_authority_value"] == stored(view, name)
             effects = [
-                one["effect_kind"] for one in view.envelope(operation_id)["primitive_effects"]
+                effect["effect_kind"] for effect in view.envelope(operation_id)["primitive_effects"]
             ]
             assert effects == ["node_write", "index_update"]
 
@@ -204,7 +207,7 @@ def test_the_whole_cascade_leads_back_to_the_update(ledger):
             assert authority_grounds(view, name).operation.operation_id == operation_id
             ancestry = causal_ancestors(view, operation_id)
             assert ancestry.complete
-            assert UPDATE in [one.operation_id for one in ancestry.page.entries]
+            assert UPDATE in [entry.operation_id for entry in ancestry.page.entries]
             assert ancestry.page.entries[-1].operation_id == operation_id
             parents = view.envelope(operation_id)["causal_parent_operation_ids"]
             assert parents == [UPDATE]

@@ -44,7 +44,7 @@ class Gateway:
 
     @property
     def bodies(self) -> list[Any]:
-        return [json.loads(one.content) for one in self.requests]
+        return [json.loads(request.content) for request in self.requests]
 
 
 def refusal(status: int, code: str, headers: Any = None, **details: Any) -> httpx.Response:
@@ -146,7 +146,7 @@ async def test_a_call_is_never_larger_than_a_gateway_takes():
         asked = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
     assert len(asked) == 300
     assert sum(len(body["requests"]) for body in gateway.bodies) == 300
-    assert max(len(one.content) for one in gateway.requests) < MAX_BODY_BYTES
+    assert max(len(request.content) for request in gateway.requests) < MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": object()}])

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.gateways.inbox import NOTES_MAX, Inbox, reply_note
-from queues.gateways.message_seal import Opened, Seal
+from queues.gateways.message_seal import MessageSeal, Opened
 from queues.gateways.shard_mailboxes import VALID_MS, ShardMail
 from tests.actors.ports import Hub, MemoryMail
 
@@ -26,7 +26,7 @@ def mail_of(request, redis, clock):
     if request.param == "memory":
         hub = Hub(clock)
         return lambda gateway: MemoryMail(hub, gateway, ENTRIES_MAX)
-    return lambda gateway: ShardMail(redis, Inbox(redis, gateway), Seal(KEY), ENTRIES_MAX)
+    return lambda gateway: ShardMail(redis, Inbox(redis, gateway), MessageSeal(KEY), ENTRIES_MAX)
 
 
 async def bodies(mail, shard, after=""):
@@ -39,9 +39,9 @@ async def test_entries_are_read_in_order_and_by_place(mail_of):
     for body in (b"1", b"2", b"3"):
         assert await mail.post(7, f"ask-{next(ASKS)}", body, "b")
     entries = (await mail.read({7: "", 8: ""}, 100))[7]
-    assert [one.body for one in entries] == [b"1", b"2", b"3"]
-    assert len({one.mailbox_id for one in entries}) == 1
-    offsets = [one.offset for one in entries]
+    assert [entry.body for entry in entries] == [b"1", b"2", b"3"]
+    assert len({entry.mailbox_id for entry in entries}) == 1
+    offsets = [entry.offset for entry in entries]
     assert offsets == sorted(offsets)
     assert await bodies(mail, 7, offsets[0]) == [b"2", b"3"]
     assert await bodies(mail, 8) == []
@@ -83,7 +83,7 @@ async def test_offsets_go_on_after_everything_was_deleted(mail_of):
 
 
 async def test_a_mailbox_that_was_lost_has_a_successor_of_another_name(redis):
-    mail = ShardMail(redis, Inbox(redis, "a"), Seal(KEY))
+    mail = ShardMail(redis, Inbox(redis, "a"), MessageSeal(KEY))
     await mail.post(0, f"ask-{next(ASKS)}", b"1", "b")
     [before] = (await mail.read({0: ""}, 1))[0]
     await redis.flushdb()
@@ -101,7 +101,9 @@ async def test_an_inbox_keeps_its_newest_notes_and_is_forgotten_in_time(redis):
 
 
 async def test_a_shards_keys_carry_its_hash_tag(redis):
-    await ShardMail(redis, Inbox(redis, "a"), Seal(KEY)).post(5, f"ask-{next(ASKS)}", b"x", "b")
+    await ShardMail(redis, Inbox(redis, "a"), MessageSeal(KEY)).post(
+        5, f"ask-{next(ASKS)}", b"x", "b"
+    )
     keys = {key.decode() async for key in redis.scan_iter()}
     assert keys == {
         "rotulus:{shard:5}:mail",
@@ -112,7 +114,7 @@ async def test_a_shards_keys_carry_its_hash_tag(redis):
 
 async def test_a_redis_that_does_not_answer():
     redis = Redis.from_url("redis://127.0.0.1:1")
-    mail = ShardMail(redis, Inbox(redis, "a"), Seal(KEY))
+    mail = ShardMail(redis, Inbox(redis, "a"), MessageSeal(KEY))
     assert await mail.read({0: ""}, 1) is None
     assert await mail.listen(0.01) is None
     assert not await mail.delete({0: {"1-1"}})
@@ -126,7 +128,7 @@ async def test_a_redis_that_does_not_answer():
 
 
 def sealed(place, direction="ask", key=KEY):
-    return Seal(key).close(direction, place, "x", 2**62, b"content")
+    return MessageSeal(key).close(direction, place, "x", 2**62, b"content")
 
 
 class Watched:
@@ -137,7 +139,11 @@ class Watched:
         self.inbox = Inbox(redis, gateway)
         self.now_s = 1_790_000_000.0
         self.mail = ShardMail(
-            redis, self.inbox, Seal(key), refused=self.refused.append, clock_s=lambda: self.now_s
+            redis,
+            self.inbox,
+            MessageSeal(key),
+            refused=self.refused.append,
+            clock_s=lambda: self.now_s,
         )
 
 
@@ -207,7 +213,7 @@ async def test_hints_that_say_nothing_are_passed_over(redis):
     st.integers(0, 7),
 )
 def test_what_was_changed_anywhere_does_not_open(content, ask_id, expires_at_ms, place, bit):
-    seal = Seal(KEY)
+    seal = MessageSeal(KEY)
     closed = seal.close("ask", "shard:1", ask_id, expires_at_ms, content)
     assert seal.open("ask", "shard:1", closed) == Opened(ask_id, expires_at_ms, content)
     place %= len(closed)
@@ -215,14 +221,14 @@ def test_what_was_changed_anywhere_does_not_open(content, ask_id, expires_at_ms,
     assert seal.open("ask", "shard:1", broken) is None
     assert seal.open("ask", "shard:11", closed) is None, "another shard's"
     assert seal.open("answer", "shard:1", closed) is None, "reflected"
-    assert Seal().open("ask", "shard:1", closed) is None, "another ledger's"
+    assert MessageSeal().open("ask", "shard:1", closed) is None, "another ledger's"
     assert seal.open("ask", "shard:1", closed[:-1]) is None
     assert len(content) < 8 or content not in closed, "it cannot be read"
 
 
 @given(st.text(max_size=8), st.text(max_size=8), st.binary(max_size=8))
 def test_an_answer_is_of_the_asking_that_it_was_sealed_for(ask_id, other_id, content):
-    seal = Seal(KEY)
+    seal = MessageSeal(KEY)
     closed = seal.close("answer", "gateway:a", ask_id, 1, content)
     name, other = ask_id.encode(), other_id.encode()
     exchanged = closed[:9] + bytes([len(other)]) + other + closed[10 + len(name) :]
@@ -232,12 +238,12 @@ def test_an_answer_is_of_the_asking_that_it_was_sealed_for(ask_id, other_id, con
 
 @given(st.binary(max_size=300))
 def test_nothing_that_is_no_seal_opens_or_raises(content):
-    assert Seal(KEY).open("ask", "shard:1", content) is None
-    assert Seal(KEY).open("ask", "shard:1", b"\x01" + content) is None
+    assert MessageSeal(KEY).open("ask", "shard:1", content) is None
+    assert MessageSeal(KEY).open("ask", "shard:1", b"\x01" + content) is None
 
 
 def test_two_seals_of_the_same_are_not_alike():
-    seal = Seal(KEY)
+    seal = MessageSeal(KEY)
     assert len({seal.close("ask", "shard:1", "a", 1, b"same") for _ in range(100)}) == 100
 
 

@@ -42,5 +42,5 @@ async def given_up(door: Any, queue: str, request_id: str, signature: str) -> No
 
 async def report(door: Any, queue: str, one: Any) -> None:
     body = {"queue": queue, "reports": [one.model_dump()]}
-    response = await door.hand_in("work", body)
+    response = await door.reporter("work", body)
     assert response.json() == {"outcomes": [{"outcome": "completed"}]}, response.text

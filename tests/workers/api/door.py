@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from actors.commit.group_committer import Committer
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionRuntime
-from actors.sharding.held_shards import Ownership
+from actors.sharding.held_shards import HeldShards
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.synthesis import Synthesis
 from kernel.canonical import MAX_SAFE_INTEGER
@@ -95,7 +95,7 @@ class Door:
         results: list[Any] = response.json()["results"]
         return results
 
-    async def hand_in(self, path: str, body: Any, token: str | None = TOKEN) -> httpx.Response:
+    async def reporter(self, path: str, body: Any, token: str | None = TOKEN) -> httpx.Response:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return await self.send(f"/internal/{path}", body, **headers)
 
@@ -138,7 +138,7 @@ async def running_door(
     """Run everything that a gateway process runs but its server and its relay."""
     ledger = Ledger.create(store or MemoryStore(), host)
     redis = redis or FakeAsyncRedis()
-    ownership = None if shards is None else Ownership(shards)
+    held_shards = None if shards is None else HeldShards(shards)
     if shards is not None:
         with ledger.transaction() as transaction:
             found_shards(transaction, shards)
@@ -148,7 +148,7 @@ async def running_door(
         committed(head)
 
     committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=notify)
-    sessions = SessionRuntime(ledger, committer, ownership=ownership, **options)
+    sessions = SessionRuntime(ledger, committer, held_shards=held_shards, **options)
 
     write = writing(committer)
     models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})
@@ -169,7 +169,7 @@ async def running_door(
         confirmations=CONFIRMATIONS,
         replay=replaying(write, models),
         worker_token=token,
-        ownership=ownership,
+        held_shards=held_shards,
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))
     app = build_app(services, router, hosts=hosts, host=host)
@@ -189,7 +189,9 @@ async def check_numbers(response: httpx.Response) -> None:
     """K27, on every answer that any test gets: no integer that JavaScript would round."""
     await response.aread()
     if response.headers.get("content-type") == "application/json":
-        found = [one for one in integers(response.json()) if abs(one) > MAX_SAFE_INTEGER]
+        found = [
+            integer for integer in integers(response.json()) if abs(integer) > MAX_SAFE_INTEGER
+        ]
         assert not found, f"{response.request.url}: {found}"
 
 

@@ -74,7 +74,7 @@ async def _furnish(door: Door) -> None:
     results = await door.operate(
         source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
     )
-    assert all("ec_sequence_number" in one for one in results), results
+    assert all("ec_sequence_number" in result for result in results), results
 
 
 def typed(response: httpx.Response) -> str | None:

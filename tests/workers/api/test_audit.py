@@ -27,7 +27,7 @@ async def found(door: Door, path, **params):
 async def numbers(door: Door, **params):
     page = await found(door, "operations", **params)
     assert page["next_after"] is None
-    return [one["ec_sequence_number"] for one in page["operations"]]
+    return [operation["ec_sequence_number"] for operation in page["operations"]]
 
 
 async def test_operations_are_filtered_by_either_layer(door: Door):
@@ -50,7 +50,7 @@ async def test_pages_go_on_while_there_is_a_next(door: Door):
     whole, joined, after = await numbers(door), [], "0"
     while after is not None:
         page = await found(door, "operations", after=after, limit=2)
-        joined += [one["ec_sequence_number"] for one in page["operations"]]
+        joined += [operation["ec_sequence_number"] for operation in page["operations"]]
         after = page["next_after"]
     assert joined == whole
 
@@ -92,7 +92,7 @@ async def test_a_preview_undoes_nothing_and_says_so(door: Door):
     preview = await found(door, f"rollback-preview/{operation['operation_id']}")
     assert (preview["executable"], preview["refused_by"]) == (True, None)
     assert preview["lowest_tier"] == 1
-    assert {one["store"] for one in preview["effects"]} >= {"nodes", "edges"}
+    assert {effect["store"] for effect in preview["effects"]} >= {"nodes", "edges"}
     assert await numbers(door) == before
 
 
@@ -143,10 +143,10 @@ async def test_costs_are_summed_up_by_intent_and_actor_page_by_page(door: Door):
     first = await found(door, "costs/totals", limit=2)
     rest = await found(door, "costs/totals", after=first["next_after"])
     for totals in (whole["totals"], first["totals"] + rest["totals"]):
-        assert {one["actor"] for one in totals} <= {"user", "system"}
-        assert sum(one["operations"] for one in totals) == len(entries)
-        assert sum(one["estimated_cost"] for one in totals) == pytest.approx(
-            sum(one["estimated_cost"] for one in entries)
+        assert {total["actor"] for total in totals} <= {"user", "system"}
+        assert sum(total["operations"] for total in totals) == len(entries)
+        assert sum(total["estimated_cost"] for total in totals) == pytest.approx(
+            sum(entry["estimated_cost"] for entry in entries)
         )
 
 

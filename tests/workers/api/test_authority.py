@@ -35,8 +35,8 @@ async def operate(door, *intents):
     path = f"/v1/sessions/{SESSION}/operations"
     answer = await door.http.post(path, json={"intents": [*intents]})
     assert answer.status_code == 200, answer.text
-    for one in answer.json()["results"]:
-        assert one["validation_result"] == "accepted", one
+    for result in answer.json()["results"]:
+        assert result["validation_result"] == "accepted", result
 
 
 @pytest.mark.spec("§8.2")
@@ -101,7 +101,7 @@ async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
     await operate(door, {**change, "fields": {"authority": 0.1}})
 
     def waiting():
-        return [one for one in rows(door.services.ledger, schema.outbox) if one["open"]]
+        return [row for row in rows(door.services.ledger, schema.outbox) if row["open"]]
 
     assert [one["item_key"] for one in waiting() if one["queue"] == "authority-cascade"]
     cascades = DeferredCascades(door.services.ledger, door.services.write)

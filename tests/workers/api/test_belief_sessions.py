@@ -52,7 +52,7 @@ async def test_a_session_goes_through_every_verb(door: Door):
     assert ended["snapshot"]["terminated"]
     answered = [body, refused, held, left, accepted, ended]
     events = await audit(door)
-    assert [one["event_id"] for one in events if one["verb"] not in _QUIET] == [
+    assert [event["event_id"] for event in events if event["verb"] not in _QUIET] == [
         one["audit_event_id"] for one in answered
     ]
     assert events[5]["payload"]["context"] == {"by": "me"}
@@ -253,7 +253,7 @@ async def test_fifty_clients_strike_a_thousand_times_in_one_order(door: Door):
         for number in range(50):
             tasks.start_soon(client, number)
     assert all(answers[name]["applied_eliminated"] == [name] for name in names)
-    left = sorted(one["snapshot"]["n_survivors"] for one in answers.values())
+    left = sorted(answer["snapshot"]["n_survivors"] for answer in answers.values())
     assert left == list(range(1000))
     recorded = rows(door.ledger, schema.belief_events)[1:]
     by_order = sorted(answers.values(), key=lambda one: -one["snapshot"]["n_survivors"])

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from kernel.capacity import Lease
+from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.pressure import ANY_KIND, Amount, Capacity
@@ -175,7 +175,9 @@ async def test_an_intent_may_be_confirmed_and_stays_the_same_intent(short: Short
     assert (refused["reason_code"], refused["retry_after_s"]) == (UNAVAILABLE, 10)
     [done] = await short.door.operate(source("s-1", capacity_override=CONFIRMED))
     assert done["validation_result"] == "accepted"
-    assert [one["reason"] for one in short.receipts("capacity_override")] == [CONFIRMED["reason"]]
+    assert [receipt["reason"] for receipt in short.receipts("capacity_override")] == [
+        CONFIRMED["reason"]
+    ]
     [again] = await short.door.operate(source("s-1"))
     assert (again["duplicate"], again["operation_id"]) == (True, done["operation_id"])
 
@@ -220,7 +222,7 @@ async def test_a_quota_does_what_the_policy_says(short: Short, policy, status):
 
 @pytest.mark.spec("§18.2")
 async def test_a_preview_uses_up_nothing(short: Short):
-    def left() -> Lease:
+    def left() -> CapacityGrant:
         return short.capacity.lease("create", "user_active_session")
 
     before = left()

@@ -350,12 +350,12 @@ async def test_beyond_a_rate_a_refusal_is_a_429_and_what_is_good_goes_through(
         await bounded.post("envelopes", node(f"n-{number}", semantic_intent="nothing"))
         for number in range(EACH_RECEIPTS + 5)
     ]
-    assert [one.status_code for one in answers] == [422] * EACH_RECEIPTS + [429] * 5
-    for one in answers[EACH_RECEIPTS:]:
-        details = error_of(one, 429, "refusals_too_many")["details"]
+    assert [answer.status_code for answer in answers] == [422] * EACH_RECEIPTS + [429] * 5
+    for answer in answers[EACH_RECEIPTS:]:
+        details = error_of(answer, 429, "refusals_too_many")["details"]
         assert details["reason_code"] == "envelope_unknown_semantic_verb"
         assert (details["check"], details["receipt_id"]) == ("V3", None)
-        assert int(one.headers["Retry-After"]) > 0
+        assert int(answer.headers["Retry-After"]) > 0
     again = await bounded.post("envelopes", first)
     assert again.json() == accepted.json()
     assert (await bounded.post("envelopes", node("n-good"))).status_code == 200
@@ -378,13 +378,13 @@ async def test_intents_that_are_refused_are_counted_alike(bounded: Door):
     await bounded.operate(source("s-1"))
     bad = [source("s-1", "another", intent_key=f"k-{number}") for number in range(EACH_RECEIPTS)]
     results = await bounded.operate(*bad)
-    assert {one["validation_result"] for one in results} == {"rejected"}
-    assert all(one["receipt_id"] for one in results)
+    assert {result["validation_result"] for result in results} == {"rejected"}
+    assert all(result["receipt_id"] for result in results)
     [mixed, good] = await bounded.operate(source("s-1", "b", intent_key="k-x"), source("s-2"))
     assert (mixed["receipt_id"], good["validation_result"]) == (None, "accepted")
     more = {"intents": [source("s-1", "c", intent_key="k-y")]}
     details = error_of(await bounded.post("operations", more), 429, "refusals_too_many")["details"]
-    assert [one["receipt_id"] for one in details["results"]] == [None]
+    assert [result["receipt_id"] for result in details["results"]] == [None]
 
 
 async def test_counts_that_cannot_be_recorded_are_counted_on(runs: RefusalRuns):

@@ -76,7 +76,7 @@ async def test_a_gateway_that_owns_no_shard_is_not_ready_and_refuses_for_now():
         assert await unready(door) == {"shards": "this gateway owns none"}
         refused = await door.declare(SESSION, "a")
         error_of(refused, 503, "shard_unowned")
-        door.services.ownership.name_taken = True
+        door.services.held_shards.name_taken = True
         assert await unready(door) == {
             "shards": "this gateway owns none",
             "gateway": "another process goes by its name",
@@ -93,7 +93,7 @@ async def test_a_gateway_says_how_many_shards_it_owns():
     async with running_door(host=FakeHost().host, shards=4) as door:
         with door.ledger.transaction() as transaction:
             seen = [one for one in shards_of(transaction) if one.shard < 3]
-            door.services.ownership.add(take_shards(transaction, "a", seen))
+            door.services.held_shards.add(take_shards(transaction, "a", seen))
         body = (await door.http.get("/readyz")).json()
         assert body == {"status": "ready", "problems": {}, "shards": {"owned": 3, "of": 4}}
         [(name, owned)] = (await door.http.get("/v1/shards")).json()["gateways"].items()
@@ -106,7 +106,7 @@ async def test_a_gateway_that_was_replaced_unnoticed_says_so_when_it_is_asked():
             with door.ledger.transaction() as transaction:
                 taken = take_shards(transaction, name, shards_of(transaction))
             if name == "a":
-                door.services.ownership.add(taken)
+                door.services.held_shards.add(taken)
                 assert (await door.declare(SESSION, "x", "y")).status_code == 201
         refused = await door.http.get(f"/v1/sessions/{SESSION}")
         error_of(refused, 503, "stale_epoch")

@@ -55,5 +55,5 @@ async def test_a_universe_too_long_for_the_loop_is_answered_as_a_short_one_is(do
     assert minimal.json()["duplicate"] is True
     assert (await door.http.get(f"/v1/sessions/{SESSION}")).json()["survivors"] == ids[:5]
     page = (await door.http.get(f"/v1/sessions/{SESSION}/audit")).json()
-    assert [one["verb"] for one in page["events"]] == ["DECLARE_SESSION", "ELIMINATE"]
+    assert [event["verb"] for event in page["events"]] == ["DECLARE_SESSION", "ELIMINATE"]
     assert page["events"][0]["payload"]["hypotheses"] == ids

@@ -26,11 +26,11 @@ async def _declared(door: Door) -> None:
 async def test_accepted_intents_say_where_on_the_record_they_stand(door: Door):
     before = log_length(door.ledger)
     results = await door.operate(source("s-1"), understanding("u-1", "s-1"))
-    assert [one["validation_result"] for one in results] == ["accepted", "accepted"]
-    assert [one["duplicate"] for one in results] == [False, False]
+    assert [result["validation_result"] for result in results] == ["accepted", "accepted"]
+    assert [result["duplicate"] for result in results] == [False, False]
     log = rows(door.ledger, schema.kernel_event_log)[before:]
-    assert [one["row_hash"] for one in results] == [row["row_hash"] for row in log]
-    assert [one["ec_sequence_number"] for one in results] == [
+    assert [result["row_hash"] for result in results] == [row["row_hash"] for row in log]
+    assert [result["ec_sequence_number"] for result in results] == [
         str(row["ec_sequence_number"]) for row in log
     ]
     assert {row["session_id"] for row in log} == {SESSION}
@@ -89,7 +89,7 @@ async def test_a_bad_intent_among_good_ones_is_refused_alone(door: Door):
     results = await door.operate(
         source("s-1"), understanding("u-1", "nowhere"), source("s-1"), source("s-2")
     )
-    found = [(one["validation_result"], one.get("duplicate")) for one in results]
+    found = [(result["validation_result"], result.get("duplicate")) for result in results]
     assert found == [
         ("accepted", False),
         ("invalid", None),
@@ -118,7 +118,7 @@ async def test_no_intents_and_too_many_are_refused_whole(door: Door, count):
 
 async def test_as_many_intents_as_allowed_are_taken_in_order(door: Door):
     results = await door.operate(*(source(f"s-{number}") for number in range(INTENTS_MAX)))
-    sequences = [int(one["ec_sequence_number"]) for one in results]
+    sequences = [int(result["ec_sequence_number"]) for result in results]
     assert sequences == list(range(sequences[0], sequences[0] + INTENTS_MAX))
 
 

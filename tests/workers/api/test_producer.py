@@ -46,7 +46,7 @@ async def test_a_bulk_is_on_the_record_when_it_was_answered(door: Door):
         outcomes = await producer.wait_many([one.request_id for one in asked], 0)
     assert len({one.request_id for one in asked}) == 600
     assert {row["request_id"] for row in rows(door.ledger, schema.outbox)} == {
-        one.request_id for one in outcomes
+        outcome.request_id for outcome in outcomes
     }
 
 

@@ -34,14 +34,14 @@ async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
     await queue.bury(await queue.claim(1, 1000), ["odd"])
     found = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
     assert found["by_signature"] == {"broken": 2, "odd": 1}
-    assert {one["request_id"] for one in found["dead_letters"]} == set(ids)
+    assert {letter["request_id"] for letter in found["dead_letters"]} == set(ids)
     page = {"error_signature": "broken", "limit": 1}
     first = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
     page["after"] = first["next_after"]
     second = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
-    assert [one["request_id"] for one in first["dead_letters"] + second["dead_letters"]] == sorted(
-        ids[1:]
-    )
+    assert [
+        letter["request_id"] for letter in first["dead_letters"] + second["dead_letters"]
+    ] == sorted(ids[1:])
     assert second["next_after"] is None
 
     answer = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()

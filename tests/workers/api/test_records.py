@@ -38,13 +38,13 @@ async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door
     assert found["row"]["row_hash"] == result["row_hash"]
     assert found["row"]["ec_sequence_number"] == result["ec_sequence_number"]
     assert found["envelope"]["target_refs"] == ["c-1"]
-    effects = [one["effect_id"] for one in found["effects"]]
-    assert effects == [one["effect_id"] for one in result["applied_effects"]]
-    shown = {one["receipt_id"] for one in found["receipts"]}
+    effects = [effect["effect_id"] for effect in found["effects"]]
+    assert effects == [effect["effect_id"] for effect in result["applied_effects"]]
+    shown = {receipt["receipt_id"] for receipt in found["receipts"]}
     durable = {
-        one["receipt_id"]
-        for one in result["emitted_receipts"]
-        if one["retention_class"] != "ephemeral"
+        receipt["receipt_id"]
+        for receipt in result["emitted_receipts"]
+        if receipt["retention_class"] != "ephemeral"
     }
     assert shown == durable
 

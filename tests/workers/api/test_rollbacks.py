@@ -22,8 +22,8 @@ class Submit:
     def __init__(self, document):
         self.document = document
 
-    def run(self, bench):
-        return bench.kernel.submit(bench.transaction, self.document, "orchestrator")
+    def run(self, context):
+        return context.kernel.submit(context.transaction, self.document, "orchestrator")
 
 
 async def accept(door, *documents):
@@ -39,7 +39,7 @@ async def test_an_operation_is_undone_and_not_twice(door: Door):
     operation_id = await accept(door, adapt("n", title="x"))
     asked = {"tier": 1, "operation_id": operation_id}
     seen = await door.http.post("/v1/rollbacks/dry-run", json=asked)
-    assert [one["operation_id"] for one in seen.json()["operations"]] == [operation_id]
+    assert [operation["operation_id"] for operation in seen.json()["operations"]] == [operation_id]
     done = await door.http.post("/v1/rollbacks", json=asked)
     assert done.status_code == 200, done.text
     assert done.json()["result"] == "tier_1_rollback_applied"

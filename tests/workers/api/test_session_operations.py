@@ -195,7 +195,7 @@ async def test_a_session_with_too_much_waiting_says_when_to_ask_again():
             gate.open()
         error_of(refused, 429, "mailbox_full")
         assert int(refused.headers["Retry-After"]) >= 1
-        assert [one.status_code for one in answers] == [200, 200]
+        assert [answer.status_code for answer in answers] == [200, 200]
         assert len(rows(door.ledger, schema.belief_events)) == 3
 
 

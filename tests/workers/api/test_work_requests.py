@@ -135,7 +135,7 @@ async def test_many_are_waited_for_until_all_of_them_ended_or_the_time_is_over(d
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await done(door, second["request_id"])
-    assert [one["state"] for one in results] == ["completed", "completed"]
+    assert [result["state"] for result in results] == ["completed", "completed"]
 
 
 async def test_an_outcome_that_another_process_records_is_found_as_well(door: Door, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.commit.work_units import EnqueueUnit
+from actors.commit.work_units import RequestWorkUnit
 from actors.errors import MailboxFull
 from actors.sessions.runtime import SessionRuntime
 from kernel.authority.graph import authority_of
@@ -128,7 +128,7 @@ def test_a_proof_is_of_one_request_alone(token, one, other):
 async def test_a_gateway_without_a_token_takes_nothing_from_anybody(path, body):
     async with running_door(host=FakeHost().host, token=None) as door:
         for token in (None, "", "None"):
-            error_of(await door.hand_in(path, body, token), 401, "unauthorized")
+            error_of(await door.reporter(path, body, token), 401, "unauthorized")
 
 
 async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
@@ -139,12 +139,12 @@ async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
         return hmac.compare_digest(given, expected)
 
     monkeypatch.setattr(intake, "hmac", SimpleNamespace(compare_digest=compare))
-    await door.hand_in("recomputed", {"results": []}, "wrong")
+    await door.reporter("recomputed", {"results": []}, "wrong")
     assert compared == [(b"wrong", TOKEN.encode())]
 
 
 async def test_a_result_that_is_due_is_recorded_and_closes_its_requests(door: Door):
-    response = await door.hand_in("recomputed", {"results": [computed(door)]})
+    response = await door.reporter("recomputed", {"results": [computed(door)]})
     assert response.json() == {"outcomes": [{"outcome": "completed"}]}
     node = (await door.http.get("/v1/nodes/u-1")).json()
     # Beta(1, 1) and one supporting claim of 0.75 with weight 2.
@@ -158,9 +158,9 @@ async def test_a_result_that_is_due_is_recorded_and_closes_its_requests(door: Do
 
 async def test_a_result_that_nobody_asks_for_any_more_leaves_no_trace(door: Door):
     late = computed(door)
-    await door.hand_in("recomputed", {"results": [computed(door)]})
+    await door.reporter("recomputed", {"results": [computed(door)]})
     length = log_length(door.ledger)
-    response = await door.hand_in("recomputed", {"results": [late]})
+    response = await door.reporter("recomputed", {"results": [late]})
     assert response.json() == {"outcomes": [{"outcome": "closed"}]}
     assert log_length(door.ledger) == length
 
@@ -175,7 +175,7 @@ async def test_a_result_whose_input_still_waits_is_told_so(door: Door):
         "essentiality": "core",
     }
     await door.operate(understanding("u-2", "s-1"), link)
-    response = await door.hand_in("recomputed", {"results": [computed(door, "u-2")]})
+    response = await door.reporter("recomputed", {"results": [computed(door, "u-2")]})
     assert response.json() == {"outcomes": [{"outcome": "input_pending"}]}
 
 
@@ -194,7 +194,7 @@ async def test_an_authority_of_nine_thousand_inputs_is_handed_in(door: Door):
     result = computed(door)
     assert len(orjson.dumps(result)) < 32_000
     assert result["intent"]["inputs"]["count"] == WIDE + 1
-    response = await door.hand_in("recomputed", {"results": [result]})
+    response = await door.reporter("recomputed", {"results": [result]})
     assert response.json() == {"outcomes": [{"outcome": "completed"}]}
     with door.ledger.view() as view:
         assert view.node("u-1")["payload"]["cu_authority"] > 0.999
@@ -208,11 +208,11 @@ async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Doo
         computed(door, "u-2"),
         computed(door, "u-2") | {"session_id": "system"},
     ]
-    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    outcomes = (await door.reporter("recomputed", {"results": results})).json()["outcomes"]
     assert outcomes[0] == {"outcome": "closed"}
     assert outcomes[1] == {"outcome": "rejected", "code": "cu_authority_mismatch"}
     # Two sessions hand in the same: whoever comes first completes it, and only once.
-    assert sorted(one["outcome"] for one in outcomes[2:]) == ["closed", "completed"]
+    assert sorted(outcome["outcome"] for outcome in outcomes[2:]) == ["closed", "completed"]
     with door.ledger.view() as view:
         assert verify(view).ok
 
@@ -220,7 +220,7 @@ async def test_each_result_of_a_batch_has_its_own_outcome_in_its_place(door: Doo
 async def test_a_session_that_is_corrupt_fails_its_own_results_alone(door: Door):
     door.services.sessions._corrupt["broken"] = "its record does not verify"
     results = [computed(door) | {"session_id": "broken"}, computed(door)]
-    outcomes = (await door.hand_in("recomputed", {"results": results})).json()["outcomes"]
+    outcomes = (await door.reporter("recomputed", {"results": results})).json()["outcomes"]
     assert outcomes == [{"outcome": "failed", "code": "session_corrupt"}, {"outcome": "completed"}]
 
 
@@ -235,30 +235,30 @@ async def test_a_session_that_is_corrupt_fails_its_own_results_alone(door: Door)
 )
 async def test_a_body_that_is_no_result_is_refused_whole(door: Door, body):
     length = log_length(door.ledger)
-    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+    error_of(await door.reporter("recomputed", body), 422, "INVALID_REQUEST")
     assert log_length(door.ledger) == length
 
 
 async def test_more_results_than_one_request_may_hold_are_refused(door: Door):
     body = {"results": [computed(door)] * (RESULTS_MAX + 1)}
-    error_of(await door.hand_in("recomputed", body), 422, "INVALID_REQUEST")
+    error_of(await door.reporter("recomputed", body), 422, "INVALID_REQUEST")
 
 
 async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door):
     body = {"item_key": "u-1", "error_signature": "broken"}
-    closed = (await door.hand_in("dead-letters", body)).json()["closed"]
+    closed = (await door.reporter("dead-letters", body)).json()["closed"]
     assert closed == [row["request_id"] for row in rows(door.ledger, schema.outbox)]
     outcomes = rows(door.ledger, schema.outbox_outcomes)
     assert [row["outcome"] for row in outcomes] == ["dead_letter"] * 2
     kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
     assert kinds.count("authority_recompute_dead_lettered") == 2
-    again = await door.hand_in("dead-letters", body)
+    again = await door.reporter("dead-letters", body)
     assert again.json() == {"closed": []}
 
 
 async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(door: Door):
     body = {"item_key": "nowhere", "error_signature": "broken"}
-    assert (await door.hand_in("dead-letters", body)).json() == {"closed": []}
+    assert (await door.reporter("dead-letters", body)).json() == {"closed": []}
     assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}
 
 
@@ -274,7 +274,7 @@ STEP = {
 
 
 async def ask(door: Door, queue: str, key: str, content: dict[str, Any]) -> str:
-    [asked] = await door.services.write(EnqueueUnit((WorkRequest(queue, key, content),)))
+    [asked] = await door.services.write(RequestWorkUnit((WorkRequest(queue, key, content),)))
     return str(asked.request_id)
 
 
@@ -283,7 +283,7 @@ def due(request_id: str) -> dict[str, Any]:
 
 
 async def report(door: Door, queue: str, *reports: dict[str, Any]) -> list[dict[str, Any]]:
-    response = await door.hand_in("work", {"queue": queue, "reports": list(reports)})
+    response = await door.reporter("work", {"queue": queue, "reports": list(reports)})
     assert response.status_code == 200, response.text
     outcomes: list[dict[str, Any]] = response.json()["outcomes"]
     return outcomes
@@ -298,7 +298,7 @@ async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
     outcomes = await report(
         door, EXTRACTION_QUEUE, due(wrong), due(third), due(first), due(first), given_up, due("no")
     )
-    assert [(one["outcome"], one.get("code")) for one in outcomes] == [
+    assert [(outcome["outcome"], outcome.get("code")) for outcome in outcomes] == [
         ("rejected", "extraction_state_transition_invalid"),
         ("early", None),
         ("completed", None),
@@ -312,7 +312,7 @@ async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
 
 async def test_nobody_reports_of_other_queues(door: Door):
     body = {"queue": "authority-recompute", "reports": []}
-    error_of(await door.hand_in("work", body), 404, "work_queue_unknown")
+    error_of(await door.reporter("work", body), 404, "work_queue_unknown")
 
 
 async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
@@ -321,24 +321,24 @@ async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
         body = {"queue": EXTRACTION_QUEUE, "reports": [due(request_id)]}
         answers: list[Any] = []
 
-        async def hand_in() -> None:
-            answers.append(await door.hand_in("work", body))
+        async def reporter() -> None:
+            answers.append(await door.reporter("work", body))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(40):
-                tasks.start_soon(hand_in)
-        refused = [one for one in answers if one.status_code == 429]
+                tasks.start_soon(reporter)
+        refused = [answer for answer in answers if answer.status_code == 429]
         assert refused
         assert {one.headers["Retry-After"] for one in refused} == {"1"}
-        told = [one.json()["outcomes"][0]["outcome"] for one in answers if one.is_success]
+        told = [answer.json()["outcomes"][0]["outcome"] for answer in answers if answer.is_success]
         assert sorted(set(told)) == sorted({"completed", *(told if len(told) > 1 else [])})
         assert told.count("completed") == 1
 
 
 async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
-    response = await door.hand_in("crons/retention-sweep", {})
+    response = await door.reporter("crons/retention-sweep", {})
     assert response.json() == {"result": {"ephemeral_receipts": 0, "model_outputs": 0}}
-    error_of(await door.hand_in("crons/nothing", {}), 404, "not_found")
+    error_of(await door.reporter("crons/nothing", {}), 404, "not_found")
 
 
 @pytest.mark.spec("§17.5", "L3")
@@ -349,15 +349,15 @@ async def test_what_an_audit_finds_is_recorded_once_and_health_is_red(door: Door
         "receipt_sequence": 0,
         "receipt_hash": "0" * 64,
     }
-    assert (await door.hand_in("crons/chain-audit", mark)).json()["findings"] == 0
+    assert (await door.reporter("crons/chain-audit", mark)).json()["findings"] == 0
     forged = mark | {"ec_sequence_number": 1, "row_hash": "f" * 64}
-    assert (await door.hand_in("crons/chain-audit", forged)).json()["findings"] == 0
+    assert (await door.reporter("crons/chain-audit", forged)).json()["findings"] == 0
     assert (await door.http.get("/readyz")).status_code == 200
     spoilt = next(iter(door.ledger.store._tables["kernel_event_log"].rows.values()))
     spoilt["row_hash"] = "f" * 64
-    first = (await door.hand_in("crons/chain-audit", mark)).json()
+    first = (await door.reporter("crons/chain-audit", mark)).json()
     assert first["findings"] > 0
-    again = (await door.hand_in("crons/chain-audit", mark)).json()
+    again = (await door.reporter("crons/chain-audit", mark)).json()
     assert (first["receipt_id"] is None, again["receipt_id"]) == (False, None)
     kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
     assert kinds.count("kernel_event_log_integrity_violation") == 1
@@ -370,7 +370,9 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
     async def full(*_: Any) -> Any:
         raise MailboxFull("full")
 
-    [asked] = await door.services.write(EnqueueUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),)))
+    [asked] = await door.services.write(
+        RequestWorkUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),))
+    )
     outcome = {
         "outcome_id": "outcome:1",
         "source_event_id": "event-1",
@@ -388,10 +390,10 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
     results = {"results": [computed(door)]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SessionRuntime, "ask", full)
-        assert (await door.hand_in("work", work)).status_code == 429
+        assert (await door.reporter("work", work)).status_code == 429
         for path, body in (("work", work), ("recomputed", results)):
-            first = await door.hand_in(path, body | {"urgent": True})
-            again = await door.hand_in(path, body | {"urgent": True})
+            first = await door.reporter(path, body | {"urgent": True})
+            again = await door.reporter(path, body | {"urgent": True})
             assert first.json()["outcomes"][0]["outcome"] == "completed", first.text
             assert again.json()["outcomes"][0]["outcome"] == "closed"
     with door.ledger.view() as view:
@@ -401,4 +403,4 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
 @pytest.mark.parametrize("path", ["work", "recomputed"])
 async def test_traceparents_are_as_many_as_the_parts_or_none(door: Door, path: str):
     body = dict(PATHS)[path] | {"traceparents": [["x"]]}
-    error_of(await door.hand_in(path, body), 422, "INVALID_REQUEST")
+    error_of(await door.reporter(path, body), 422, "INVALID_REQUEST")

@@ -52,7 +52,7 @@ def asked(*words):
 def open_items(folder):
     ledger = Ledger(SqliteStore(folder.ledger_path, read_only=True), system_host())
     with ledger.view() as view:
-        found = {one.item_key for one in view.open_requests()}
+        found = {request.item_key for request in view.open_requests()}
     ledger.close()
     return found
 

@@ -294,9 +294,9 @@ def test_verify_takes_the_folder_it_is_told(folder: DataFolder, tmp_path):
 
 def test_show_log_shows_the_newest_rows_first(folder: DataFolder):
     documents = printed("show", "log", "--json")
-    sequences = [int(one["ec_sequence_number"]) for one in documents]
+    sequences = [int(document["ec_sequence_number"]) for document in documents]
     assert sequences == [4, 3, 2, 1]
-    assert all(len(one["row_hash"]) == 64 for one in documents)
+    assert all(len(document["row_hash"]) == 64 for document in documents)
     assert len(printed("show", "log", "--json", "--limit", "2")) == 2
     text = rotulus("show", "log").stdout.splitlines()
     assert [line.split()[0] for line in text] == ["4", "3", "2", "1"]
@@ -341,10 +341,15 @@ def test_show_requests_counts_them(folder: DataFolder):
 
 def test_audit_operations_filters_and_pages(folder: DataFolder):
     whole = printed("audit", "operations", "--json")
-    assert [one["ec_sequence_number"] for one in whole["operations"]] == ["1", "2", "3", "4"]
+    assert [operation["ec_sequence_number"] for operation in whole["operations"]] == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
     assert whole["next_after"] is None
     creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
-    assert {one["semantic_intent"] for one in creates["operations"]} == {"create"}
+    assert {operation["semantic_intent"] for operation in creates["operations"]} == {"create"}
     [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
     assert one["ec_sequence_number"] == "4"
     text = rotulus("audit", "operations", "--limit", "2").stdout.splitlines()
@@ -470,7 +475,7 @@ def rivals(folder: DataFolder):
 def test_audit_costs_tells_estimates(folder: DataFolder):
     entries = printed("audit", "costs", "--json")["entries"]
     assert len(entries) == 4
-    assert all(one["estimated_cost"] > 0 for one in entries)
+    assert all(entry["estimated_cost"] > 0 for entry in entries)
     assert printed("audit", "costs", "--until", "2000-01-01T00:00:00Z", "--json")["entries"] == []
     text = rotulus("audit", "costs", "--limit", "2").stdout.splitlines()
     assert text[0].split()[:3] == ["recorded", "intent", "actor"]
@@ -480,12 +485,12 @@ def test_audit_costs_tells_estimates(folder: DataFolder):
 def test_audit_costs_are_summed_up_by_intent_and_actor(folder: DataFolder):
     entries = printed("audit", "costs", "--json")["entries"]
     totals = printed("audit", "costs", "--totals", "--json")["totals"]
-    assert sum(one["operations"] for one in totals) == len(entries)
-    assert sum(one["estimated_cost"] for one in totals) == pytest.approx(
-        sum(one["estimated_cost"] for one in entries)
+    assert sum(total["operations"] for total in totals) == len(entries)
+    assert sum(total["estimated_cost"] for total in totals) == pytest.approx(
+        sum(entry["estimated_cost"] for entry in entries)
     )
-    assert {(one["semantic_intent"], one["actor"]) for one in totals} == {
-        (one["semantic_intent"], one["actor"]) for one in entries
+    assert {(total["semantic_intent"], total["actor"]) for total in totals} == {
+        (entry["semantic_intent"], entry["actor"]) for entry in entries
     }
     text = rotulus("audit", "costs", "--totals").stdout.splitlines()
     assert text[0].split() == ["intent", "actor", "operations", "estimated", "actual"]

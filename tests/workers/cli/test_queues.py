@@ -92,7 +92,7 @@ def printed(*arguments: str, stdin: str | None = None) -> Any:
 
 
 def lines(*requests: dict[str, Any]) -> str:
-    return "\n".join(json.dumps(one) for one in requests) + "\n\n"
+    return "\n".join(json.dumps(request) for request in requests) + "\n\n"
 
 
 def in_door(record: OneRecord, do: Any) -> Any:
@@ -186,7 +186,7 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
     assert "4  broken" in told
     assert all(request_id in told for request_id in ids)
     odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
-    assert [one["request_id"] for one in odd["dead_letters"]] == ids[:1]
+    assert [letter["request_id"] for letter in odd["dead_letters"]] == ids[:1]
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"
     arguments = ("queues", "requeue", BINDING_QUEUE, "--signature", "broken")
     assert rotulus(*arguments).stdout == "requeued: 3\n"

@@ -90,7 +90,7 @@ def confirmed(role: str, plan: dict[str, Any]) -> str:
 def test_a_dry_run_changes_nothing_and_the_rollback_does_what_it_said(folder):
     before = folder.ledger_path.read_bytes()
     plan = printed("operation", "changed", "--dry-run")
-    assert [one["operation_id"] for one in plan["operations"]] == ["changed"]
+    assert [operation["operation_id"] for operation in plan["operations"]] == ["changed"]
     assert folder.ledger_path.read_bytes() == before
     assert printed("operation", "changed")["original_operation_id"] == "changed"
     assert with_ledger(folder)["payload"] == {"title": "old"}
@@ -104,7 +104,7 @@ def test_what_persists_outside_is_confirmed_by_the_user(folder):
     plan = printed("epoch", "shared", "--dry-run")
     refused("confirmation_invalid", "epoch", "shared", "--token", confirmed("architect", plan))
     done = printed("epoch", "shared", "--token", confirmed("user", plan))
-    assert [one["effect_kind"] for one in done["persistent_external_effects"]] == [
+    assert [effect["effect_kind"] for effect in done["persistent_external_effects"]] == [
         "share_link_grant"
     ]
 
@@ -191,7 +191,7 @@ def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
 def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
     ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
     with ledger.view() as view:
-        found = {holds(view, one) for one in fences}
+        found = {holds(view, fence) for fence in fences}
     ledger.close()
     [held] = found
     return held

@@ -66,7 +66,7 @@ async def test_what_may_pass_is_asked_again_the_same(trouble):
     gateway = Patience(trouble, trouble, OK)
     async with gateway.client() as client:
         assert await client.post("/path", {"a": 1}) == {"fine": True}
-    assert [json.loads(one.content) for one in gateway.requests] == [{"a": 1}] * 3
+    assert [json.loads(request.content) for request in gateway.requests] == [{"a": 1}] * 3
     assert len(gateway.pauses_s) == 2
 
 

@@ -69,7 +69,7 @@ async def test_the_prompt_and_every_parameter_are_sent_and_nothing_is_to_be_stor
         {"role": "system", "content": "Be careful."},
         {"role": "user", "content": "\n\nThe question."},
     ]
-    assert "".join(one["content"] for one in body["messages"]) == CALL.prompt
+    assert "".join(message["content"] for message in body["messages"]) == CALL.prompt
     assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == (
         "model-1",
         0.25,

@@ -17,20 +17,20 @@ from workers.dashboard.routes import build_router
 from workers.dashboard.snapshot import (
     Count,
     Counters,
+    DashboardSnapshot,
     Death,
     Fleet,
     Hold,
-    Lease,
-    Ledger,
+    LeaseView,
+    LedgerPicture,
     LedgerRow,
-    Part,
-    Priority,
+    NewestSessions,
+    PriorityBacklog,
     Queue,
     Requests,
     Session,
-    Sessions,
     SetAside,
-    Snapshot,
+    SnapshotPart,
     Worker,
 )
 
@@ -80,20 +80,22 @@ def make_snapshot(
     sessions: int = 12,
     rows: int = 1_048_576,
     seed: int = 7,
-) -> Snapshot:
+) -> DashboardSnapshot:
     """Return a made-up state; the same arguments give the same state."""
     rng = random.Random(seed * 1_000_003 + version)
-    return Snapshot(
+    return DashboardSnapshot(
         version=version,
         time=now,
-        queues=Part.of("Redis", now, tuple(_queue(n, rng) for n in QUEUES)),
-        leases=Part.of("Redis", now - timedelta(seconds=0.4), _leases(rng)),
-        workers=Part.of("Redis", now, Fleet(_workers(workers, rng), workers)),
-        sessions=Part.of("ledger", now, Sessions(_sessions(sessions, now, rng), sessions + 2_310)),
-        counters=Part.of("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
-        ledger=Part.of("ledger", now, _ledger(rows, now)),
-        gateways=Part.of("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
-        rejections=Part.of(
+        queues=SnapshotPart.of("Redis", now, tuple(_queue(n, rng) for n in QUEUES)),
+        leases=SnapshotPart.of("Redis", now - timedelta(seconds=0.4), _leases(rng)),
+        workers=SnapshotPart.of("Redis", now, Fleet(_workers(workers, rng), workers)),
+        sessions=SnapshotPart.of(
+            "ledger", now, NewestSessions(_sessions(sessions, now, rng), sessions + 2_310)
+        ),
+        counters=SnapshotPart.of("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
+        ledger=SnapshotPart.of("ledger", now, _ledger(rows, now)),
+        gateways=SnapshotPart.of("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
+        rejections=SnapshotPart.of(
             "ledger",
             now - timedelta(seconds=2),
             (
@@ -103,7 +105,7 @@ def make_snapshot(
                 Count("stale_epoch", 3),
             ),
         ),
-        requests=Part.of(
+        requests=SnapshotPart.of(
             "ledger",
             now,
             Requests(
@@ -117,13 +119,13 @@ def make_snapshot(
                 ),
             ),
         ),
-        dropped=Part.of("gateway and workers", now, (Count("item", 3), Count("note", 1))),
-        set_aside=Part.of(
+        dropped=SnapshotPart.of("gateway and workers", now, (Count("item", 3), Count("note", 1))),
+        set_aside=SnapshotPart.of(
             "ledger",
             now,
             (SetAside("7", f"{9:015}-{1:020}", "session-of-a-case", "3", now),),
         ),
-        deaths=Part.of(
+        deaths=SnapshotPart.of(
             "process tree", now, (Death("worker-1", 4, "exit code 1", "MemoryError", now),)
         ),
     )
@@ -135,14 +137,14 @@ def _queue(name: str, rng: random.Random) -> Queue:
     if name == QUEUES[1]:
         ready, ages = [0, 2, 18, 0, 45], [None, 8_300, 61_000, None, 400_000]
     priorities = tuple(
-        Priority(p, target, n, age if n else None)
+        PriorityBacklog(p, target, n, age if n else None)
         for (p, target), n, age in zip(TARGETS, ready, ages, strict=True)
     )
     dead = 4 if name == QUEUES[2] else 0
     return Queue(name, priorities, 17, 8 + rng.randrange(8), dead, 180 + rng.random() * 40)
 
 
-def _leases(rng: random.Random) -> tuple[Lease, ...]:
+def _leases(rng: random.Random) -> tuple[LeaseView, ...]:
     def held(count: int, first: int) -> tuple[Hold, ...]:
         return tuple(
             Hold(f"w-{1 + i % 4}", str(first + i), 2_000 + rng.randrange(28_000))
@@ -151,9 +153,9 @@ def _leases(rng: random.Random) -> tuple[Lease, ...]:
 
     busy = 3 + rng.randrange(4)
     return (
-        Lease("embedding-api", 4, 4, held(4, 90_101)),
-        Lease("graph-writer", 1, 0, ()),
-        Lease("model-large", 8, busy, held(busy, 71_204)),
+        LeaseView("embedding-api", 4, 4, held(4, 90_101)),
+        LeaseView("graph-writer", 1, 0, ()),
+        LeaseView("model-large", 8, busy, held(busy, 71_204)),
     )
 
 
@@ -189,7 +191,7 @@ def _sessions(count: int, now: datetime, rng: random.Random) -> tuple[Session, .
     return tuple(made)
 
 
-def _ledger(rows: int, now: datetime) -> Ledger:
+def _ledger(rows: int, now: datetime) -> LedgerPicture:
     tail = tuple(
         LedgerRow(
             sequence=str(rows - i),
@@ -203,7 +205,7 @@ def _ledger(rows: int, now: datetime) -> Ledger:
         for i in range(20)
     )
     head = f"{rows * 0x9E3779B97F4A7C15 % 2**64:016x}" * 4
-    return Ledger(str(rows), head, 4.7, tail)
+    return LedgerPicture(str(rows), head, 4.7, tail)
 
 
 class FakeSource:
@@ -215,7 +217,7 @@ class FakeSource:
         self.error: Exception | None = None
         self.wall_clock = False
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> DashboardSnapshot:
         await anyio.lowlevel.checkpoint()
         self.reads += 1
         if self.error:
@@ -223,7 +225,7 @@ class FakeSource:
         now = datetime.now(UTC) if self.wall_clock else NOON + timedelta(seconds=self.reads)
         state = make_snapshot(self.reads, now, rows=1_048_576 + 5 * self.reads)
         broken = {
-            n: Part.failed("Redis", now, "Connection refused (127.0.0.1:6379).")
+            n: SnapshotPart.failed("Redis", now, "Connection refused (127.0.0.1:6379).")
             for n in self.failing
         }
         return replace(state, **broken)

@@ -14,7 +14,7 @@ from tests.workers.dashboard.fake_source import NOON, make_snapshot
 from workers.dashboard.headers import CONTENT_SECURITY_POLICY
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
-from workers.dashboard.snapshot import Part, Snapshot
+from workers.dashboard.snapshot import DashboardSnapshot, SnapshotPart
 
 pytestmark = pytest.mark.anyio
 
@@ -24,17 +24,17 @@ HOSTILE = "<script>alert('x')</script>\"><img src=x>"
 class Fixed:
     """A source that shows one picture, or fails with one error."""
 
-    def __init__(self, snapshot: Snapshot | Exception) -> None:
+    def __init__(self, snapshot: DashboardSnapshot | Exception) -> None:
         self.snapshot = snapshot
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> DashboardSnapshot:
         if isinstance(self.snapshot, Exception):
             raise self.snapshot
         return self.snapshot
 
 
 async def page_of(
-    snapshot: Snapshot | Exception, path: str = "/", root_path: str = ""
+    snapshot: DashboardSnapshot | Exception, path: str = "/", root_path: str = ""
 ) -> httpx.Response:
     hub = SnapshotHub(Fixed(snapshot), clock=lambda: NOON)
     app = FastAPI()
@@ -80,8 +80,10 @@ async def test_hostile_text_is_text():
     first = replace(sessions.newest[0], title=HOSTILE, survivors=(HOSTILE,))
     hostile = replace(
         snapshot,
-        sessions=Part.of("ledger", NOON, replace(sessions, newest=(first, *sessions.newest[1:]))),
-        queues=Part.failed("Redis", NOON, HOSTILE),
+        sessions=SnapshotPart.of(
+            "ledger", NOON, replace(sessions, newest=(first, *sessions.newest[1:]))
+        ),
+        queues=SnapshotPart.failed("Redis", NOON, HOSTILE),
     )
     text = (await page_of(hostile)).text
     assert HOSTILE not in text
@@ -131,7 +133,9 @@ async def test_every_url_is_built_from_the_root_path():
 
 
 async def test_a_part_that_failed_says_so_and_the_rest_is_shown():
-    snapshot = replace(make_snapshot(), leases=Part.failed("Redis", NOON, "queue_unavailable"))
+    snapshot = replace(
+        make_snapshot(), leases=SnapshotPart.failed("Redis", NOON, "queue_unavailable")
+    )
     text = unescape((await page_of(snapshot)).text)
     assert "queue_unavailable" in text
     assert snapshot.ledger.value.head_hash in text
@@ -147,7 +151,9 @@ async def test_a_source_that_fails_leaves_a_page_that_says_so():
 async def test_no_number_in_the_json_is_too_large_for_a_browser():
     snapshot = make_snapshot()
     sessions = snapshot.sessions.value
-    large = replace(snapshot, sessions=Part.of("ledger", NOON, replace(sessions, total=2**60)))
+    large = replace(
+        snapshot, sessions=SnapshotPart.of("ledger", NOON, replace(sessions, total=2**60))
+    )
     document = orjson.loads((await page_of(large, "/snapshot.json")).content)
     assert document["sessions"]["value"]["total"] == str(2**60)
     assert numbers_beyond(document, 2**53) == []

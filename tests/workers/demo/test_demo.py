@@ -17,11 +17,11 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
 from workers.demo import run as demo
 from workers.demo.ingest import Summary
-from workers.demo.run import Report, run_demo
+from workers.demo.run import DemoReport, run_demo
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
-from workers.worker.batches import Drainer
-from workers.worker.gateway_reports import HandIn
+from workers.worker.batches import BatchProcessor
+from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
@@ -45,14 +45,14 @@ NONE_OPEN = {
 }
 
 
-def report(**changes: Any) -> Report:
+def report(**changes: Any) -> DemoReport:
     fields: dict[str, Any] = {
         "summary": Summary(dockets=1),
         "requests": NONE_OPEN,
         "verification": GOOD,
         **changes,
     }
-    return Report(**fields)
+    return DemoReport(**fields)
 
 
 def test_a_run_in_which_nothing_went_wrong_reports_no_failure():
@@ -110,13 +110,13 @@ async def work(door: Door) -> None:
     """A relay and a slot, as the tree's workers would be."""
     queue = door.services.queue
     relay = OutboxRelay(door.ledger, queue, anyio.current_time)
-    hand_in = HandIn(client_of(door.app))
-    handler = AuthorityHandler(door.ledger, hand_in, BetaPosteriorMean())
-    drainer = Drainer(queue, handler, hand_in, lambda: 0)
+    reporter = GatewayReporter(client_of(door.app))
+    handler = AuthorityHandler(door.ledger, reporter, BetaPosteriorMean())
+    processor = BatchProcessor(queue, handler, reporter, lambda: 0)
     while True:
         await relay.sweep()
         claims = await queue.claim(64, 30_000)
-        await drainer.drain(claims)
+        await processor.drain(claims)
         await anyio.sleep(0.005)
 
 

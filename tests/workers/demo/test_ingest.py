@@ -207,7 +207,7 @@ async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
             nonlocal strikes
             nodes = posted.setdefault(path.rpartition("/")[0], set())
             if path.endswith("/operations"):
-                nodes.update(one["node_id"] for one in body["intents"])
+                nodes.update(intent["node_id"] for intent in body["intents"])
             if path.endswith("/eliminate"):
                 strikes += 1
                 assert body["justification"]["source_node_id"] in nodes

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from workers.dockets.reader import Docket, Entry, read_dockets
+from workers.dockets.reader import Docket, DocketEntry, read_dockets
 
 
 def raw_entry(description: Any = "Notice of Hearing", **fields: Any) -> dict[str, Any]:
@@ -31,5 +31,5 @@ def read_one(raw: Any) -> Docket:
     return read
 
 
-def entry_saying(description: str) -> Entry:
+def entry_saying(description: str) -> DocketEntry:
     return read_one(raw_docket([raw_entry(description)])).entries[0]

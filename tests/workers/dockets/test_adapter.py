@@ -26,7 +26,7 @@ async def test_reading_a_docket_strikes_what_its_plan_strikes(docket):
     adapter = DocketAdapter(docket)
     session = LocalSession(adapter, FakeHost().host)
     game = await play(adapter, adapter.answer, session, to_the_end=True)
-    assert [turn.outcome for turn in game.turns] == [one.description for one in docket.entries]
+    assert [turn.outcome for turn in game.turns] == [entry.description for entry in docket.entries]
     planned = [step for step in plan_docket(docket).steps() if isinstance(step, Strike)]
     told = [event["payload"] for event in (await session.audit())[1:]]
     assert [one["observation_id"] for one in told] == [step.observation_id for step in planned]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry, read_one
 from tests.workers.dockets.rule_examples import EXAMPLES
 from workers.dockets.plan import (
-    CreateClaim,
-    CreateSource,
     CreateUnderstanding,
     DocketPlan,
+    PlannedClaim,
+    PlannedSource,
     Strike,
     plan_docket,
 )
@@ -34,7 +34,7 @@ def check(plan: DocketPlan, docket: Docket) -> None:
     created: set[str] = set()
     for step in plan.steps():
         match step:
-            case CreateSource():
+            case PlannedSource():
                 assert texts[step.node_id] == step.description
                 created.add(step.node_id)
             case CreateUnderstanding():
@@ -43,7 +43,7 @@ def check(plan: DocketPlan, docket: Docket) -> None:
                 assert span.source_ref in created
                 assert 0 <= span.offset < span.offset + span.length <= len(texts[span.source_ref])
                 created.add(step.node_id)
-            case CreateClaim():
+            case PlannedClaim():
                 assert {step.source_node_id, step.understanding_node_id} <= created
                 assert step.span.of(texts[step.source_node_id]) == step.text
                 created.add(step.node_id)
@@ -82,19 +82,19 @@ def test_an_entry_becomes_source_then_understanding_then_claim_then_strikes():
     plan = plan_docket(read_one(raw_docket([DISMISSAL, PETITION])))
     assert [entry.position for entry in plan.entries] == [1, 0]
     assert [[type(step) for step in entry.steps] for entry in plan.entries] == [
-        [CreateSource, CreateUnderstanding, CreateClaim, Strike],
-        [CreateSource, CreateClaim, Strike],
+        [PlannedSource, CreateUnderstanding, PlannedClaim, Strike],
+        [PlannedSource, PlannedClaim, Strike],
     ]
 
 
 def test_the_ids_can_be_read():
     plan = plan_docket(read_one(raw_docket([DISMISSAL])))
     source, understanding, claim, strike = plan.steps()
-    assert isinstance(source, CreateSource)
+    assert isinstance(source, PlannedSource)
     assert source.node_id == "docket-entry:test/one#0"
     assert isinstance(understanding, CreateUnderstanding)
     assert understanding.node_id == "understanding:test/one"
-    assert isinstance(claim, CreateClaim)
+    assert isinstance(claim, PlannedClaim)
     assert claim.node_id == "claim:test/one#0"
     assert (claim.text, claim.essentiality, claim.authority) == (
         "ORDER Dismissing Case Debtor.",
@@ -112,7 +112,7 @@ def test_a_sealed_entry_is_sealed_as_source_and_as_claim():
     classes = [
         step.visibility_class
         for step in plan.steps()
-        if isinstance(step, CreateSource | CreateClaim)
+        if isinstance(step, PlannedSource | PlannedClaim)
     ]
     assert classes == ["public_open", "public_open", "sealed", "sealed"]
 
@@ -129,8 +129,8 @@ def test_a_changed_entry_keeps_its_node_and_changes_its_intent():
         next(plan_docket(read_one(raw_docket([raw_entry(text)]))).steps())
         for text in ("Order one", "Order two")
     )
-    assert isinstance(first, CreateSource)
-    assert isinstance(second, CreateSource)
+    assert isinstance(first, PlannedSource)
+    assert isinstance(second, PlannedSource)
     assert first.node_id == second.node_id
     assert first.intent_key != second.intent_key
 

@@ -77,8 +77,8 @@ def test_capacity_is_without_limit_unless_an_operator_sets_one(monkeypatch):
     monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY_RESERVES", "critical=0.1,user_initiated=0.2")
     found = load_settings().kernel_capacities
     assert list(found) == ["any", "create"]
-    assert [one.cost for one in found["create"].ceilings()] == pytest.approx([35, 45, 50])
-    assert [one.slots for one in found["any"].ceilings()] == [float("inf")] * 3
+    assert [ceiling.cost for ceiling in found["create"].ceilings()] == pytest.approx([35, 45, 50])
+    assert [ceiling.slots for ceiling in found["any"].ceilings()] == [float("inf")] * 3
 
 
 def test_reserves_that_add_up_to_everything_are_no_more_than_everything():

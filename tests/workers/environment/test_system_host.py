@@ -14,10 +14,10 @@ def draw(found, count, size):
 def test_nothing_is_given_out_twice_not_even_to_two_threads():
     found: list[bytes] = []
     threads = [threading.Thread(target=draw, args=(found, 2_000, 10)) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert {len(one) for one in found} == {10}
     assert len(set(found)) == 8_000
 
@@ -39,9 +39,9 @@ def test_a_forked_child_does_not_repeat_what_its_parent_goes_on_to_give_out():
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     children = [context.Process(target=give, args=(queue,)) for _ in range(2)]
-    for one in children:
-        one.start()
+    for child in children:
+        child.start()
     drawn = {queue.get(timeout=20) for _ in children} | {host.random_bytes(16)}
-    for one in children:
-        one.join()
+    for child in children:
+        child.join()
     assert len(drawn) == 3

@@ -84,7 +84,9 @@ async def test_a_token_is_left_for_delivery_and_its_hash_recorded(world: World, 
     token = token_in(world)
     assert valid(world, token)
     with world.ledger.view() as view:
-        everything = {one.name: view.tables.select(one) for one in schema.metadata.sorted_tables}
+        everything = {
+            table.name: view.tables.select(table) for table in schema.metadata.sorted_tables
+        }
     assert token not in repr(everything)
     assert token not in repr(captured_log)
     world.submit(revoke("link"))

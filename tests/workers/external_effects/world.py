@@ -53,7 +53,7 @@ class World:
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
     def failures(self) -> list[str]:
-        return [one["error_code"] for one in self.receipts("external_effect_failed")]
+        return [receipt["error_code"] for receipt in self.receipts("external_effect_failed")]
 
     def outcomes(self) -> list[str]:
         with self.ledger.view() as view:

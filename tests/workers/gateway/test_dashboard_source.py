@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.commit.refusal_units import SetAsideUnit
-from actors.commit.work_units import EnqueueUnit, WorkReportUnit
+from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.errors import RequestSetAside
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -27,7 +27,7 @@ from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
-from workers.dashboard.snapshot import PARTS, Count, Death, Part
+from workers.dashboard.snapshot import PARTS, Count, Death, SnapshotPart
 from workers.gateway import dashboard_source as snapshot_source
 from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, _Rate
 
@@ -81,7 +81,7 @@ async def test_every_part_says_where_and_when_it_was_read(filled: Door):
     assert set(PARTS) == set(ORIGINS)
 
 
-def value_of(part: Part[Any]) -> Any:
+def value_of(part: SnapshotPart[Any]) -> Any:
     assert part.value is not None, part.error
     return part.value
 
@@ -97,10 +97,10 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
         assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
     queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
-    ready = {one.name: one.ready for one in queue.priorities}
+    ready = {priority.name: priority.ready for priority in queue.priorities}
     assert ready["user_active_session"] == 2
     assert sum(ready.values()) == 2
-    by_name = {one.name: one for one in queue.priorities}
+    by_name = {priority.name: priority for priority in queue.priorities}
     assert by_name["user_active_session"].oldest_ms is not None
     assert by_name["background_normal"].oldest_ms is None
     assert by_name["user_active_session"].target_ms == 30_000
@@ -110,7 +110,7 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
 async def test_leases_and_workers_are_those_that_live(filled: Door):
     found = await LiveSource(filled.services, 4).read()
     lease, *others = value_of(found.leases)
-    assert [one.used for one in others] == [0, 0]
+    assert [other.used for other in others] == [0, 0]
     assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
@@ -125,7 +125,7 @@ async def test_leases_and_workers_are_those_that_live(filled: Door):
 async def test_a_worker_that_was_not_heard_of_for_a_while_is_late(filled: Door, monkeypatch):
     monkeypatch.setattr(snapshot_source, "LATE_AFTER_MS", -1)
     fleet = value_of((await LiveSource(filled.services, 4).read()).workers)
-    assert [one.state for one in fleet.workers] == ["late", "late"]
+    assert [worker.state for worker in fleet.workers] == ["late", "late"]
 
 
 async def test_what_was_dropped_is_counted_over_this_gateway_and_the_living_workers(
@@ -216,9 +216,9 @@ async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: 
         WorkRequest(BINDING_QUEUE, f"k-{n}", {"binding_id": "b", "source_event_id": "e"})
         for n in range(3)
     ]
-    for one in await filled.services.write(EnqueueUnit(tuple(asked[:2]))):
+    for one in await filled.services.write(RequestWorkUnit(tuple(asked[:2]))):
         await filled.services.write(_closed(one.request_id))
-    await filled.services.write(EnqueueUnit((asked[2],)))
+    await filled.services.write(RequestWorkUnit((asked[2],)))
     found = await live.read()
     rates = {one.name: one.completed_per_s for one in value_of(found.queues)}
     assert rates["binding-evaluation"] > 0

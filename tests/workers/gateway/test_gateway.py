@@ -98,7 +98,7 @@ async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path,
                 assert 429 in statuses
                 costs = (await client.get("/v1/audit/costs")).json()["entries"]
         tasks.cancel_scope.cancel()
-    leased = [one["ec_capacity_lease_id"] for one in costs if one["semantic_intent"] == "create"]
+    leased = [cost["ec_capacity_lease_id"] for cost in costs if cost["semantic_intent"] == "create"]
     assert len([one for one in leased if one.startswith("kernel:create#gateway-")]) >= 8
     assert len(set(leased)) > 1
 

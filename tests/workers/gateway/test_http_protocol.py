@@ -255,7 +255,7 @@ def test_requests_ahead_of_answers_are_served_in_order_up_to_a_limit() -> None:
             for size in range(PIPELINED_MAX)
         ]
         answers = said(address, *posts, LAST, ends=False).split(b"HTTP/1.1 200 OK")[1:]
-        lengths = [int(one.rpartition(b"\r\n")[2]) for one in answers]
+        lengths = [int(answer.rpartition(b"\r\n")[2]) for answer in answers]
         assert lengths == [*range(PIPELINED_MAX), 0]
         app.go_on.clear()
         app.scopes.clear()

@@ -16,7 +16,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.requests import Asked
+from kernel.work.requests import WorkReceipt
 from queues import NewRequest, Producer
 from tests.ports import free_port
 from tests.workers.api.asking import binding
@@ -61,7 +61,7 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
 ):
     data_dir, port, arm = tmp_path / "data", free_port(), tmp_path / "arm"
     url = f"http://127.0.0.1:{port}"
-    asked: list[Asked] = []
+    asked: list[WorkReceipt] = []
 
     async def ask() -> None:
         async with Producer(BINDING_QUEUE, url) as producer:

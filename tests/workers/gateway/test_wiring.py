@@ -44,12 +44,12 @@ async def test_a_gateway_that_leaves_owns_nothing_any_more(tmp_path: Path):
     gateway = gateway_in(tmp_path)
 
     async def serve() -> None:
-        await eventually(lambda: len(gateway.sharing.ownership.held) == 4)
+        await eventually(lambda: len(gateway.sharing.held_shards.held) == 4)
         await gateway.leave()
 
     await gateway.sharing.begin()
     await gateway.run(serve())
     with gateway.services.ledger.view() as view:
         assert view.head().ec_sequence_number == 0
-    assert gateway.sharing.ownership.held == {}
+    assert gateway.sharing.held_shards.held == {}
     await gateway.aclose()

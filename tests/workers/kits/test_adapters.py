@@ -34,8 +34,8 @@ def test_actions_stand_in_the_kits_order_each_once_and_none_without_effect():
     adapter.apply_action("is_mammal", snapshot(*everything))
     assert listed(adapter, *everything) == ["is_aquatic", "is_flying"]
     assert listed(adapter) == []
-    bench = ITBenchAdapter(INCIDENT)
-    assert "check_deploy_version" not in listed(bench, "db_connection_exhaustion", "disk_full")
+    context = ITBenchAdapter(INCIDENT)
+    assert "check_deploy_version" not in listed(context, "db_connection_exhaustion", "disk_full")
     with pytest.raises(BeliefInputError, match="is_mammal"):
         adapter.apply_action("is_mammal", snapshot(*everything))
 

@@ -41,8 +41,8 @@ def tee(ledger):
 
 def delta(*elements):
     return wire.HypothesisDelta(
-        nodes=[one for one in elements if isinstance(one, wire.Node)],
-        edges=[one for one in elements if isinstance(one, wire.Edge)],
+        nodes=[element for element in elements if isinstance(element, wire.Node)],
+        edges=[element for element in elements if isinstance(element, wire.Edge)],
     )
 
 
@@ -84,7 +84,7 @@ def status_of(call):
 
 def rows(ledger):
     with ledger.view() as view:
-        return {one.name: view.tables.select(one) for one in schema.metadata.sorted_tables}
+        return {table.name: view.tables.select(table) for table in schema.metadata.sorted_tables}
 
 
 # --- the main graph ----------------------------------------------------------------------------
@@ -109,7 +109,8 @@ def test_type_and_label_are_as_first_written_and_the_rest_of_the_delta_is_kept(t
     assert list(result.created_ids) == ["b"]
     assert list(result.merged_ids) == ["a"]
     assert [
-        (one.id, one.field, one.existing_value, one.proposed_value) for one in result.conflicts
+        (conflict.id, conflict.field, conflict.existing_value, conflict.proposed_value)
+        for conflict in result.conflicts
     ] == [
         ("a", "type", "NODE_TYPE_SERVICE", "NODE_TYPE_DEPENDENCY"),
         ("a", "label", "first", "second"),
@@ -150,7 +151,7 @@ def test_the_same_delta_again_writes_nothing(tee, ledger):
 def test_within_one_delta_an_element_that_comes_again_is_merged(tee):
     result = tee.MergeHypothesis(delta(node("a"), node("a", label="other", hypothetical=False)))
     assert list(result.created_ids) == list(result.merged_ids) == ["a"]
-    assert [one.field for one in result.conflicts] == ["label"]
+    assert [conflict.field for conflict in result.conflicts] == ["label"]
     assert main_graph(tee)[0]["a"].hypothetical is False
 
 
@@ -174,9 +175,9 @@ def test_a_large_delta_is_several_operations_and_one_transaction(tee, ledger):
     names = [f"n{number:04}" for number in range(count)]
     elements = [*map(node, names), *(edge(names[0], name) for name in names[1:])]
     for by in ([why()], [why("again")]):
-        for one in elements:
-            one.ClearField("provenance")
-            one.provenance.extend(by)
+        for element in elements:
+            element.ClearField("provenance")
+            element.provenance.extend(by)
         tee.MergeHypothesis(delta(*elements))
     nodes, edges = main_graph(tee)
     assert sorted(nodes) == names

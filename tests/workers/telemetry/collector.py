@@ -20,15 +20,15 @@ class Collector:
 
     def trace(self, trace_id: int) -> list[Span]:
         wanted = trace_id.to_bytes(16)
-        return [one for one in self.spans if one.trace_id == wanted]
+        return [span for span in self.spans if span.trace_id == wanted]
 
 
 def attributes(span: Span) -> dict[str, Attribute]:
     found = {}
-    for one in span.attributes:
-        which = one.value.WhichOneof("value")
+    for attribute in span.attributes:
+        which = attribute.value.WhichOneof("value")
         assert which in ("string_value", "int_value", "bool_value")
-        found[one.key] = getattr(one.value, which)
+        found[attribute.key] = getattr(attribute.value, which)
     return found
 
 

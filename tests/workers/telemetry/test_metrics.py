@@ -122,7 +122,7 @@ async def test_a_gateway_under_load_tells_every_metric_of_its_table_and_no_other
 def check_its_own(found: Scraped, settings: Settings) -> None:
     value = found.value
     outcomes = ("accepted", "duplicate", "rejected")
-    operations = [value("rotulus_operations_total", outcome=one) for one in outcomes]
+    operations = [value("rotulus_operations_total", outcome=outcome) for outcome in outcomes]
     assert operations == [10, 1, 1]  # the declaration is one
     assert found.labels("rotulus_rejections_total") == [{"check": "V3"}]
     commits = value("rotulus_commits_total", outcome="committed")

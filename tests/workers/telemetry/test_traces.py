@@ -96,12 +96,12 @@ async def until(done: Any) -> None:
 
 def assert_connected(spans: Sequence[Span]) -> None:
     """One root, every other span under a span of the trace, and no span twice."""
-    ids = [one.span_id for one in spans]
-    assert len(set(ids)) == len(ids), [one.name for one in spans]
-    roots = [one for one in spans if not one.parent_span_id]
-    assert len(roots) == 1, [one.name for one in roots]
-    assert {one.parent_span_id for one in spans if one.parent_span_id} <= set(ids)
-    assert all(one.start_time_unix_nano <= one.end_time_unix_nano for one in spans)
+    ids = [span.span_id for span in spans]
+    assert len(set(ids)) == len(ids), [span.name for span in spans]
+    roots = [span for span in spans if not span.parent_span_id]
+    assert len(roots) == 1, [root.name for root in roots]
+    assert {span.parent_span_id for span in spans if span.parent_span_id} <= set(ids)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
         request_id = await fleet.run(ask)
     spans = collector.trace(root_of(request_id).trace_id)
     assert_connected(spans)
-    [root] = [one for one in spans if not one.parent_span_id]
+    [root] = [span for span in spans if not span.parent_span_id]
     assert root.name == "POST /v1/queues/{queue}/requests"
     assert attributes(root)["rotulus.work_request_id"] == request_id
-    [handled] = [one for one in spans if one.name == "handle"]
+    [handled] = [span for span in spans if span.name == "handle"]
     assert attributes(handled)["rotulus.outcome"] == "done"
-    reported = [one for one in spans if one.parent_span_id == handled.span_id]
+    reported = [span for span in spans if span.parent_span_id == handled.span_id]
     assert sorted(named(reported)) == reported_in
     [outcome] = [one for one in reported if one.name == "commit"]
     assert attributes(outcome)["rotulus.outcome"] == "completed"
@@ -178,7 +178,7 @@ async def test_a_claim_and_the_recompute_that_it_causes_are_one_trace(
         operation_id = await fleet.run(ask)
     spans = collector.trace(root_of(operation_id).trace_id)
     assert_connected(spans)
-    [root] = [one for one in spans if not one.parent_span_id]
+    [root] = [span for span in spans if not span.parent_span_id]
     assert root.name == ROUTE
     [link] = root.links
     assert (int.from_bytes(link.trace_id), int.from_bytes(link.span_id)) == (7, 9)
@@ -190,7 +190,7 @@ ROUTE = "POST /v1/sessions/{session_id}/operations"
 
 
 def named(spans: Sequence[Span]) -> list[str]:
-    return [one.name for one in spans]
+    return [span.name for span in spans]
 
 
 async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody_up(
@@ -204,11 +204,11 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
             )
             ids = [one.request_id for one in asked]
             outcomes = await producer.wait_many(ids, WAIT_S)
-        assert {one.state for one in outcomes} == {"completed"}
+        assert {outcome.state for outcome in outcomes} == {"completed"}
         dropped = 'rotulus_trace_spans_total{outcome="dropped"}'
         while True:
             text = (await client.get("/metrics")).text
-            [line] = [one for one in text.splitlines() if one.startswith(dropped)]
+            [line] = [splitline for splitline in text.splitlines() if splitline.startswith(dropped)]
             if float(line.rpartition(" ")[2]) > 0:
                 return line
             await anyio.sleep(0.2)
@@ -316,7 +316,7 @@ def test_a_collector_is_asked_at_its_usual_path_or_at_the_one_that_is_named(give
 
 
 def item(*traceparents: str) -> Claim:
-    lineage = tuple(Lineage("", one) for one in traceparents)
+    lineage = tuple(Lineage("", traceparent) for traceparent in traceparents)
     causes = tuple(str(number) for number in range(len(traceparents)))
     return Claim("k", "token", b"", "background", causes, lineage, len(causes), 1, 0, 0)
 

@@ -24,7 +24,7 @@ from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.door import eventually
 from workers.worker import consumers as slots
 from workers.worker.arq_runner import FINISH_S, WorkerProcess, new_worker_id
-from workers.worker.batches import Tally
+from workers.worker.batches import BatchCounters
 
 pytestmark = [
     pytest.mark.anyio,
@@ -47,7 +47,7 @@ class Drainer:
 
     def __init__(self, queue: WorkQueue) -> None:
         self.queue = queue
-        self.tally = Tally()
+        self.tally = BatchCounters()
         self.gateway_is_there = True
         self.batches: list[list[str]] = []
         self.at_once = self.most_at_once = 0
@@ -93,12 +93,12 @@ class Process:
         self.queue = WorkQueue(redis, QUEUE)
         self.leases = CapacityLeases(redis)
         self.heartbeats = Heartbeats(redis)
-        self.drainer = Drainer(self.queue)
+        self.processor = Drainer(self.queue)
         self.others = {name: Drainer(WorkQueue(redis, name)) for name in others}
         self.returned = anyio.Event()
         self.process = WorkerProcess(
             redis=redis,
-            drainers={QUEUE: self.drainer, **self.others},  # type: ignore[dict-item]
+            processors={QUEUE: self.processor, **self.others},  # type: ignore[dict-item]
             leases=self.leases,
             heartbeats=self.heartbeats,
             slots=slots,
@@ -162,9 +162,9 @@ async def test_its_slots_drain_what_is_enqueued_and_what_comes_later(url: str):
         await eventually(worker.empty)
         await worker.enqueue(*names(20, "later"))
         await eventually(worker.empty)
-        done = [key for batch in worker.drainer.batches for key in batch]
+        done = [key for batch in worker.processor.batches for key in batch]
         assert sorted(done) == sorted([*names(200), *names(20, "later")])
-        assert all(worker.drainer.acknowledged)
+        assert all(worker.processor.acknowledged)
 
 
 async def test_an_idle_slot_picks_an_item_up_at_once(url: str):
@@ -173,7 +173,7 @@ async def test_an_idle_slot_picks_an_item_up_at_once(url: str):
         await eventually(worker.empty)
         began_s = time.monotonic()
         await worker.enqueue("u-1")
-        await eventually(lambda: ["u-1"] in worker.drainer.batches)
+        await eventually(lambda: ["u-1"] in worker.processor.batches)
         # Generous: what it must not do is wait for a poll of seconds.
         assert time.monotonic() - began_s < 1.0
 
@@ -181,22 +181,22 @@ async def test_an_idle_slot_picks_an_item_up_at_once(url: str):
 @pytest.mark.parametrize(("lease_slots", "most"), [(1, 1), (2, 2)])
 async def test_no_more_drains_run_at_once_than_there_are_leases(url: str, lease_slots, most):
     async with running(url, slots=2, lease_slots=lease_slots) as worker:
-        worker.drainer.takes_s = 0.05
+        worker.processor.takes_s = 0.05
         await worker.enqueue(*names(600))
-        await eventually(lambda: worker.drainer.most_at_once == most)
+        await eventually(lambda: worker.processor.most_at_once == most)
         await eventually(worker.empty)
-        assert worker.drainer.most_at_once == most
+        assert worker.processor.most_at_once == most
 
 
 async def test_two_processes_share_the_leases(url: str):
     async with running(url, lease_slots=1) as one, running(url, lease_slots=1) as other:
         for worker in (one, other):
-            worker.drainer.takes_s = 0.02
+            worker.processor.takes_s = 0.02
         together: list[int] = []
         await one.enqueue(*names(600))
 
         async def done() -> bool:
-            together.append(one.drainer.at_once + other.drainer.at_once)
+            together.append(one.processor.at_once + other.processor.at_once)
             return await one.empty()
 
         await eventually(done)
@@ -214,7 +214,7 @@ async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
 
     async with running(url, others=OTHERS) as worker:
         await worker.enqueue("warm-up")
-        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await eventually(lambda: worker.processor.tally.completed == 1)
         await anyio.sleep(2)
         monkeypatch.setattr(Connection, "send_packed_command", count)
         seconds = 2 * slots.IDLE_WAIT_S
@@ -225,10 +225,10 @@ async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
 
 async def all_slots_busy(worker: Process, lease_slots: int) -> None:
     """A batch of the background in hand for each lease that it can have."""
-    worker.drainer.open = anyio.Event()
+    worker.processor.open = anyio.Event()
     for number in range(lease_slots):
         await worker.enqueue(*names(CLAIM_ITEMS, f"b{number}"))
-    await eventually(lambda: worker.drainer.at_once == lease_slots)
+    await eventually(lambda: worker.processor.at_once == lease_slots)
 
 
 @pytest.mark.spec("§8.3")
@@ -236,13 +236,13 @@ async def test_critical_work_is_kept_out_neither_by_slots_nor_by_leases(url: str
     async with running(url, slots=2, lease_slots=2) as worker:
         await all_slots_busy(worker, 2)
         await worker.enqueue("now", priority="user_initiated_critical")
-        await eventually(lambda: ["now"] in worker.drainer.batches)
+        await eventually(lambda: ["now"] in worker.processor.batches)
         held = await worker.leases.held(QUEUE)
         assert sorted(one.capacity_priority for one in held) == [*2 * ["background"], "critical"]
         await worker.enqueue("later")
         await anyio.sleep(0.5)
-        assert ["later"] not in worker.drainer.batches
-        worker.drainer.open.set()
+        assert ["later"] not in worker.processor.batches
+        worker.processor.open.set()
         await eventually(worker.empty)
 
 
@@ -252,9 +252,9 @@ async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url:
         await all_slots_busy(worker, 1)
         await worker.enqueue("waits")
         await worker.enqueue("user", priority="user_active_session")
-        await eventually(lambda: ["user"] in worker.drainer.batches)
-        assert ["waits"] not in worker.drainer.batches
-        worker.drainer.open.set()
+        await eventually(lambda: ["user"] in worker.processor.batches)
+        assert ["waits"] not in worker.processor.batches
+        worker.processor.open.set()
         await eventually(worker.empty)
 
 
@@ -264,12 +264,12 @@ async def test_what_a_handler_would_suspend_is_not_claimed(url: str, monkeypatch
         async def least() -> CapacityPriority:
             return "user_initiated"
 
-        monkeypatch.setattr(worker.drainer, "least", least)
+        monkeypatch.setattr(worker.processor, "least", least)
         await worker.enqueue("waits")
         await worker.enqueue("user", priority="user_active_session")
-        await eventually(lambda: worker.drainer.tally.completed == 1)
+        await eventually(lambda: worker.processor.tally.completed == 1)
         await anyio.sleep(0.5)
-        assert worker.drainer.batches == [["user"]]
+        assert worker.processor.batches == [["user"]]
         monkeypatch.undo()
         await eventually(worker.empty)
 
@@ -281,21 +281,21 @@ async def test_after_a_flush_its_slots_come_back_and_work_on(url: str):
         await worker.redis.flushall()
         await worker.enqueue(*names(10, "after"))
         await eventually(worker.empty)
-        await eventually(lambda: worker.drainer.tally.completed == 20)
+        await eventually(lambda: worker.processor.tally.completed == 20)
         await worker.redis.flushall()
         await eventually(worker.heartbeats.alive)
 
 
 async def test_a_flush_in_the_middle_of_a_batch_leaves_nobody_stuck(url: str):
     async with running(url) as worker:
-        worker.drainer.open = anyio.Event()
+        worker.processor.open = anyio.Event()
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.drainer.batches)
+        await eventually(lambda: worker.processor.batches)
         await worker.redis.flushall()
-        worker.drainer.open.set()
-        await eventually(lambda: worker.drainer.acknowledged == [False])
+        worker.processor.open.set()
+        await eventually(lambda: worker.processor.acknowledged == [False])
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.drainer.acknowledged == [False, True])
+        await eventually(lambda: worker.processor.acknowledged == [False, True])
 
 
 async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str):
@@ -325,28 +325,28 @@ async def test_a_stop_of_an_idle_process_is_short_and_it_holds_no_lease(url: str
 
 async def test_a_stop_lets_the_batch_in_hand_be_finished_and_takes_no_other(url: str):
     async with running(url, slots=1) as worker:
-        worker.drainer.takes_s = 0.3
+        worker.processor.takes_s = 0.3
         await worker.enqueue(*names(3 * CLAIM_ITEMS))
-        await eventually(lambda: worker.drainer.at_once)
-        begun = len(worker.drainer.batches)
+        await eventually(lambda: worker.processor.at_once)
+        begun = len(worker.processor.batches)
         assert await worker.stop() < FINISH_S + 0.5
-        assert len(worker.drainer.batches) == begun
-        assert worker.drainer.tally.completed == begun * CLAIM_ITEMS
-        assert all(worker.drainer.acknowledged)
+        assert len(worker.processor.batches) == begun
+        assert worker.processor.tally.completed == begun * CLAIM_ITEMS
+        assert all(worker.processor.acknowledged)
 
 
 async def test_a_stop_gives_a_batch_back_that_does_not_end(url: str):
     async with running(url, slots=1) as worker:
-        worker.drainer.open = anyio.Event()
+        worker.processor.open = anyio.Event()
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.drainer.at_once)
+        await eventually(lambda: worker.processor.at_once)
         took_s = await worker.stop()
         assert FINISH_S <= took_s < FINISH_S + 1.5
         depth = await worker.queue.depth()
         assert (depth.in_flight, depth.delayed + sum(depth.ready.values())) == (0, 1)
         [claim] = await worker.queue.claim(1, 1000)
         assert claim.attempt == 1, "it was not tried to its end"
-        worker.drainer.open.set()
+        worker.processor.open.set()
 
 
 async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, monkeypatch):
@@ -360,9 +360,9 @@ async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, mo
 
     monkeypatch.setattr(Worker, "finish_job", slowly)
     async with running(url, slots=1) as worker:
-        worker.drainer.open = anyio.Event()
+        worker.processor.open = anyio.Event()
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.drainer.at_once)
+        await eventually(lambda: worker.processor.at_once)
         await worker.stop()
         assert f"{worker.process.worker_id}:0:1" in ended
 
@@ -371,29 +371,29 @@ async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeyp
     monkeypatch.setattr(slots, "VISIBILITY_MS", 300)
     monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.05)
     async with running(url, slots=1) as worker:
-        worker.drainer.takes_s = 0.8
+        worker.processor.takes_s = 0.8
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.drainer.at_once)
+        await eventually(lambda: worker.processor.at_once)
 
         async def reaped() -> bool:
-            return await worker.queue.reap() > 0 or bool(worker.drainer.acknowledged)
+            return await worker.queue.reap() > 0 or bool(worker.processor.acknowledged)
 
         await eventually(reaped)
-        assert worker.drainer.acknowledged == [True]
+        assert worker.processor.acknowledged == [True]
 
 
 async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatch):
     monkeypatch.setattr(slots, "GATEWAY_RETRY_S", 0.02)
     async with running(url) as worker:
-        worker.drainer.gateway_is_there = False
+        worker.processor.gateway_is_there = False
         await eventually(worker.heartbeats.alive)
         await anyio.sleep(0.1)
         await worker.enqueue(*names(5))
         await anyio.sleep(0.2)
-        assert worker.drainer.batches == []
-        worker.drainer.gateway_is_there = True
+        assert worker.processor.batches == []
+        worker.processor.gateway_is_there = True
         await eventually(worker.empty)
-        await eventually(lambda: worker.drainer.tally.completed == 5)
+        await eventually(lambda: worker.processor.tally.completed == 5)
 
 
 @pytest.fixture
@@ -413,7 +413,7 @@ async def test_a_server_that_goes_away_is_waited_for(own_server: EmbeddedRedis):
         assert not worker.returned.is_set()
         await anyio.to_thread.run_sync(own_server.start)
         await eventually(lambda: _enqueued(worker, "u-2"))
-        await eventually(lambda: worker.drainer.tally.completed == 2)
+        await eventually(lambda: worker.processor.tally.completed == 2)
 
 
 async def _enqueued(worker: Process, key: str) -> bool:
@@ -426,11 +426,11 @@ async def _enqueued(worker: Process, key: str) -> bool:
 
 async def test_its_slots_serve_every_queue_that_it_was_given(url: str):
     async with running(url, slots=1, others=OTHERS) as worker:
-        for queue in (worker.queue, *(one.queue for one in worker.others.values())):
+        for queue in (worker.queue, *(other.queue for other in worker.others.values())):
             items = [NewItem(key, queue.priorities[-1].name, "c", b"") for key in names(130)]
             await queue.enqueue_many(items)
-        drainers = (worker.drainer, *worker.others.values())
-        await eventually(lambda: all(one.tally.completed == 130 for one in drainers))
+        processors = (worker.processor, *worker.others.values())
+        await eventually(lambda: all(processor.tally.completed == 130 for processor in processors))
         [beat] = await worker.heartbeats.alive()
         assert beat.queues == (QUEUE, *OTHERS)
 
@@ -449,7 +449,7 @@ async def test_an_idle_slot_is_woken_by_any_of_its_queues(url: str, name: str):
 
 async def test_a_queue_that_is_never_empty_does_not_starve_the_others(url: str):
     async with running(url, slots=1, others=OTHERS) as worker:
-        worker.drainer.takes_s = 0.01
+        worker.processor.takes_s = 0.01
         urgent = [NewItem(key, "user_initiated_critical", "c", b"") for key in names(1000)]
         await worker.queue.enqueue_many(urgent)
         [other, _] = worker.others.values()
@@ -457,4 +457,4 @@ async def test_a_queue_that_is_never_empty_does_not_starve_the_others(url: str):
         await other.queue.enqueue_many([late])
         await eventually(lambda: other.tally.completed == 1)
         # Those with deadlines a day earlier were not all done before.
-        assert worker.drainer.tally.completed < 1000
+        assert worker.processor.tally.completed < 1000

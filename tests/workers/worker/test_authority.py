@@ -34,8 +34,8 @@ from tests.workers.api.door import client_of, eventually, rows, running_door
 from workers.clients.gateway import GatewayError
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
-from workers.worker.batches import INPUT_PENDING_DELAY_MS, Drainer, settlement_of
-from workers.worker.gateway_reports import NO_ROOM, HandIn
+from workers.worker.batches import INPUT_PENDING_DELAY_MS, BatchProcessor, settlement_of
+from workers.worker.gateway_reports import NO_ROOM, GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
@@ -81,10 +81,10 @@ def new_drainer(
     gateway: Any,
     random_unit: Any,
     clock_s: Callable[[], float] = time.monotonic,
-) -> Drainer:
-    hand_in = HandIn(gateway, clock_s)
-    handler = AuthorityHandler(ledger, hand_in, BetaPosteriorMean())
-    return Drainer(queue, handler, hand_in, random_unit)
+) -> BatchProcessor:
+    reporter = GatewayReporter(gateway, clock_s)
+    handler = AuthorityHandler(ledger, reporter, BetaPosteriorMean())
+    return BatchProcessor(queue, handler, reporter, random_unit)
 
 
 class World:
@@ -94,7 +94,7 @@ class World:
         self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
         self.ledger = memory_ledger()
         self.gateway = Gateway()
-        self.drainer = new_drainer(
+        self.processor = new_drainer(
             self.ledger, self.queue, self.gateway, lambda: 0.5, lambda: self.now_ms / 1000
         )
 
@@ -106,7 +106,7 @@ class World:
     async def deliver(self) -> list[Claim]:
         """Claim everything that is due and drain it."""
         claims = await self.queue.claim(100, 30_000)
-        await self.drainer.drain(claims)
+        await self.processor.drain(claims)
         return claims
 
     async def depth(self) -> tuple[int, int, int, int]:
@@ -127,10 +127,10 @@ async def test_what_is_completed_leaves_the_queue(world: World):
     await world.deliver()
     [(path, body)] = world.gateway.asked
     assert path == "/internal/recomputed"
-    assert [one["intent"]["target_cu_id"] for one in body["results"]] == ["u-1", "u-2"]
-    assert {one["intent"]["as_of_sequence"] for one in body["results"]} == {2}
+    assert [result["intent"]["target_cu_id"] for result in body["results"]] == ["u-1", "u-2"]
+    assert {result["intent"]["as_of_sequence"] for result in body["results"]} == {2}
     assert await world.depth() == (0, 0, 0, 0)
-    assert (world.drainer.tally.completed, world.drainer.tally.in_flight) == (2, 0)
+    assert (world.processor.tally.completed, world.processor.tally.in_flight) == (2, 0)
 
 
 async def test_what_the_gateway_found_closed_leaves_the_queue(world: World):
@@ -147,7 +147,7 @@ async def test_what_the_record_asks_for_no_more_is_acknowledged_without_asking(w
     await world.deliver()
     assert world.gateway.asked == []
     assert await world.depth() == (0, 0, 0, 0)
-    assert world.drainer.tally.completed == 2
+    assert world.processor.tally.completed == 2
 
 
 async def test_what_came_too_early_is_delivered_again_shortly(world: World):
@@ -160,7 +160,7 @@ async def test_what_came_too_early_is_delivered_again_shortly(world: World):
     world.now_ms += 1
     [claim] = await world.deliver()
     assert claim.attempt == 1, "to wait for another is no attempt"
-    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 0)
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 0)
 
 
 async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_is_given_up(
@@ -170,12 +170,14 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
     full = {"outcome": "failed", "code": "mailbox_full"}
     world.gateway.outcomes = [full, {"outcome": "completed"}]
     await world.deliver()
-    assert await world.drainer.ready()
+    assert await world.processor.ready()
     assert await world.depth() == (0, 1, 0, 0)
     # Whatever it is that makes an actor fail, it is not tried for ever.
     await wear_out(world, {"outcome": "failed", "code": "actor_failed"})
-    assert [one["error_signature"] for one in world.gateway.dead_letters()] == ["actor_failed"]
-    assert world.drainer.tally.dead_letters == 1
+    assert [letter["error_signature"] for letter in world.gateway.dead_letters()] == [
+        "actor_failed"
+    ]
+    assert world.processor.tally.dead_letters == 1
 
 
 @pytest.mark.parametrize("code", sorted(NO_ROOM))
@@ -187,10 +189,10 @@ async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming
         world.gateway.outcomes = [{"outcome": "failed", "code": code}]
         [claim] = await world.deliver()
         assert claim.attempt == 1
-        assert not await world.drainer.ready()
+        assert not await world.processor.ready()
         world.now_ms += 60_000
     assert world.gateway.dead_letters() == []
-    assert (world.drainer.tally.failed, world.drainer.tally.put_off) == (0, 2 * MAX_ATTEMPTS)
+    assert (world.processor.tally.failed, world.processor.tally.put_off) == (0, 2 * MAX_ATTEMPTS)
 
 
 @pytest.mark.spec("§18.1")
@@ -201,12 +203,12 @@ async def test_what_the_kernel_puts_off_comes_back_when_it_says_and_was_not_trie
         world.gateway.outcomes = [throttled]
         [claim] = await world.deliver()
         assert claim.attempt == 1
-        assert await world.drainer.ready(), "it says nothing of others"
+        assert await world.processor.ready(), "it says nothing of others"
         world.now_ms += 1999
         assert await world.deliver() == []
         world.now_ms += 1
     await world.deliver()
-    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 0)
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 0)
     assert world.gateway.dead_letters() == []
 
 
@@ -227,17 +229,17 @@ async def test_the_emergency_throttle_puts_background_authorities_off_and_no_cri
         submit(door.ledger, create("u-1", "ConsolidatedUnderstanding", envelope=stated))
         now_ms = 1_700_000_000_000
         queue = WorkQueue(FakeAsyncRedis(), AUTHORITY_QUEUE, lambda: now_ms)
-        drainer = new_drainer(door.ledger, queue, client_of(door.app), lambda: 0.5)
+        processor = new_drainer(door.ledger, queue, client_of(door.app), lambda: 0.5)
         await OutboxRelay(door.ledger, queue, lambda: 0.0).sweep()
         for _ in range(2 * MAX_ATTEMPTS if waits else 1):
             [claim] = await queue.claim(10, 30_000)
             assert claim.attempt == 1
-            await drainer.drain([claim])
+            await processor.drain([claim])
             now_ms += 1000
-            assert drainer.tally.completed == (0 if waits else 1)
+            assert processor.tally.completed == (0 if waits else 1)
         fake.time_us += 2_000_000
-        await drainer.drain(await queue.claim(10, 30_000))
-        assert (drainer.tally.completed, drainer.tally.failed) == (1, 0)
+        await processor.drain(await queue.claim(10, 30_000))
+        assert (processor.tally.completed, processor.tally.failed) == (1, 0)
         assert outcomes_of(door.ledger).popitem()[1] == ["completed"]
 
 
@@ -265,7 +267,7 @@ async def test_what_failed_is_delivered_again_after_a_growing_pause(world: World
         world.now_ms += 1
     await world.deliver()
     assert await world.depth() == (0, 0, 0, 0)
-    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 3)
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 3)
 
 
 async def wear_out(world: World, outcome: Any = NO_CODE, attempts: int = MAX_ATTEMPTS) -> None:
@@ -313,14 +315,14 @@ async def test_a_gateway_that_is_away_gets_it_later_and_nothing_is_given_up_for_
 
 async def test_while_the_gateway_is_away_nothing_is_claimed(world: World):
     await world.ask("u-1")
-    assert await world.drainer.ready()
+    assert await world.processor.ready()
     world.gateway.alive = False
-    assert await world.drainer.ready(), "nobody has noticed yet"
+    assert await world.processor.ready(), "nobody has noticed yet"
     world.gateway.outcomes = [AWAY]
     await world.deliver()
-    assert not await world.drainer.ready()
+    assert not await world.processor.ready()
     world.gateway.alive = True
-    assert await world.drainer.ready()
+    assert await world.processor.ready()
 
 
 async def test_dead_letters_wait_for_a_gateway_that_is_away_without_asking_it_each(world: World):
@@ -344,7 +346,7 @@ async def test_one_result_that_spoils_its_batch_fails_alone(world: World, status
     await world.deliver()
     assert [len(body["results"]) for _, body in world.gateway.asked] == [3, 1, 2, 1, 1]
     assert await world.depth() == (0, 1, 0, 0)
-    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (2, 1)
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (2, 1)
 
 
 async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world: World):
@@ -366,7 +368,7 @@ async def test_one_that_cannot_be_computed_fails_alone(world: World, monkeypatch
 
     monkeypatch.setattr(AuthorityHandler, "_compute_one", compute_one)
     await world.deliver()
-    assert (world.drainer.tally.completed, world.drainer.tally.failed) == (1, 1)
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 1)
     assert await world.depth() == (0, 1, 0, 0)
 
 
@@ -379,7 +381,7 @@ async def test_a_drain_that_is_cut_off_is_not_counted_as_in_flight(world: World,
     monkeypatch.setattr(world.queue, "acknowledge", fail)
     with pytest.raises(RuntimeError):
         await world.deliver()
-    assert world.drainer.tally.in_flight == 0
+    assert world.processor.tally.in_flight == 0
 
 
 @pytest.mark.spec("K18")
@@ -418,19 +420,19 @@ def assert_computed(ledger: Ledger) -> None:
             assert inputs.payload().items() <= node["payload"].items()
 
 
-async def serve_all(ledger: Ledger, queue: WorkQueue, drainers: Sequence[Drainer]) -> None:
+async def serve_all(ledger: Ledger, queue: WorkQueue, processors: Sequence[BatchProcessor]) -> None:
     """Let slots drain until nothing is open."""
 
-    async def slot(drainer: Drainer) -> None:
+    async def slot(processor: BatchProcessor) -> None:
         while True:
             claims = await queue.claim(16, 30_000)
-            await drainer.drain(claims)
+            await processor.drain(claims)
             if not claims:
                 await anyio.sleep(0.005)
 
     async with anyio.create_task_group() as tasks:
-        for drainer in drainers:
-            tasks.start_soon(slot, drainer)
+        for processor in processors:
+            tasks.start_soon(slot, processor)
         await eventually(lambda: not rows_open(ledger))
         tasks.cancel_scope.cancel()
 
@@ -453,7 +455,7 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         relay = OutboxRelay(door.ledger, queue, anyio.current_time)
         reader = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
         tasks.start_soon(relay.run)
-        drainers = [
+        processors = [
             new_drainer(reader, queue, client, lambda: 0.1)
             for client in (client_of(door.app), client_of(door.app))
         ]
@@ -462,7 +464,7 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         assert summary.accepted
         assert not summary.refused
         relay.notify()
-        await serve_all(door.ledger, queue, drainers)
+        await serve_all(door.ledger, queue, processors)
         found = outcomes_of(door.ledger)
         assert found
         assert set(map(tuple, found.values())) == {("completed",)}
@@ -499,11 +501,11 @@ async def test_a_graph_of_understandings_comes_out_the_same_as_in_one_thread():
         relay = OutboxRelay(door.ledger, door.services.queue, anyio.current_time)
         tasks.start_soon(relay.run)
         door.committer._committed = lambda _: relay.notify()
-        drainers = [
+        processors = [
             new_drainer(door.ledger, door.services.queue, client_of(door.app), lambda: 0)
             for _ in range(3)
         ]
-        await serve_all(door.ledger, door.services.queue, drainers)
+        await serve_all(door.ledger, door.services.queue, processors)
         tasks.cancel_scope.cancel()
         assert_computed(door.ledger)
         assert authorities(door.ledger) == authorities(expected)

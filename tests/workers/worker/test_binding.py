@@ -8,7 +8,7 @@ import orjson
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from actors.commit.work_units import CancelRequestUnit, EnqueueUnit
+from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
 from actors.errors import MailboxFull
 from kernel.ledger import schema
 from kernel.verify import verify
@@ -25,8 +25,8 @@ from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
-from workers.worker.batches import ENDED_ITS_WORKERS, Drainer
-from workers.worker.gateway_reports import HandIn
+from workers.worker.batches import ENDED_ITS_WORKERS, BatchProcessor
+from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers import binding as bindings
 from workers.worker.handlers.binding import REJECTED_DELAY_MS, BindingHandler
 from workers.worker.handlers.binding_evaluator import (
@@ -67,16 +67,18 @@ class World:
         self.leases = CapacityLeases(self.redis, self.now_ms)
         self.evaluator = Evaluator()
         self.observed: list[BindingOutcomeRecord] = []
-        hand_in = HandIn(client_of(door.app, give_up_after_s=0.0), lambda: self.now_ms() / 1000)
+        reporter = GatewayReporter(
+            client_of(door.app, give_up_after_s=0.0), lambda: self.now_ms() / 1000
+        )
         handler = BindingHandler(
             door.ledger,
-            hand_in,
+            reporter,
             BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
             self.evaluator if evaluator else None,
             lambda: fake.time_us,
             self.observed.append,
         )
-        self.drainer = Drainer(self.queue, handler, hand_in, lambda: 0.5)
+        self.processor = BatchProcessor(self.queue, handler, reporter, lambda: 0.5)
         self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms() / 1000)
 
     def now_ms(self) -> int:
@@ -93,7 +95,7 @@ class World:
             )
             for name in names
         )
-        found = await self.door.services.write(EnqueueUnit(asked))
+        found = await self.door.services.write(RequestWorkUnit(asked))
         await self.relay.sweep()
         return [one.request_id for one in found]
 
@@ -102,11 +104,11 @@ class World:
         return await self.drain(await self.queue.claim(limit, 30_000))
 
     async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
-        least = least_of(self.queue.priorities, await self.drainer.least())
+        least = least_of(self.queue.priorities, await self.processor.least())
         return await self.drain(await self.queue.claim(limit, 30_000, least))
 
     async def drain(self, claims: list[Claim]) -> list[Claim]:
-        await self.drainer.drain(claims)
+        await self.processor.drain(claims)
         return claims
 
     async def take_all_capacity(self) -> list[Any]:
@@ -313,7 +315,7 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     [again] = await world.deliver()
     assert (again.priority, again.attempt) == (priority, 1)
     assert world.status(request_id).state == "completed"
-    assert world.drainer.tally.failed == 0
+    assert world.processor.tally.failed == 0
     assert claim.attempt == 1
 
 
@@ -336,7 +338,7 @@ async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(wor
     status = world.status(broken)
     assert (status.state, status.reason) == ("dead_letter", "binding_evaluation_failed")
     assert world.evaluator.asked.count("broken") == MAX_ATTEMPTS
-    assert world.drainer.tally.last_error == "binding_evaluation_failed"
+    assert world.processor.tally.last_error == "binding_evaluation_failed"
 
 
 async def test_an_evaluation_that_does_not_end_is_stopped(world: World, monkeypatch):
@@ -344,7 +346,7 @@ async def test_an_evaluation_that_does_not_end_is_stopped(world: World, monkeypa
     world.evaluator.during = anyio.sleep_forever
     await world.ask("b-1")
     await world.deliver()
-    assert world.drainer.tally.last_error == "binding_evaluation_timeout"
+    assert world.processor.tally.last_error == "binding_evaluation_timeout"
     assert await world.leases.held(CAPACITY_RESOURCE) == []
 
 
@@ -358,7 +360,7 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     assert sorted(world.evaluator.asked) == names[:50]
     depth = await world.queue.depth()
     assert (depth.delayed, depth.dead) == (10, 0)
-    assert world.drainer.tally.failed == 0
+    assert world.processor.tally.failed == 0
     # Whatever Redis forgets: what the cycle has used up is on the record.
     await world.redis.flushall()
     await world.relay.sweep()
@@ -382,13 +384,13 @@ async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(world: 
     for _ in range(2 * MAX_ATTEMPTS):
         [claim] = await world.deliver()
         assert claim.attempt == 1
-        assert not await world.drainer.ready()
+        assert not await world.processor.ready()
         world.pass_ms(10_000)
     monkeypatch.setattr(world.door.services.sessions, "ask", ask)
-    assert await world.drainer.ready()
+    assert await world.processor.ready()
     await world.deliver()
     assert world.status(request_id).state == "completed"
-    assert world.drainer.tally.failed == 0
+    assert world.processor.tally.failed == 0
 
 
 async def end_of_the_worker(world: World) -> None:
@@ -437,10 +439,10 @@ async def test_what_another_slot_held_when_a_suspect_ended_the_worker_has_no_end
 
     world.evaluator.during = never_ends
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(world.drainer.drain, [first])
+        tasks.start_soon(world.processor.drain, [first])
         await began.wait()
-        await world.drainer.drain([second])
-        assert world.drainer.tally.put_off == 1
+        await world.processor.drain([second])
+        assert world.processor.tally.put_off == 1
         tasks.cancel_scope.cancel()
     await end_of_the_worker(world)
     ends = {claim.key: claim.ends for _ in range(2) for claim in await world.queue.claim(1, 30_000)}

@@ -17,7 +17,7 @@ from tests.workers.api.door import Door, client_of, rows, running_door
 from workers.clients.gateway import GatewayError
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
-from workers.worker.gateway_reports import HandIn
+from workers.worker.gateway_reports import GatewayReporter
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +33,8 @@ class World:
         self.server = FakeServer()
         self.redis = FakeAsyncRedis(server=self.server)
         queues = {name: WorkQueue(self.redis, name, lambda: self.now_ms) for name in ROUTES}
-        hand_in = HandIn(client_of(door.app, give_up_after_s=0.0))
-        self.tools = CronTools(queues, door.ledger, hand_in, Crons(self.redis))
+        reporter = GatewayReporter(client_of(door.app, give_up_after_s=0.0))
+        self.tools = CronTools(queues, door.ledger, reporter, Crons(self.redis))
 
     def violations(self) -> int:
         kinds = [row["receipt_kind"] for row in rows(self.door.ledger, schema.receipts)]

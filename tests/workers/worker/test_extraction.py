@@ -7,7 +7,7 @@ import orjson
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from actors.commit.work_units import EnqueueUnit
+from actors.commit.work_units import RequestWorkUnit
 from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
@@ -18,8 +18,8 @@ from queues.retry_delay import MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
-from workers.worker.batches import Drainer
-from workers.worker.gateway_reports import HandIn
+from workers.worker.batches import BatchProcessor
+from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.extraction import TransitionHandler
 
 pytestmark = pytest.mark.anyio
@@ -45,18 +45,20 @@ class World:
         self.now_ms = 1_700_000_000_000
         self.redis = FakeAsyncRedis()
         self.queue = WorkQueue(self.redis, EXTRACTION_QUEUE, lambda: self.now_ms)
-        hand_in = HandIn(client_of(door.app), lambda: self.now_ms / 1000)
-        self.drainer = Drainer(self.queue, TransitionHandler(hand_in), hand_in, lambda: 0.5)
+        reporter = GatewayReporter(client_of(door.app), lambda: self.now_ms / 1000)
+        self.processor = BatchProcessor(
+            self.queue, TransitionHandler(reporter), reporter, lambda: 0.5
+        )
         self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms / 1000)
 
     async def ask(self, *asked: WorkRequest) -> list[str]:
-        return [one.request_id for one in await self.door.services.write(EnqueueUnit(asked))]
+        return [one.request_id for one in await self.door.services.write(RequestWorkUnit(asked))]
 
     async def deliver(self) -> list[Claim]:
         """Carry what may be sent, then claim and drain everything that is due."""
         await self.relay.sweep()
         claims = await self.queue.claim(100, 30_000)
-        await self.drainer.drain(claims)
+        await self.processor.drain(claims)
         return claims
 
     def state(self, request_id: str) -> tuple[str, str | None]:
@@ -113,7 +115,7 @@ async def test_a_step_before_its_turn_waits_for_the_one_that_is_missing(world: W
     world.now_ms += 60_000
     await world.deliver()
     assert world.state(early) == ("completed", None)
-    assert world.drainer.tally.last_error == "early"
+    assert world.processor.tally.last_error == "early"
 
 
 async def test_a_step_whose_turn_never_comes_is_given_up(world: World):
@@ -159,7 +161,7 @@ async def test_a_step_that_is_delivered_again_after_its_worker_died_is_recorded_
     [request_id] = await world.ask(step(1, "pending", "running"))
     await world.relay.sweep()
     claims = await world.queue.claim(1, 1000)
-    await world.drainer._handle(claims)  # and then it died
+    await world.processor._handle(claims)  # and then it died
     world.now_ms += 1001
     assert await world.queue.reap() == 1
     [again] = await world.deliver()

@@ -8,7 +8,7 @@ from kernel.priorities import PRIORITIES_OF
 from queues.items import Claim, Lineage
 from queues.outbox_relay import ROUTES
 from workers.clients.gateway import GatewayError
-from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, HandIn
+from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, GatewayReporter
 from workers.worker.wiring import HANDLERS
 
 pytestmark = pytest.mark.anyio
@@ -45,15 +45,15 @@ class World:
     def __init__(self) -> None:
         self.gateway = Gateway()
         self.now_s = 0.0
-        self.hand_in = HandIn(self.gateway, lambda: self.now_s)  # type: ignore[arg-type]
+        self.reporter = GatewayReporter(self.gateway, lambda: self.now_s)  # type: ignore[arg-type]
 
     async def give(self, count: int = 1) -> list[Any]:
-        return await self.hand_in.batch("/path", "items", ["x"] * count)
+        return await self.reporter.batch("/path", "items", ["x"] * count)
 
     async def pause_s(self) -> float:
         """How long it is not ready."""
         began_s = self.now_s
-        while not await self.hand_in.ready():
+        while not await self.reporter.ready():
             self.now_s += BUSY_FIRST_S / 2
         return self.now_s - began_s
 
@@ -90,16 +90,16 @@ async def test_one_that_is_away_is_asked_whether_it_is_back():
     world.gateway.answer = GatewayError("gateway_unreachable", "away")
     assert await world.give(2) == [{"outcome": "absent", "code": "gateway_unreachable"}] * 2
     world.gateway.alive = False
-    assert not await world.hand_in.ready()
+    assert not await world.reporter.ready()
     world.gateway.alive = True
-    assert await world.hand_in.ready()
+    assert await world.reporter.ready()
 
 
 async def test_of_a_batch_that_is_refused_whole_only_who_is_to_blame_fails():
     world = World()
     items = ["x"] * 100 + [BAD] + ["x"] * 155
-    outcomes = await world.hand_in.batch("/path", "items", items)
-    assert [one["outcome"] == "failed" for one in outcomes] == [one == BAD for one in items]
+    outcomes = await world.reporter.batch("/path", "items", items)
+    assert [outcome["outcome"] == "failed" for outcome in outcomes] == [one == BAD for one in items]
     # Halves of halves: one by one it would be 256 more.
     assert world.gateway.asked_count <= 2 * 8 + 1
 
@@ -114,7 +114,7 @@ async def test_a_refusal_of_an_item_does_not_slow_anything():
     world = World()
     world.gateway.answer = {"outcome": "rejected", "code": "broken"}
     await world.give()
-    assert await world.hand_in.ready()
+    assert await world.reporter.ready()
 
 
 def test_every_queue_is_carried_and_has_its_handler():
@@ -136,7 +136,7 @@ async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, ur
         Claim(str(number), "t", b"", name, ("c",), (Lineage("", ""),), 1, 1, 0, 0)
         for number, name in enumerate(priorities)
     ]
-    await world.hand_in.batch("/path", "items", ["x"] * len(claims), claims=claims)
+    await world.reporter.batch("/path", "items", ["x"] * len(claims), claims=claims)
     assert world.gateway.asked == {"items": ["x"] * len(claims)} | (
         {"urgent": True} if urgent else {}
     )

@@ -61,7 +61,7 @@ def asker_of(path: str) -> str | None:
     return "producers"
 
 
-class Places:
+class ConcurrencyLimit:
     """The places of one kind of caller, and whose turn it is to begin."""
 
     def __init__(self, limit: int) -> None:
@@ -120,16 +120,16 @@ class Admission:
     """All places of a gateway, by kind of caller."""
 
     def __init__(self, requests_max: int) -> None:
-        self.places: Mapping[str, Places] = MappingProxyType(
+        self.places: Mapping[str, ConcurrencyLimit] = MappingProxyType(
             {
-                "producers": Places(requests_max),
-                "workers": Places(WORKERS_MAX),
-                "pages": Places(PAGES_MAX),
+                "producers": ConcurrencyLimit(requests_max),
+                "workers": ConcurrencyLimit(WORKERS_MAX),
+                "pages": ConcurrencyLimit(PAGES_MAX),
             }
         )
 
 
-_held: ContextVar[tuple[Places, int] | None] = ContextVar("_held", default=None)
+_held: ContextVar[tuple[ConcurrencyLimit, int] | None] = ContextVar("_held", default=None)
 """The places of which the request has one, and the bytes of its body."""
 
 
@@ -148,7 +148,7 @@ def place_given_back() -> Iterator[None]:
         places.come_back(body_bytes)
 
 
-class Door:
+class AdmissionMiddleware:
     """ASGI middleware: gives each request a place, or refuses it unread."""
 
     def __init__(self, app: ASGIApp, *, admission: Admission) -> None:

@@ -38,7 +38,7 @@ class _Refusal:
     message: str
 
 
-class Guard:
+class RequestGuardMiddleware:
     """ASGI middleware: refuses early, gives every answer an id, and answers where we failed."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], host: Host) -> None:

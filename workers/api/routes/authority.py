@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.units import EnqueueUnit
+from actors.commit.units import RequestRecomputeUnit
 from actors.orchestrator.intents import Priority
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
 from kernel.model.result import RejectedResult
@@ -45,7 +45,9 @@ class TickBody(BaseModel):
 @router.post("/{node_id:path}/recompute", status_code=202)
 async def recompute(node_id: RecordId, body: RecomputeBody, services: Given) -> Any:
     """Ask for an understanding's recompute and for all below it; answered when it is durable."""
-    answer = await services.write(EnqueueUnit(node_id, body.trigger_source_id, body.priority))
+    answer = await services.write(
+        RequestRecomputeUnit(node_id, body.trigger_source_id, body.priority)
+    )
     if isinstance(answer, RejectedResult):
         rejection = answer.rejection
         if rejection.reason_code == "authority_target_unknown":

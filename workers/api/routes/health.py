@@ -25,7 +25,7 @@ class ShardsOwned(BaseModel):
     of: int
 
 
-class Readiness(BaseModel):
+class ReadinessReport(BaseModel):
     """Whether work can be taken, and what is missing by component."""
 
     model_config = ConfigDict(extra="forbid")
@@ -43,8 +43,8 @@ async def healthz() -> dict[str, Any]:
 
 @router.get(
     "/readyz",
-    response_model=Readiness,
-    responses={503: {"model": Readiness, "description": "Something is missing"}},
+    response_model=ReadinessReport,
+    responses={503: {"model": ReadinessReport, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
     """Say whether work can be taken: ledger, Redis, a shard, no session that fails to verify."""
@@ -58,10 +58,10 @@ async def readyz(services: Given) -> JSONResponse:
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"
     body: dict[str, Any] = {}
-    if services.ownership is not None:
-        owned = len(services.ownership.held)
-        body["shards"] = {"owned": owned, "of": services.ownership.shards}
-        if services.ownership.name_taken:
+    if services.held_shards is not None:
+        owned = len(services.held_shards.held)
+        body["shards"] = {"owned": owned, "of": services.held_shards.shards}
+        if services.held_shards.name_taken:
             problems["gateway"] = "another process goes by its name"
         if not owned:
             problems["shards"] = "this gateway owns none"

@@ -73,7 +73,7 @@ async def replay(body: ReplayBody, services: Given) -> dict[str, Any]:
             services.problems["record"] = str(error)
         raise ApiError(error.code, str(error)) from None
     return {
-        "receipts": [one.document() for one in receipts],
-        "reproduced": sum(one.output_reproduced for one in receipts),
-        "blocked": sum(not one.output_reproduced for one in receipts),
+        "receipts": [receipt.document() for receipt in receipts],
+        "reproduced": sum(receipt.output_reproduced for receipt in receipts),
+        "blocked": sum(not receipt.output_reproduced for receipt in receipts),
     }

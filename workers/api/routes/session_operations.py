@@ -36,8 +36,8 @@ class OperationsBody(_Body):
 async def operate(session_id: UUID, body: OperationsBody, services: Given) -> Any:
     """Put intents through the kernel in order; each has its own result."""
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
-    document = {"results": [result_document(one) for one in results]}
-    if all(isinstance(one, RejectedResult) and one.receipt_id is None for one in results):
+    document = {"results": [result_document(result) for result in results]}
+    if all(isinstance(result, RejectedResult) and result.receipt_id is None for result in results):
         return _only_counted(document)
     return document
 

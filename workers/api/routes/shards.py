@@ -54,7 +54,7 @@ async def set_aside(services: Given) -> dict[str, Any]:
     findings = await services.read(
         lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
     )
-    shards = {int(one["shard"]) for one in findings}
+    shards = {int(finding["shard"]) for finding in findings}
     kept = [] if services.mail is None else await services.mail.aside(sorted(shards))
     return {"set_aside": [asdict(one) for one in kept], "findings": findings}
 

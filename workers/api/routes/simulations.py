@@ -69,5 +69,5 @@ def _why(result: SimulationResult) -> tuple[str, str]:
         return rejection.reason_code, rejection.message
     if result.outcome == "not_supported":
         return "simulation_not_supported_for_operation_kind", str(result.reason)
-    outside = ", ".join(one.external_effect for one in result.violations)
+    outside = ", ".join(violation.external_effect for violation in result.violations)
     return str(result.reason), f"the policy does not allow {outside}"

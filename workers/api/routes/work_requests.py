@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.work_units import CancelRequestUnit, EnqueueUnit
+from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
     DELAY_S_MAX,
     KEY_CHARS_MAX,
     REQUESTS_MAX,
-    Outcome,
+    RequestOutcome,
     WorkRequest,
     WorkStatus,
     outcome_of,
@@ -81,7 +81,9 @@ class CancelBody(BaseModel):
 async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> dict[str, Any]:
     """Ask for work; each request is on the record when this answers."""
     asked = await services.write(
-        EnqueueUnit(tuple(WorkRequest(queue, **one.model_dump()) for one in body.requests))
+        RequestWorkUnit(
+            tuple(WorkRequest(queue, **request.model_dump()) for request in body.requests)
+        )
     )
     return {"requests": [asdict(one) for one in asked]}
 
@@ -125,7 +127,7 @@ async def status(queue: QueueName, request_id: RequestIdInPath, services: Given)
 
 async def _outcomes(
     services: Services, queue: str, request_ids: list[str], wait_s: float
-) -> list[Outcome]:
+) -> list[RequestOutcome]:
     found = await _read_outcomes(services, queue, request_ids)
     waiting = {one.request_id for one in found if one.state == "open"}
     if not waiting or not wait_s:
@@ -134,7 +136,9 @@ async def _outcomes(
     return await _read_outcomes(services, queue, request_ids)
 
 
-async def _read_outcomes(services: Services, queue: str, request_ids: list[str]) -> list[Outcome]:
+async def _read_outcomes(
+    services: Services, queue: str, request_ids: list[str]
+) -> list[RequestOutcome]:
     found = await services.read(
         lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
     )

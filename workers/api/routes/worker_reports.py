@@ -100,7 +100,7 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
     """Record computed authorities; returns an outcome for each, in order."""
     await authorize(services, request)
     if body.urgent:
-        units = [RecomputeUnit(one.intent, one.session_id) for one in body.results]
+        units = [RecomputeUnit(result.intent, result.session_id) for result in body.results]
         return await _urgent(services, units, body)
     by_session: dict[str, list[int]] = defaultdict(list)
     for index, one in enumerate(body.results):
@@ -148,7 +148,7 @@ async def work(body: WorkBody, services: Given, request: Request) -> dict[str, A
     if not body.reports:
         return {"outcomes": []}
     if body.urgent:
-        return await _urgent(services, [WorkReportUnit(one) for one in body.reports], body)
+        return await _urgent(services, [WorkReportUnit(report) for report in body.reports], body)
     message = Reports(tuple(body.reports))
     message.traceparents = _traced(body.traceparents)
     answers = await services.sessions.ask(f"work:{body.queue}", message)

@@ -19,8 +19,8 @@ from kernel.authority.strategy import AuthorityStrategy
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from queues.items import Claim
-from workers.worker.batches import Handler, Settlement, settlement_of
-from workers.worker.gateway_reports import HandIn
+from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.gateway_reports import GatewayReporter
 
 _log = structlog.get_logger(__name__)
 
@@ -41,24 +41,26 @@ class AuthorityHandler(Handler):
     claim_items = 256
     """As many as one commit takes: computing one costs much less than a commit."""
 
-    def __init__(self, ledger: Ledger, hand_in: HandIn, strategy: AuthorityStrategy) -> None:
+    def __init__(
+        self, ledger: Ledger, reporter: GatewayReporter, strategy: AuthorityStrategy
+    ) -> None:
         self._ledger = ledger
-        self._hand_in = hand_in
+        self._reporter = reporter
         self._strategy = strategy
 
-    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+    async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Compute, report, and return how each claim ends."""
         settled, asked = [], []
         for one in await anyio.to_thread.run_sync(self._compute, claims):
             if one.error is not None:
-                settled.append(Settlement(one.claim, "failed", one.error))
+                settled.append(ClaimResult(one.claim, "failed", one.error))
             elif one.result is None:
-                settled.append(Settlement(one.claim, "done"))
+                settled.append(ClaimResult(one.claim, "done"))
             else:
                 asked.append(one)
         results = [one.result for one in asked]
         claims_asked = [one.claim for one in asked]
-        outcomes = await self._hand_in.batch(
+        outcomes = await self._reporter.batch(
             "/internal/recomputed", "results", results, claims=claims_asked
         )
         settled += [
@@ -70,7 +72,7 @@ class AuthorityHandler(Handler):
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record every open request for the understanding as a dead letter."""
         body = {"item_key": _target(claim), "error_signature": code}
-        await self._hand_in.post("/internal/dead-letters", body)
+        await self._reporter.post("/internal/dead-letters", body)
 
     def _compute(self, claims: Sequence[Claim]) -> list[Computed]:
         with self._ledger.view() as snapshot:

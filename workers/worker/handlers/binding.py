@@ -32,9 +32,9 @@ from kernel.work.reports import (
 )
 from kernel.work.requests import read_content
 from queues.items import Claim
-from queues.lease_holder import Holder
-from workers.worker.batches import Handler, Settlement, settlement_of
-from workers.worker.gateway_reports import HandIn, Outcome
+from queues.lease_holder import LeaseHolder
+from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.gateway_reports import GatewayReporter, Outcome
 from workers.worker.handlers.binding_evaluator import (
     EVALUATION_S_MAX,
     BindingCapacity,
@@ -95,7 +95,7 @@ class BindingHandler(Handler):
     def __init__(
         self,
         ledger: Ledger,
-        hand_in: HandIn,
+        reporter: GatewayReporter,
         capacity: BindingCapacity,
         evaluator: BindingEvaluator | None,
         now_us: Callable[[], int],
@@ -104,20 +104,20 @@ class BindingHandler(Handler):
         """`observe` is called with every outcome, pending ones included."""
         self._observe = observe
         self._ledger = ledger
-        self._hand_in = hand_in
+        self._reporter = reporter
         self._capacity = capacity
         self._evaluator = evaluator
         self._now_us = now_us
 
-    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+    async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Evaluate what may be evaluated now and say how each claim ends."""
         due, plans = await anyio.to_thread.run_sync(self._read, claims)
         there = {one.claim.key for one in due}
-        settled = [Settlement(claim, "done") for claim in claims if claim.key not in there]
+        settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in there]
         evaluator = self._evaluator
         if evaluator is None:
             code = EVALUATOR_MISSING
-            return settled + [Settlement(one.claim, "failed", code, final=True) for one in due]
+            return settled + [ClaimResult(one.claim, "failed", code, final=True) for one in due]
         admitted = [one for one in due if _admits(plans, one)]
         settled += self._defer([one for one in due if one not in admitted], plans)
         return settled + await self._evaluate_all(evaluator, admitted)
@@ -132,7 +132,7 @@ class BindingHandler(Handler):
 
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the request as a dead letter."""
-        await report_given_up(self._hand_in, BINDING_QUEUE, claim, code)
+        await report_given_up(self._reporter, BINDING_QUEUE, claim, code)
 
     def _read(self, claims: Sequence[Claim]) -> tuple[list[_Due], dict[str, FanOut]]:
         """Read the open requests and, for each of their events, what its cycle admits."""
@@ -147,7 +147,7 @@ class BindingHandler(Handler):
                     plans[request.item_key] = fan_out_of(view, request.item_key, self._now_us())
         return due, plans
 
-    def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[Settlement]:
+    def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[ClaimResult]:
         """Put off bindings of a later cycle of their event until that cycle begins (K.30)."""
         settled = []
         for event in dict.fromkeys(one.request.item_key for one in deferred):
@@ -162,14 +162,14 @@ class BindingHandler(Handler):
         for one in deferred:
             until_us = plans[one.request.item_key].deferred_evaluation_at_us or self._now_us()
             delay_ms = max(1, (until_us - self._now_us()) // 1000)
-            settled.append(Settlement(one.claim, "put_off", DEFERRED, delay_ms))
+            settled.append(ClaimResult(one.claim, "put_off", DEFERRED, delay_ms))
         return settled
 
     async def _evaluate_all(
         self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
-    ) -> list[Settlement]:
+    ) -> list[ClaimResult]:
         """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
-        settled = list[Settlement]()
+        settled = list[ClaimResult]()
         urgency = CAPACITY_PRIORITIES[::-1]
         waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
         async with self._capacity.holder() as holder:
@@ -182,11 +182,13 @@ class BindingHandler(Handler):
                 settled.append(await self._evaluate(evaluator, one, holder))
         return settled
 
-    def _suspend(self, one: _Due) -> Settlement:
+    def _suspend(self, one: _Due) -> ClaimResult:
         self._observe(_outcome_of(one.request, _PENDING_SUSPENDED))
-        return Settlement(one.claim, "suspended", SUSPENDED)
+        return ClaimResult(one.claim, "suspended", SUSPENDED)
 
-    async def _evaluate(self, evaluator: BindingEvaluator, one: _Due, holder: Holder) -> Settlement:
+    async def _evaluate(
+        self, evaluator: BindingEvaluator, one: _Due, holder: LeaseHolder
+    ) -> ClaimResult:
         """Evaluate and hand the outcome in."""
         evaluation: BindingEvaluation = read_content(one.request)
         try:
@@ -195,10 +197,10 @@ class BindingHandler(Handler):
         except MidEvaluationRejection as rejection:
             return await self._hand_in_rejection(one, rejection, holder)
         except TimeoutError:
-            return Settlement(one.claim, "failed", "binding_evaluation_timeout")
+            return ClaimResult(one.claim, "failed", "binding_evaluation_timeout")
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
             _log.error("binding_not_evaluated", request_id=one.claim.key, error=repr(error))
-            return Settlement(one.claim, "failed", "binding_evaluation_failed")
+            return ClaimResult(one.claim, "failed", "binding_evaluation_failed")
         outcome = _outcome_of(one.request, found)
         self._observe(outcome)
         report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
@@ -206,8 +208,8 @@ class BindingHandler(Handler):
         return settlement_of(one.claim, handed_in, rejection_is_final=True)
 
     async def _hand_in_rejection(
-        self, one: _Due, rejection: MidEvaluationRejection, holder: Holder
-    ) -> Settlement:
+        self, one: _Due, rejection: MidEvaluationRejection, holder: LeaseHolder
+    ) -> ClaimResult:
         """Record that capacity was refused; the item comes back at its retry's priority."""
         self._observe(_outcome_of(one.request, _PENDING_REJECTED))
         report = CapacityRejected(
@@ -220,15 +222,15 @@ class BindingHandler(Handler):
         if handed_in["outcome"] != "recorded":
             return settlement_of(one.claim, handed_in, rejection_is_final=True)
         if not rejection.retry_eligible:
-            return Settlement(one.claim, "failed", REJECTED, final=True)
+            return ClaimResult(one.claim, "failed", REJECTED, final=True)
         if one.capacity_priority == "critical":
             # The record asks for it as background from now on, and the relay sends it as that.
-            return Settlement(one.claim, "done")
-        return Settlement(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
+            return ClaimResult(one.claim, "done")
+        return ClaimResult(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
     async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
         more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
-        [handed_in] = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, [claim])
+        [handed_in] = await self._reporter.batch(REPORTS_PATH, "reports", reports, more, [claim])
         return handed_in
 
 

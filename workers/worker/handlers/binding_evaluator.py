@@ -16,9 +16,9 @@ from kernel.pressure import (
 )
 from kernel.priorities import CapacityPriority
 from kernel.work.contents import BindingEvaluation
-from kernel.work.reports import CapacitySignal, OutcomeState
+from kernel.work.reports import OutcomeState, ReportedCapacity
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
-from queues.lease_holder import Holder, capacity_of
+from queues.lease_holder import LeaseHolder, capacity_of
 from queues.work_queue import WorkQueue
 
 EVALUATION_S_MAX = 30.0
@@ -68,7 +68,7 @@ class BindingCapacity:
         self._capacity = capacity_of(slots)
         self._worker_id = worker_id
         self._turn = 0
-        self._holders: set[Holder] = set()
+        self._holders: set[LeaseHolder] = set()
         """The holders that have a slot now, or ask for one."""
 
     async def least(self) -> CapacityPriority:
@@ -77,10 +77,10 @@ class BindingCapacity:
         return "user_initiated" if course.action == "suspend" else "background"
 
     @asynccontextmanager
-    async def holder(self) -> AsyncIterator[Holder]:
+    async def holder(self) -> AsyncIterator[LeaseHolder]:
         """Yield the holder of a slot for a batch; `course` takes the slot, and it is renewed."""
         self._turn += 1
-        holder = Holder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
+        holder = LeaseHolder(self._leases, f"{self._worker_id}/{self._turn}", LEASE_TTL_MS)
         self._holders.add(holder)
         try:
             yield holder
@@ -93,20 +93,20 @@ class BindingCapacity:
         for holder in tuple(self._holders):
             await holder.renew()
 
-    async def course(self, holder: Holder, priority: CapacityPriority) -> Course:
+    async def course(self, holder: LeaseHolder, priority: CapacityPriority) -> Course:
         """Take a slot for the holder at this priority, or return what to do without one."""
         if await holder.hold(CAPACITY_RESOURCE, self._capacity, priority):
             return RUN
         await holder.release()
         return course_of(await self._state(), priority)
 
-    async def signal(self, holder: Holder, priority: CapacityPriority) -> CapacitySignal:
+    async def signal(self, holder: LeaseHolder, priority: CapacityPriority) -> ReportedCapacity:
         """Return what is known of the capacity; a holder of a slot wants no other."""
         depth = await self._queue.depth()
         waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
         wanted = ONE_SLOT if holder.lease is None else NOTHING
         signal = capacity_signal(await self._state(), priority, waiting, wanted)
-        return CapacitySignal.model_validate(signal)
+        return ReportedCapacity.model_validate(signal)
 
     async def _state(self) -> CapacityState:
         return await self._leases.state(CAPACITY_RESOURCE, self._capacity)

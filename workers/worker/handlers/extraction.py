@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.reports import GivenUp, TransitionDue
 from queues.items import Claim
-from workers.worker.batches import Handler, Settlement, settlement_of
-from workers.worker.gateway_reports import HandIn, told_of
+from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.gateway_reports import GatewayReporter, told_of
 
 REPORTS_PATH = "/internal/work"
 
@@ -18,14 +18,14 @@ REPORTS_PATH = "/internal/work"
 class TransitionHandler(Handler):
     """Turns claims into recorded steps."""
 
-    def __init__(self, hand_in: HandIn) -> None:
-        self._hand_in = hand_in
+    def __init__(self, reporter: GatewayReporter) -> None:
+        self._reporter = reporter
 
-    async def handle(self, claims: Sequence[Claim]) -> list[Settlement]:
+    async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Report each step as due and say how each claim ends."""
         reports = [TransitionDue(request_id=claim.key).model_dump() for claim in claims]
         more = {"queue": EXTRACTION_QUEUE}
-        outcomes = await self._hand_in.batch(REPORTS_PATH, "reports", reports, more, claims)
+        outcomes = await self._reporter.batch(REPORTS_PATH, "reports", reports, more, claims)
         return [
             # A state machine that refuses a step refuses it again.
             settlement_of(claim, outcome, rejection_is_final=True)
@@ -34,11 +34,11 @@ class TransitionHandler(Handler):
 
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the request as a dead letter."""
-        await report_given_up(self._hand_in, EXTRACTION_QUEUE, claim, code)
+        await report_given_up(self._reporter, EXTRACTION_QUEUE, claim, code)
 
 
-async def report_given_up(hand_in: HandIn, queue: str, claim: Claim, code: str) -> None:
+async def report_given_up(reporter: GatewayReporter, queue: str, claim: Claim, code: str) -> None:
     """Record the request of an item as a dead letter; raises `GatewayError`."""
     report = GivenUp(request_id=claim.key, error_signature=code[:200])
     body = {"reports": [report.model_dump()], "queue": queue, **told_of([claim])}
-    await hand_in.post(REPORTS_PATH, body)
+    await reporter.post(REPORTS_PATH, body)

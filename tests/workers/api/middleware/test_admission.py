@@ -17,7 +17,7 @@ from workers.api.middleware.admission import (
     PAGES_MAX,
     WORKERS_MAX,
     Admission,
-    Door,
+    AdmissionMiddleware,
     asker_of,
     place_given_back,
 )
@@ -81,7 +81,7 @@ class World:
     def __init__(self, requests_max: int = 2) -> None:
         self.admission = Admission(requests_max)
         self.app = App()
-        self.door = Door(self.app, admission=self.admission)
+        self.door = AdmissionMiddleware(self.app, admission=self.admission)
 
     def in_flight(self, asker: str = "producers") -> int:
         return self.admission.places[asker].taken
@@ -90,8 +90,8 @@ class World:
     async def asking(self, *clients: Client) -> Any:
         """Requests that have begun and are not answered until the block ends."""
         async with anyio.create_task_group() as tasks:
-            for one in clients:
-                tasks.start_soon(one.ask, self.door)
+            for client in clients:
+                tasks.start_soon(client.ask, self.door)
             await settled()
             yield
             self.app.go_on.set()
@@ -125,7 +125,7 @@ async def test_beyond_the_limit_nothing_is_read_and_a_time_is_named():
         assert await refused(world)
         assert len(world.app.begun) == 2
         assert world.admission.places["producers"].refused == 1
-    assert [one.status for one in clients] == [200, 200]
+    assert [client.status for client in clients] == [200, 200]
 
 
 async def test_an_answer_frees_the_place():
@@ -235,7 +235,7 @@ async def test_who_waits_gives_the_place_back_until_it_goes_on():
             await waited.wait()
         assert world.in_flight() == 1
 
-    door = Door(waits, admission=world.admission)
+    door = AdmissionMiddleware(waits, admission=world.admission)
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(Client().ask, door)
@@ -275,7 +275,7 @@ async def test_what_is_no_request_passes():
     async def app(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    await Door(app, admission=Admission(1))({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    await AdmissionMiddleware(app, admission=Admission(1))({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
 
@@ -286,7 +286,7 @@ async def test_of_what_comes_at_once_a_few_begin_before_others_have_the_loop():
     async def app(scope: Any, _receive: Any, _send: Any) -> None:
         turns.append(scope["path"])
 
-    door = Door(app, admission=Admission(1000))
+    door = AdmissionMiddleware(app, admission=Admission(1000))
     async with anyio.create_task_group() as tasks:
         for _ in range(10 * BEGUN_AT_ONCE_MAX):
             tasks.start_soon(Client().ask, door)
@@ -305,11 +305,11 @@ async def test_what_comes_at_once_is_counted_before_it_is_read():
     world.app.go_on.set()
     clients = [Client() for _ in range(4 * BEGUN_AT_ONCE_MAX)]
     async with anyio.create_task_group() as tasks:
-        for one in clients:
-            tasks.start_soon(one.ask, world.door)
-    answered = [one.status for one in clients]
+        for client in clients:
+            tasks.start_soon(client.ask, world.door)
+    answered = [client.status for client in clients]
     assert answered.count(503) > 0
-    assert all(one.read == 0 for one in clients if one.status == 503)
+    assert all(client.read == 0 for client in clients if client.status == 503)
     assert world.in_flight() == 0
 
 
@@ -318,13 +318,13 @@ async def test_whatever_is_asked_no_limit_is_passed_and_every_place_comes_back(p
     world = World(3)
     clients = [Client(path) for path in paths]
     async with AsyncExitStack() as stack:
-        for one in clients:
-            await stack.enter_async_context(world.asking(one))
+        for client in clients:
+            await stack.enter_async_context(world.asking(client))
             for places in world.admission.places.values():
                 assert 0 <= places.taken <= places.limit
     for places in world.admission.places.values():
         assert (places.taken, places.body_bytes) == (0, 0)
-    full = [one for one in clients if one.status == 503]
+    full = [client for client in clients if client.status == 503]
     assert len(full) == max(0, paths.count("/v1/log") - 3)
 
 
