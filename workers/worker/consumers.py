@@ -72,7 +72,7 @@ class QueueWakeSignal:
     """Wakes resting slots when a queue may have something for them."""
 
     def __init__(self, behind: "QueueWakeSignal | None" = None) -> None:
-        """A signal `behind` another is silent while a slot of that one rests, which serves as much."""
+        """While a slot of the signal `behind` this one rests, this one is silent."""
         self._behind = behind
         self._resting = 0
         self._somebody_rests = anyio.Event()
