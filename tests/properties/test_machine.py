@@ -7,6 +7,7 @@ randomness: after each step every table and every answer has to be the same.
 import copy
 import itertools
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from kernel.replay.record import replay_operation, replay_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
-from kernel.rollback.rebuild import plan_rebuild, rebuild
+from kernel.rollback.rebuild import prepare_rebuild, rebuild
 from kernel.simulate.operation import Simulation, simulate_operation
 from kernel.verify import verify
 from tests.kernel.build import (
@@ -272,11 +273,11 @@ class Machine(RuleBasedStateMachine):
         checkpoint = data.draw(st.integers(0, len(self.rows())))
 
         def build(transaction):
-            plan = plan_rebuild(KERNEL, transaction, checkpoint)
-            what = Confirmable(3, plan.scope, plan.digest)
-            word = {"architect_confirmation_token": self.word(transaction, "architect", what)}
-            rest = {"confirmations": KEYS, "archive": [].append}
-            return rebuild(KERNEL, transaction, checkpoint, **word, **rest)
+            with closing(prepare_rebuild(KERNEL, transaction, checkpoint)) as prepared:
+                what = Confirmable(3, prepared.plan.scope, prepared.plan.digest)
+                word = {"architect_confirmation_token": self.word(transaction, "architect", what)}
+                rest = {"confirmations": KEYS, "archive": [].append}
+                return rebuild(KERNEL, transaction, prepared, **word, **rest)
 
         assert self.both(build)["result"] == "tier_3_rebuild_applied"
         assert self.states() == before

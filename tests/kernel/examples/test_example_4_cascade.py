@@ -23,6 +23,7 @@ from tests.kernel.build import (
     drain,
     ledger_on,
     link,
+    op_id,
     recompute,
     submit,
     work,
@@ -30,7 +31,7 @@ from tests.kernel.build import (
 
 pytestmark = pytest.mark.spec("§21.4", "INV-A-AUTHORITY-EAGER-1", "K12", "K13", "V4-AT-37")
 
-UPDATE = "OP-V1-UPDATE"
+UPDATE = op_id("OP-V1-UPDATE")
 CLAIMS = {"V-1": 0.85, "V-2": 0.55, "V-3": 0.40, "V-4": 0.60}
 UNDERSTANDINGS = {
     "C-0": "high_access_frequency",
