@@ -112,6 +112,7 @@ def edge_row(source: str, target: str) -> dict:
         "source_node_id": source,
         "target_node_id": target,
         "input_from": _CLAIM if source.startswith("claim") else _UNDERSTANDING,
+        "active": 1,
         "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }

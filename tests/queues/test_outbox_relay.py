@@ -57,7 +57,8 @@ class World:
     def ask(self, node_id: str, **changes: Any) -> None:
         """An understanding, and with it a request to compute its authority."""
         document = create(node_id, "ConsolidatedUnderstanding", envelope=changes)
-        assert submit(self.ledger, document).document()["validation_result"] == "accepted"
+        submitted = submit(self.ledger, document, submitter="orchestrator")
+        assert submitted.document()["validation_result"] == "accepted"
 
     def serve(self, node_id: str) -> None:
         with self.ledger.view() as view:
