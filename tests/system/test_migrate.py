@@ -155,7 +155,7 @@ def test_a_ledger_of_the_baseline_is_migrated_verifies_and_serves(place, later_p
     with raw(place) as connection:
         filled = connection.execute(
             "SELECT count(*) FROM nodes"
-            " WHERE reviewed_by LIKE 'after op-%, 100%' AND node_id LIKE 'n-%'"
+            " WHERE reviewed_by LIKE 'after %, 100%' AND node_id LIKE 'n-%'"
         ).fetchone()
         assert filled == (ROWS - 1,)
         for sql in ("UPDATE kernel_event_log SET session_id = 'x'", "DELETE FROM kernel_event_log"):

@@ -52,7 +52,8 @@ def say_death(deaths: AlikeDeaths) -> None:
     last_line = f": {deaths.last_line}" if deaths.last_line else ""
     click.echo(
         f"  DIES ALIKE     {deaths.name} died {deaths.times} times, {deaths.reason}{last_line}"
-        f"\n                 what it takes is set aside after three ends: rotulus queues set-aside"
+        f"\n                 what it takes is set aside after three ends: rotulus queues set-aside",
+        err=True,
     )
 
 
@@ -65,7 +66,7 @@ async def say_troubles(tree: Tree) -> None:
             with suppress(GatewayError, OSError):
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
                     if place not in said:
-                        click.echo(line)
+                        click.echo(line, err=True)
                     said.add(place)
             await anyio.sleep(LOOK_EVERY_S)
 
