@@ -229,7 +229,7 @@ def test_a_tree_says_who_dies_alike_and_what_was_set_aside(capsys):
     [(line, place)] = list(set_aside_lines({"set_aside": [kept], "findings": findings}))
     assert place == ("5", "1-0")
     assert line.endswith("session-a: rotulus queues put-back 5 1-0")
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "worker-1 died 3 times, exit code 1: MemoryError" in said
 
 
