@@ -59,7 +59,7 @@ def test_the_list_shows_every_metric_and_no_other(heading: str, table: tuple[Met
 def test_an_expression_names_metrics_and_labels_that_there_are(expression: str):
     series = set(re.findall(r"\brotulus_\w+", expression))
     assert series
-    known = {label for sery in series for label in metric_of(sery).labels} | {"instance", "le"}
+    known = {label for each in series for label in metric_of(each).labels} | {"instance", "le"}
     grouped = re.findall(r"\bby \(([^)]*)\)", expression)
     assert {label for one in grouped for label in re.split(r",\s*", one)} <= known
     for one, selectors in re.findall(r"\b(rotulus_\w+)\{([^}]*)\}", expression):

@@ -228,7 +228,7 @@ _CONTRADICTIONS: Mapping[str, frozenset[str]] = {
 def _forbidden(name: str, requires: tuple[str, ...]) -> frozenset[str]:
     if name in _OBSERVERS:
         return frozenset(EFFECT_KINDS) - _OBSERVERS[name]
-    asked_for = {EFFECT_KINDS[require].canonical for require in requires}
+    asked_for = {EFFECT_KINDS[name].canonical for name in requires}
     reserved = _RESERVED - asked_for
     passing = frozenset(kind for kind, row in EFFECT_KINDS.items() if row.canonical in reserved)
     others = frozenset(

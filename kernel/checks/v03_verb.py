@@ -82,7 +82,7 @@ def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...])
         if refusal is not None:
             return refusal
     declared = frozenset(kind for kind, _, __ in shapes)
-    missing = [require for require in verb.requires if not verb.satisfied_by(require, declared)]
+    missing = [name for name in verb.requires if not verb.satisfied_by(name, declared)]
     alone = verb.name == ROLLBACK  # the companions of what is undone are undone with it
     companions = (EFFECT_KINDS[name].companion for name in sorted(declared) if not alone)
     missing += [

@@ -211,7 +211,7 @@ class BufferedTables:
         """Return the rows that equal `where` and have any of the values in a column."""
         held = self._of(table)
         more = None if limit is None else limit + len(held.pending)
-        wanted = [fromkey for fromkey in dict.fromkeys(values) if _is_askable(str(fromkey))]
+        wanted = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
         rows = self._store.select_any(table, column, wanted, where, limit=more)
         if held.pending:
             rows = [row for row in rows if held.key(row) not in held.pending]

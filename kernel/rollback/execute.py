@@ -168,7 +168,7 @@ def _undo_epoch(
     }
     effects = [receipt_effect("tier_2_rollback", body)]
     if plan.persists:
-        descriptors = [persist["external_effect_descriptor"] for persist in plan.persists]
+        descriptors = [effect["external_effect_descriptor"] for effect in plan.persists]
         effects.append(
             receipt_effect(
                 "rollback_partial_external_effect_persists",

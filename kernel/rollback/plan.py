@@ -128,7 +128,7 @@ class RollbackPlan:
     @property
     def persists(self) -> list[Document]:
         """What would stay outside."""
-        return [persist for step in self.steps for persist in step.persists]
+        return [effect for step in self.steps for effect in step.persists]
 
     def document(self) -> dict[str, Any]:
         """Return the dry run as it leaves the process; sequences are strings."""
@@ -308,7 +308,7 @@ def _named_bytes(step: RollbackStep) -> int:
     """Return how much the envelope of a page holds of an operation, in bytes."""
     named = canonicalize([step.persists, step.envelope["target_refs"]])
     descriptors = sum(
-        len(persist["external_effect_descriptor"].encode()) for persist in step.persists
+        len(effect["external_effect_descriptor"].encode()) for effect in step.persists
     )
     return len(named) + descriptors + 256 * len(step.of(COMPENSATING))
 

@@ -69,7 +69,7 @@ def sources_of(
     if prediction is not None:
         for output in prediction.recorded_model_outputs:
             further += [*output.source_visibility_taint, output.resolved_output_visibility_class]
-    classes += [fromkey for fromkey in dict.fromkeys(further) if fromkey not in classes]
+    classes += [name for name in dict.fromkeys(further) if name not in classes]
     simulations = (simulation_of(view, ref) for ref in refs)
     upstream = [
         simulation.operation_id

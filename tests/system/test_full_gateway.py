@@ -65,11 +65,7 @@ class Slow:
 
 def in_flight(http: httpx.Client) -> float:
     series = 'rotulus_http_requests_in_flight{asker="producers"} '
-    [line] = [
-        splitline
-        for splitline in http.get("/metrics").text.splitlines()
-        if splitline.startswith(series)
-    ]
+    [line] = [line for line in http.get("/metrics").text.splitlines() if line.startswith(series)]
     return float(line.removeprefix(series))
 
 

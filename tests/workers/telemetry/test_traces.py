@@ -208,7 +208,7 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
         dropped = 'rotulus_trace_spans_total{outcome="dropped"}'
         while True:
             text = (await client.get("/metrics")).text
-            [line] = [splitline for splitline in text.splitlines() if splitline.startswith(dropped)]
+            [line] = [line for line in text.splitlines() if line.startswith(dropped)]
             if float(line.rpartition(" ")[2]) > 0:
                 return line
             await anyio.sleep(0.2)
