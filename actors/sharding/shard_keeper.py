@@ -54,7 +54,7 @@ class ShardLeasesPort(Protocol):
         """
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
-        """Lease shards; return those that this gateway leases now: free ones, and its own."""
+        """Lease shards, and tell the others of new ones; return those that this gateway leases."""
 
     async def release(self, shards: Collection[int]) -> None:
         """Give up leases and tell the others."""

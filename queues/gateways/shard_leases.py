@@ -80,13 +80,12 @@ class ShardLeases:
                 *held,
             )
             gateways = frozenset(records("gateway", alive, _NAME))
-            if self._first:
-                self._first = False
-                with suppress(QueueError):  # they look by themselves soon
-                    await self._inbox.tell(gateways - {self._gateway}, LEASES_CHANGED)
         except QueueError as error:
             self._lost_sight(error)
             return None
+        if self._first:
+            self._first = False
+            await self._tell(alive)
         if not mine:
             _log.error("gateway_id_taken", gateway=self._gateway)
             gateways -= {self._gateway}
@@ -95,14 +94,18 @@ class ShardLeases:
         return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
-        """Lease shards; return those that this gateway leases now: free ones, and its own."""
+        """Lease shards, and tell the others of new ones, which they refuse work for until then.
+
+        It returns those that this gateway leases now: free ones, and its own.
+        """
         try:
-            had = await self._scripts.run(
+            had, living = await self._scripts.run(
                 "shard_claim", self._scripts.now(), self._gateway, self._incarnation, *shards
             )
         except QueueError as error:
             self._lost_sight(error)
             return ()
+        await self._tell(living)
         return {int(shard) for shard in had}
 
     async def release(self, shards: Collection[int]) -> None:
@@ -118,10 +121,16 @@ class ShardLeases:
             left = await self._scripts.run(
                 "shard_release", self._gateway, self._incarnation, leaving, *shards
             )
-            others = set(records("gateway", left, _NAME)) - {self._gateway}
-            await self._inbox.tell(others, LEASES_CHANGED)
         except QueueError as error:
             self._lost_sight(error)
+        else:
+            await self._tell(left)
+
+    async def _tell(self, living: Collection[bytes]) -> None:
+        """Send the others word that the table has changed; whom it misses looks by itself soon."""
+        with suppress(QueueError):
+            others = set(records("gateway", living, _NAME)) - {self._gateway}
+            await self._inbox.tell(others, LEASES_CHANGED)
 
     def _lost_sight(self, error: QueueError) -> None:
         if self._reached:

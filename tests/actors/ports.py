@@ -112,6 +112,8 @@ class MemoryLeases:
         if not hub.reachable or me not in living or hub.incarnations[me] is not self._me:
             return set()
         had = {shard for shard in shards if hub.owners.get(shard, me) not in living - {me}}
+        if any(hub.owners.get(shard) != me for shard in had):
+            hub.tell(living - {me})
         hub.owners |= dict.fromkeys(had, me)
         return had
 

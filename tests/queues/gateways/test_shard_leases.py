@@ -93,6 +93,18 @@ async def test_what_is_released_is_free_and_the_others_are_told(place):
     assert (await b.beat(())).owners == {1: "a"}
 
 
+async def test_the_others_are_told_of_what_is_newly_leased(place):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await b.beat(())
+    assert await place.heard("a")  # somebody has joined
+    await b.claim([0])
+    assert await place.heard("a")
+    assert (await a.beat(())).owners == {0: "b"}
+    await b.claim([0])
+    assert not await place.heard("a")
+
+
 async def test_one_that_leaves_is_gone_at_once_with_all_that_it_had(place):
     a, b = place.leases("a"), place.leases("b")
     await a.beat(())
