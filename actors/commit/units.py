@@ -155,7 +155,7 @@ class SimulationUnit:
             document,
             self.asked.policy,
             self.session_profile_hash,
-            asked=Simulation(
+            simulation=Simulation(
                 submitter,
                 self.asked.retention,
                 self.session_id,
