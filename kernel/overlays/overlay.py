@@ -78,8 +78,8 @@ class Target(_Document):
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
-        wanted = self.target_kind == "source_span"
-        if (self.offset is not None, self.length is not None) != (wanted, wanted):
+        is_span = self.target_kind == "source_span"
+        if (self.offset is not None, self.length is not None) != (is_span, is_span):
             raise ValueError("offset and length are those of a source_span, and of nothing else")
         return self
 

@@ -57,7 +57,7 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     try:
         snapshots = _Snapshots(reader, session_id, counts)
         events = _contents(reader, session_id, counts)
-        session = BeliefSession.restore(events, seen=snapshots.compare)
+        session = BeliefSession.restore(events, observe=snapshots.compare)
         snapshots.finish()
     except _TrailBroken:
         return

@@ -246,10 +246,10 @@ class _Walk:
 def _hash_of(document: object, claimed: object, name: str) -> str:
     if not isinstance(document, dict):
         raise _BadLine("unreadable", f"{name} is not a JSON object")
-    found = sha256_hex(canonicalize(document))
-    if found != claimed:
+    actual = sha256_hex(canonicalize(document))
+    if actual != claimed:
         raise _BadLine("bytes_changed", f"{name} does not hash to {name}_hash")
-    return found
+    return actual
 
 
 def _rules_of(document: Document) -> Rules:

@@ -39,7 +39,7 @@ def simulate(ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, predict
             policy,
             PROFILE,
             prediction=prediction,
-            asked=Simulation(**asked),
+            simulation=Simulation(**asked),
         )
 
 

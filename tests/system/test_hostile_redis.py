@@ -2,7 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -37,6 +40,15 @@ async def attack(data_dir: Path, seed: int) -> list[Hostile]:
     return [*written, *some]
 
 
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def ask(url: str) -> None:
     """What people and machines look at is answered, if only by saying what is away."""
     for path in ("/healthz", "/readyz", "/metrics", *PAGES):
@@ -55,8 +67,10 @@ def test_a_tree_does_its_work_over_malformed_values_and_none_of_it_ends(
         written: list[Hostile] = []
         for turn in range(1, 8):
             run.wait_for_rows(int(reference.rows * 0.1 * turn))
-            written += asyncio.run(attack(run.data_dir, turn))
-            ask(facts["gateway_url"])
+            # The root feeds the tree, and ends it and its Redis once everything is done.
+            with paused(run.process.pid):
+                written += asyncio.run(attack(run.data_dir, turn))
+                ask(facts["gateway_url"])
         assert len({(one.key, one.malformation) for one in written}) >= VALUES_MIN
         check(run)
         # Whoever ends before the whole tree does is started again, and that is said.

@@ -83,15 +83,15 @@ async def audit_chain(tools: CronTools) -> None:
         if not audited.mark_fits:
             _log.warning("chain_audit_mark_dropped", ec_sequence_number=mark.ec_sequence_number)
             dropped("chain_audit_mark")
-        if not audited.found.ok:
-            _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
+        if not audited.verification.ok:
+            _log.critical("chain_audit_failed", finding=repr(audited.verification.findings[0]))
             await tools.reporter.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
             return
         if audited.mark == mark:
             return
         mark = audited.mark
         await tools.crons.remember(CHAIN_AUDIT, asdict(mark))
-        if max(audited.found.rows, audited.found.receipts) < ROWS_MAX:
+        if max(audited.verification.rows, audited.verification.receipts) < ROWS_MAX:
             return  # it reached the end; what was written since is the next period's
     _log.warning("chain_audit_behind", ec_sequence_number=mark.ec_sequence_number)
 
