@@ -109,14 +109,14 @@ class GatewayClient:
             _error_of,
             self._sleep,
             give_up_after_s=self._give_up_after_s,
-            may_repeat=lambda found: known or _did_not_happen(found),
+            may_repeat=lambda refused: known or _did_not_happen(refused),
         )
 
 
-def _did_not_happen(found: Refused) -> bool:
-    if isinstance(found, httpx.TransportError):
-        return isinstance(found, _NOT_SENT)
-    return _error_of(found).code in _NOT_TAKEN
+def _did_not_happen(refused: Refused) -> bool:
+    if isinstance(refused, httpx.TransportError):
+        return isinstance(refused, _NOT_SENT)
+    return _error_of(refused).code in _NOT_TAKEN
 
 
 def _error_of(response: Refused) -> GatewayError:
