@@ -57,8 +57,8 @@ class SessionClient:
             "hypotheses": list(hypotheses),
             **more,
         }
-        options = {"json": body, "params": self._query}
-        return _read(Declared, await self._gateway.ask("POST", "/v1/sessions", **options)).snapshot
+        response = await self._gateway.ask("POST", "/v1/sessions", json=body, params=self._query)
+        return _read(Declared, response).snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return the state of the session."""
