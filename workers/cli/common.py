@@ -9,7 +9,6 @@ import anyio
 import click
 import orjson
 
-from workers.clients.gateway import GatewayError
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.log_setup import configure_logging
@@ -85,8 +84,6 @@ def clean_errors() -> Iterator[None]:
     """An error with a code is the user's to read; anything else is ours and keeps its traceback."""
     try:
         yield
-    except GatewayError as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):

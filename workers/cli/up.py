@@ -8,8 +8,9 @@ from typing import Any, Final
 import anyio
 import click
 
+from queues.errors import GatewayError
 from workers.cli.common import data_dir, read_settings, run
-from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place
 from workers.process_tree.supervisor import AlikeDeaths
 from workers.process_tree.tree import Tree, running_tree

@@ -59,8 +59,8 @@ class SessionClient:
             "hypotheses": list(hypotheses),
             **fields,
         }
-        options = {"json": body, "params": self._query}
-        return _read(Declared, await self._gateway.ask("POST", "/v1/sessions", **options)).snapshot
+        response = await self._gateway.ask("POST", "/v1/sessions", json=body, params=self._query)
+        return _read(Declared, response).snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return the state of the session."""

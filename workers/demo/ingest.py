@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 import structlog
 
-from workers.clients.gateway import GatewayClient, GatewayError
+from queues.errors import GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.dockets.adapter import message_of
 from workers.dockets.plan import (
     CreateUnderstanding,

@@ -23,11 +23,10 @@ import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.priorities import CapacityPriority
-from queues.errors import QueueError
+from queues.errors import GatewayError, QueueError
 from queues.items import Claim
 from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
-from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
 ABSENCE_DELAY_MS = 500

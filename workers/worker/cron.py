@@ -24,9 +24,8 @@ from kernel.verify.recent import ROWS_MAX, AuditMark, RecentAudit, audit_since
 from queues.cron_claims import Crons
 from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
-from queues.errors import QueueError
+from queues.errors import GatewayError, QueueError
 from queues.work_queue import WorkQueue
-from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import GatewayReporter
 
 CHAIN_AUDIT = "chain-audit"

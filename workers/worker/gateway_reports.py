@@ -17,8 +17,9 @@ from typing import Any
 
 from actors.error_codes import ERRORS
 from kernel.priorities import capacity_priority_of
+from queues.errors import GatewayError
 from queues.items import Claim
-from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
 
 BUSY_FIRST_S = 0.1

@@ -12,6 +12,7 @@ import structlog
 from kernel.ledger.ledger import Ledger
 from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
+from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
@@ -47,7 +48,7 @@ async def serve_worker(
     token = settings.worker_token
     gateway = GatewayClient(
         str(settings.gateway_url),
-        worker_token=None if token is None else token.get_secret_value(),
+        auth=None if token is None else WorkerProof(token.get_secret_value()),
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
     traces = worker_traces(settings)

@@ -39,6 +39,7 @@ from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
 from workers.clients.gateway import GatewayClient
+from workers.clients.worker_proof import WorkerProof
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
@@ -110,7 +111,7 @@ class Door:
 
 
 def client_of(app: Any, **options: Any) -> GatewayClient:
-    client = GatewayClient(URL, worker_token=TOKEN, **options)
+    client = GatewayClient(URL, auth=WorkerProof(TOKEN), **options)
     client._http = http_client(app, headers={"Authorization": f"Bearer {TOKEN}"})
     return client
 
