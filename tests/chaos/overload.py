@@ -32,6 +32,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from queues.priorities import QUEUES
+from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.chaos.fleet import Fleet
 from tests.chaos.lean_client import ANSWER_S, Answer, LeanClient, Unanswered
@@ -229,7 +230,7 @@ async def _ask_health(url: str, seen: Overload) -> None:
     def ask() -> None:
         began_s = time.monotonic()
         try:
-            answer = httpx.get(f"{url}/healthz", timeout=HEALTH_S, trust_env=False)
+            answer = loopback.get(f"{url}/healthz", timeout=HEALTH_S)
         except httpx.TransportError as error:
             seen.health_unanswered[type(error).__name__] += 1
             return

@@ -14,6 +14,7 @@ from uuid import UUID
 import anyio
 import httpx
 
+from tests import loopback
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
@@ -78,7 +79,7 @@ class Gateway:
     def readiness(self) -> dict[str, Any]:
         """What health says, empty while nothing answers."""
         try:
-            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5).json()
+            body: dict[str, Any] = loopback.get(f"{self.url}/readyz", timeout=5).json()
         except httpx.TransportError:
             return {}
         return body
@@ -161,7 +162,9 @@ class Client:
 
     def __init__(self, *gateways: Gateway) -> None:
         self._https = [
-            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, trust_env=False)
+            httpx.AsyncClient(
+                base_url=gateway.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+            )
             for gateway in gateways
         ]
         self._turn = count()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from redis.asyncio import Redis
 
+from tests import loopback
 from tests.fuzz.redis_values import Hostile, all_hostile, fleet_keys, inject, write
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo, wait_for
@@ -52,7 +52,7 @@ def paused(pid: int) -> Iterator[None]:
 def ask(url: str) -> None:
     """What people and machines look at is answered, if only by saying what is away."""
     for path in ("/healthz", "/readyz", "/metrics", *PAGES):
-        answer = httpx.get(f"{url}{path}", timeout=20)
+        answer = loopback.get(f"{url}{path}", timeout=20)
         assert answer.status_code < 500 or answer.status_code == 503, (path, answer.text)
         if answer.status_code == 503:
             assert answer.json(), path

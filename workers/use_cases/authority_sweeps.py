@@ -92,8 +92,8 @@ class Sweep:
         after: str | None = None
         while True:
             with ledger.view() as view:
-                found, after = page_of(view, self.is_due, after)
-            due += found
+                due_here, after = page_of(view, self.is_due, after)
+            due += due_here
             if after is None:
                 break
         if not due:

@@ -159,5 +159,7 @@ _MARK: Final[Mapping[str, Field]] = MappingProxyType(
 
 def _mark(state: dict[str, Any]) -> AuditMark:
     """Read how far the last audit came; a hint, which the record has to bear out."""
-    read = records("chain_audit_mark", [state] if state else [], lambda one: fields(one, _MARK))
+    read = records(
+        "chain_audit_mark", [state] if state else [], lambda stored: fields(stored, _MARK)
+    )
     return AuditMark(**read[0]) if read else AuditMark()

@@ -82,8 +82,8 @@ def _metrics_door(
     if listening is None:
         port = settings.worker_metrics_port or 0
         listening = listen(settings.host, port, "ROTULUS_WORKER_METRICS_PORT")
-    with open_door(listening, process.metrics.text, hosts=settings.host_names) as found:
-        _log.info("worker_metrics", worker_id=process.worker_id, port=found)
+    with open_door(listening, process.metrics.text, hosts=settings.host_names) as listening_port:
+        _log.info("worker_metrics", worker_id=process.worker_id, port=listening_port)
         yield
 
 

@@ -104,8 +104,8 @@ class BindingCapacity:
         """Return what is known of the capacity; a holder of a slot wants no other."""
         depth = await self._queue.depth()
         waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
-        wanted = ONE_SLOT if holder.lease is None else NOTHING
-        signal = capacity_signal(await self._state(), priority, waiting, wanted)
+        amount = ONE_SLOT if holder.lease is None else NOTHING
+        signal = capacity_signal(await self._state(), priority, waiting, amount)
         return ReportedCapacity.model_validate(signal)
 
     async def _state(self) -> CapacityState:
