@@ -112,7 +112,7 @@ def _found_gateways(tables: Any) -> None:
         tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
 
 
-class Impossible(Exception):  # noqa: N818 - the change is none
+class Impossible(Exception):
     """There are not two rows, or not two values, for this change."""
 
 

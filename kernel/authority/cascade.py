@@ -29,7 +29,7 @@ class CascadePlan:
     beyond_cap: tuple[str, ...]
 
 
-class CascadeTooWide(Exception):  # noqa: N818 - a plan's size, not a failure
+class CascadeTooWide(Exception):
     """A change reaches more understandings than one transaction may ask for."""
 
 

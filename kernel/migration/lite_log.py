@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 """Told how many lines are done."""
 
 
-class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the log
+class LiteLogInvalid(KernelError):
     """A line that cannot be taken; nothing of the log was.
 
     `lite_envelope_invalid`, `envelope_too_large`, `json_key_repeated`,

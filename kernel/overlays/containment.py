@@ -29,7 +29,7 @@ _CONTAINING_STATES = ("candidate", "confirmed", "policy_blocked")
 _RECORDED_IN = tuple(table for table in schema.STATE_TABLES if table.info["state"].holds_things)
 
 
-class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record
+class ContainmentTooWide(Exception):
     """A thing lies in more than is searched."""
 
 

@@ -68,7 +68,7 @@ class Reproduction:
     """What differs from the record; None where every byte agrees."""
 
 
-class _Differs(Exception):  # noqa: N818 - what a comparison came to, said in a Reproduction
+class _Differs(Exception):
     pass
 
 

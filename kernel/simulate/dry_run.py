@@ -40,7 +40,7 @@ class DryRun:
     policy_after: str = ""
 
 
-class _Over(Exception):  # noqa: N818 - not an error: the reason to leave the savepoint
+class _Over(Exception):
     pass
 
 

@@ -74,7 +74,7 @@ class ExportVerification:
         return self.finding is None
 
 
-class _BadLine(Exception):  # noqa: N818 - the end of the search
+class _BadLine(Exception):
     def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(message)
         self.rule: Rule = rule

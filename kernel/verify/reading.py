@@ -62,7 +62,7 @@ class Finding:
     message: str
 
 
-class EnoughFindings(Exception):  # noqa: N818 - the end of the search, not a failure
+class EnoughFindings(Exception):
     """The limit of findings is reached."""
 
 

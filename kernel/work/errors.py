@@ -16,7 +16,7 @@ Code = Literal[
 ]
 
 
-class WorkRefused(KernelError):  # noqa: N818 - named for the answer, not the event
+class WorkRefused(KernelError):
     """Nothing was recorded; `field` names what is wrong, empty where it is no field's fault."""
 
     def __init__(self, code: Code, message: str, field: str = "") -> None:

@@ -508,7 +508,7 @@ def understandings(view: LedgerView) -> list[dict[str, Any]]:
     return view.nodes_of_kind(UNDERSTANDING, after=None, limit=1000)
 
 
-class Undone(Exception):  # noqa: N818 - not an error: the reason to leave a block
+class Undone(Exception):
     pass
 
 

@@ -30,7 +30,7 @@ from workers.environment.system_host import utc_now
 log = structlog.get_logger(__name__)
 
 
-class TooManyListeners(Exception):  # noqa: N818 - named for what happened
+class TooManyListeners(Exception):
     """Raised when as many streams are open as the hub allows."""
 
     code = "too_many_listeners"
