@@ -25,6 +25,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from tests.bench.mix import ROUND, intent_of
+from tests.plain_http import PLAIN
 from tests.system.extractions import STATES, steps
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
 from workers.environment.ledger_access import LedgerPlace, open_store
@@ -119,9 +120,7 @@ class Producer:
         self._place = place
         self._answers = answers
         self._session = session_of(number)
-        self._https = [
-            httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) for url in urls
-        ]
+        self._https = [httpx.AsyncClient(base_url=url, timeout=ANSWER_S, **PLAIN) for url in urls]
         self._turn = count(number)
         self._ledger: Ledger | None = None
 

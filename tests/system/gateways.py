@@ -15,6 +15,7 @@ import anyio
 import httpx
 
 from tests.loop_watchdog import Stall, read_report
+from tests.plain_http import PLAIN
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import LedgerPlace, verify_file
@@ -29,6 +30,7 @@ ONTOLOGY = {
     "causal_graph_version": "0",
 }
 HYPOTHESES = [f"h{number:03d}" for number in range(200)]
+LOOK_EACH_S = 0.05
 
 
 def session_id(number: int) -> str:
@@ -78,7 +80,7 @@ class Gateway:
     def readiness(self) -> dict[str, Any]:
         """What health says, empty while nothing answers."""
         try:
-            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5).json()
+            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5, **PLAIN).json()
         except httpx.TransportError:
             return {}
         return body
@@ -91,10 +93,11 @@ class Gateway:
             assert self.process.poll() is None, self.log.read_text()
             return self.readiness().get("status") == "ready"
 
-        wait_for(f"{self.name} to be ready", ready, READY_S)
+        wait_for(f"{self.name} to be ready", ready, READY_S, LOOK_EACH_S)
 
     def wait_until_owning(self, shards: int) -> None:
-        wait_for(f"{self.name} to own {shards}", lambda: self.owned() == shards, READY_S)
+        what = f"{self.name} to own {shards}"
+        wait_for(what, lambda: self.owned() == shards, READY_S, LOOK_EACH_S)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -161,7 +164,7 @@ class Client:
 
     def __init__(self, *gateways: Gateway) -> None:
         self._https = [
-            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, trust_env=False)
+            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, **PLAIN)
             for gateway in gateways
         ]
         self._turn = count()

@@ -10,6 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.fuzz.redis_values import Hostile, all_hostile, fleet_keys, inject, write
+from tests.plain_http import PLAIN
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo, wait_for
 
@@ -40,7 +41,7 @@ async def attack(data_dir: Path, seed: int) -> list[Hostile]:
 def ask(url: str) -> None:
     """What people and machines look at is answered, if only by saying what is away."""
     for path in ("/healthz", "/readyz", "/metrics", *PAGES):
-        answer = httpx.get(f"{url}{path}", timeout=20)
+        answer = httpx.get(f"{url}{path}", timeout=20, **PLAIN)
         assert answer.status_code < 500 or answer.status_code == 503, (path, answer.text)
         if answer.status_code == 503:
             assert answer.json(), path
