@@ -54,8 +54,8 @@ class Reply(Generic[Answer]):
 
 
 def _request_id() -> str | None:
-    found = structlog.contextvars.get_contextvars().get("request_id")
-    return None if found is None else str(found)
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    return None if request_id is None else str(request_id)
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ PROVENANCE_MAX = 64
 READ_PAGE_ROWS = 1000
 
 
-class ProvenanceFull(KernelError):  # noqa: N818 - the state of an element
+class ProvenanceFull(KernelError):
     """An element has as many provenances as it may have; nothing of the delta was merged."""
 
     code = "causal_provenance_full"

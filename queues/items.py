@@ -148,14 +148,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_range(what: str, number: int, low: int, high: int) -> int:
+def check_range(name: str, number: int, low: int, high: int) -> int:
     """Return a number that lies within its bounds.
 
     Raises:
         QueueError: `queue_argument_invalid`.
     """
     if not low <= number <= high:
-        raise QueueError("queue_argument_invalid", f"{what} must be {low}..{high}, not {number}")
+        raise QueueError("queue_argument_invalid", f"{name} must be {low}..{high}, not {number}")
     return number
 
 
@@ -189,11 +189,11 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
         )
     if not item.key or not item.cause_id:
         raise QueueError("queue_argument_invalid", "an empty key or cause id")
-    for what in ("key", "cause_id", "operation_id"):
-        name: str = getattr(item, what)
+    for field in ("key", "cause_id", "operation_id"):
+        name: str = getattr(item, field)
         # A character is four bytes at most.
         if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
-            raise QueueError("queue_item_too_large", f"{what} over {NAME_BYTES_MAX} bytes")
+            raise QueueError("queue_item_too_large", f"{field} over {NAME_BYTES_MAX} bytes")
     return (
         *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
         _lineage_bytes(item) if item.operation_id or item.traceparent else b"",

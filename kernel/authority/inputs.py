@@ -49,7 +49,7 @@ class StatedInputs:
         """Return the fields that are stored with the result."""
         return {
             "cu_authority_inputs": {"count": self.count, "digest": self.digest},
-            "cu_authority_input_versions": [one.document() for one in self.excerpt],
+            "cu_authority_input_versions": [version.document() for version in self.excerpt],
         }
 
     def document(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class StatedInputs:
         return {
             "count": self.count,
             "digest": self.digest,
-            "excerpt": [one.document() for one in self.excerpt],
+            "excerpt": [version.document() for version in self.excerpt],
         }
 
 

@@ -100,7 +100,7 @@ def universe_differs(session_id: str) -> BeliefError:
     return BeliefError("SESSION_EXISTS", "the session has another universe", details)
 
 
-class EliminationStoreUnavailable(Exception):  # noqa: N818 - the state of the store
+class EliminationStoreUnavailable(Exception):
     """The store did not answer. It may have written the tombstones; the same call again is safe."""
 
     code = "elimination_store_unavailable"

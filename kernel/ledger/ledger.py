@@ -162,8 +162,8 @@ class LedgerView:
     def nodes(self, node_ids: Collection[str]) -> dict[str, Document]:
         """Return the records of those nodes that are there; what many are is not kept."""
         if len(node_ids) <= NODES_KEPT:
-            found = ((node_id, self.node(node_id)) for node_id in node_ids)
-            return {node_id: node for node_id, node in found if node is not None}
+            records = ((node_id, self.node(node_id)) for node_id in node_ids)
+            return {node_id: node for node_id, node in records if node is not None}
         rows = self.tables.select_any(schema.nodes, "node_id", [*node_ids], {})
         return {row["node_id"]: orjson.loads(row["record"]) for row in rows}
 

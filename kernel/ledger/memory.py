@@ -80,9 +80,9 @@ class _MemoryTable:
         else:
             keys = self.indexes[covering].get(_values(where, covering), {})
             candidates = (self.rows[key] for key in keys)
-        wanted = where.items()
+        equal = where.items()
         for row in candidates:
-            if all(row[name] == value for name, value in wanted):
+            if all(row[name] == value for name, value in equal):
                 yield row
 
 
@@ -127,8 +127,8 @@ class MemoryTables:
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
         column = order_by or self._tables[table.name].key_columns[-1]
-        found = self._tables[table.name].matching(where or {})
-        rows = [row for row in found if is_beyond(row[column], after, descending=descending)]
+        matching = self._tables[table.name].matching(where or {})
+        rows = [row for row in matching if is_beyond(row[column], after, descending=descending)]
         rows.sort(key=lambda row: row[column], reverse=descending)
         return [dict(row) for row in rows[:limit]]
 
@@ -144,17 +144,17 @@ class MemoryTables:
         """Return the rows that equal `where` and have any of the values in a column."""
         if self._tables[table.name].key_columns == (column,):
             rows = (self.get(table, value) for value in dict.fromkeys(values))
-            wanted = where.items()
-            found = [
-                row for row in rows if row and all(row[name] == value for name, value in wanted)
+            equal = where.items()
+            matching = [
+                row for row in rows if row and all(row[name] == value for name, value in equal)
             ]
         else:
-            found = [
+            matching = [
                 row
                 for value in dict.fromkeys(values)
                 for row in self.select(table, {**where, column: value})
             ]
-        return found[:limit]
+        return matching[:limit]
 
     def columns(
         self,

@@ -86,21 +86,23 @@ class StateAsOf:
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equalled `where`, in the order of one column."""
-        wanted = dict(where or {})
+        equal = dict(where or {})
         key_column = key_names(table)[0]
         column = order_by or key_column
-        rows = (self.get(table, key) for key in self._candidates(table, key_column, wanted))
-        found = [
+        rows = (self.get(table, key) for key in self._candidates(table, key_column, equal))
+        matching = [
             row
             for row in rows
-            if row is not None and all(row[name] == value for name, value in wanted.items())
+            if row is not None and all(row[name] == value for name, value in equal.items())
         ]
         if after is not None:
-            found = [
-                row for row in found if (row[column] < after if descending else row[column] > after)
+            matching = [
+                row
+                for row in matching
+                if (row[column] < after if descending else row[column] > after)
             ]
-        found.sort(key=lambda row: row[column], reverse=descending)
-        return found[:limit]
+        matching.sort(key=lambda row: row[column], reverse=descending)
+        return matching[:limit]
 
     def select_any(
         self,
@@ -200,8 +202,10 @@ class StateAsOf:
         if self._own is None:
             self._own = {}
             for content in self._recorded:
-                one = orjson.loads(content)
-                self._own.setdefault((one["store"], one["record_key"]), one["pre_image_hash"])
+                effect = orjson.loads(content)
+                self._own.setdefault(
+                    (effect["store"], effect["record_key"]), effect["pre_image_hash"]
+                )
         return self._own.get((name, key))
 
     def _was_written(self, row: Row) -> bool:
@@ -262,8 +266,8 @@ class StateAsOf:
                     raise LedgerCorrupt("an operation with more effects than it may have")
                 # The last operation may go on behind the page.
                 after = rows[-1]["ec_sequence_number"] - 1
-            gone = (key for key in keys if self._tables.get(table, key) is None)
-            self._gone[table.name] = frozenset(gone)
+            missing = (key for key in keys if self._tables.get(table, key) is None)
+            self._gone[table.name] = frozenset(missing)
         return self._gone[table.name]
 
 

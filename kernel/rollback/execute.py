@@ -118,9 +118,11 @@ def rollback_epoch(
     plan = plan_epoch(transaction, epoch_id)
     confirmation_id = None
     if plan.needs_user_confirmation and plan.page == 1:
-        what = Confirmable(2, epoch_id, plan.digest)
+        subject = Confirmable(2, epoch_id, plan.digest)
         now_us = transaction.host.now_us()
-        confirmation_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
+        confirmation_id = confirmations.check(
+            "user", user_confirmation_token, subject, now_us=now_us
+        )
     operation_id = confirmed_operation_id(transaction, confirmation_id)
     with transaction.savepoint():
         word = confirmation_id or plan.confirmation_id
@@ -200,18 +202,18 @@ def _compensate(
     kernel: Kernel, transaction: LedgerTransaction, step: RollbackStep
 ) -> list[Document]:
     applied = []
-    for ordinal, one in enumerate(step.of(COMPENSATING)):
-        effects = compensating_effects(transaction, step.operation_id, one)
+    for ordinal, effect in enumerate(step.of(COMPENSATING)):
+        effects = compensating_effects(transaction, step.operation_id, effect)
         if effects:
             document = compensating_envelope(transaction, step, effects, ordinal)
             compensation = _submit(kernel, transaction, document).operation_id
         else:
-            compensation = _last_writer(transaction, one)
+            compensation = _last_writer(transaction, effect)
         applied.append(
             {
                 "original_operation_id": step.operation_id,
                 "compensating_operation_id": compensation,
-                "compensating_operation_kind": one.declared["compensating_operation_kind"],
+                "compensating_operation_kind": effect.declared["compensating_operation_kind"],
             }
         )
     return applied

@@ -92,10 +92,10 @@ class RollbackStep:
         return [
             {
                 "original_operation_id": self.operation_id,
-                "effect_kind": one.declared["effect_kind"],
-                "external_effect_descriptor": one.declared["external_effect_descriptor"],
+                "effect_kind": effect.declared["effect_kind"],
+                "external_effect_descriptor": effect.declared["external_effect_descriptor"],
             }
-            for one in self.of(IRREVERSIBLE)
+            for effect in self.of(IRREVERSIBLE)
         ]
 
 
@@ -321,10 +321,10 @@ def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
             `rollback_still_referenced` naming the edges, `rollback_of_belief_session`.
     """
     _check_belief(step)
-    for one in step.of(REVERSIBLE):
-        _check_superseded(view, step, one, in_scope)
-        _check_referenced(view, one, in_scope)
-    if any(_takes_a_node(one) for one in step.of(REVERSIBLE)):
+    for effect in step.of(REVERSIBLE):
+        _check_superseded(view, step, effect, in_scope)
+        _check_referenced(view, effect, in_scope)
+    if any(_takes_a_node(effect) for effect in step.of(REVERSIBLE)):
         _check_informed(view, step, in_scope)
 
 

@@ -117,7 +117,7 @@ def simulate_envelope(
     effects: list[Document],
     run: DryRun,
     sources: Sources,
-    asked: SimulationSource,
+    source: SimulationSource,
     prediction: SimulationPrediction | None,
 ) -> Document:
     """Return the simulation's own operation, to be submitted as the orchestrator."""
@@ -130,9 +130,9 @@ def simulate_envelope(
         "semantic_intent": SIMULATE,
         "primitive_effects": effects,
         "causal_parent_operation_ids": _causal_parents(transaction, run, sources),
-        "idempotency_key": asked.idempotency_key,
-        "intent_digest": asked.intent_digest,
-        "actor": asked.actor,
+        "idempotency_key": source.idempotency_key,
+        "intent_digest": source.intent_digest,
+        "actor": source.actor,
         "source_refs": refs,
         "target_refs": [] if run.envelope is None else list(run.envelope.target_refs),
         "policy_generation_id": preview.policy_generation_id,
@@ -152,8 +152,8 @@ def simulate_envelope(
         "recorded_at": iso_time(transaction.host.now_us()),
         "schema_version": 1,
     }
-    if asked.session_id is not None:
-        document["session_id"] = asked.session_id
+    if source.session_id is not None:
+        document["session_id"] = source.session_id
     return document
 
 

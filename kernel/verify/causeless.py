@@ -28,7 +28,7 @@ class Causeless:
         self._after = after
         self._ledger = ledger
         self._said = heapq.merge(
-            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda one: one[0]
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda entry: entry[0]
         )
         self._next = next(self._said, None)
 

@@ -180,9 +180,9 @@ class Fold:
     def _position(self, receipt_hash: object) -> int:
         if receipt_hash != self._sealed[0]:
             where = {"receipt_hash": receipt_hash}
-            found = self._reader.select(schema.receipts, where, limit=1)
-            if found:
-                self._sealed = (receipt_hash, found[0]["receipt_sequence"])
+            receipts = self._reader.select(schema.receipts, where, limit=1)
+            if receipts:
+                self._sealed = (receipt_hash, receipts[0]["receipt_sequence"])
         return self._sealed[1]
 
     # --- the end state -----------------------------------------------------------------------

@@ -18,8 +18,8 @@ _COLLECTED = "recorded_model_output_collected"
 def check_model_outputs(reader: Reader) -> set[str]:
     """Check every answer and return the commitments of those that are there."""
     collected = {
-        (one.get("recorded_output_id"), one.get("output_payload_blob_ref"))
-        for one in _said(reader, _COLLECTED)
+        (body.get("recorded_output_id"), body.get("output_payload_blob_ref"))
+        for body in _said(reader, _COLLECTED)
     }
     present: set[str] = set()
     for row in reader.pages(schema.recorded_model_outputs):

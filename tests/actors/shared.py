@@ -118,4 +118,4 @@ class SharedGateway:
 
 def owners(ledger: Ledger) -> list[str]:
     with ledger.view() as view:
-        return [one.owner for one in shards_of(view)]
+        return [shard.owner for shard in shards_of(view)]

@@ -16,10 +16,10 @@ from redis import Redis
 
 from kernel.ledger.ledger import Ledger
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests import loopback
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
 from tests.chaos.schedule import GATEWAYS, WORKERS
-from tests.plain_http import PLAIN
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
 from tests.system.tree_run import wait_for
@@ -181,7 +181,7 @@ class Fleet:
     def ready(self, gateway: str) -> bool:
         """Tell whether a gateway is ready."""
         try:
-            answer = httpx.get(f"{self.urls[gateway]}/readyz", timeout=2.0, **PLAIN)
+            answer = loopback.get(f"{self.urls[gateway]}/readyz", timeout=2.0)
         except httpx.TransportError:
             return False
         return answer.status_code == 200

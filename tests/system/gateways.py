@@ -14,8 +14,8 @@ from uuid import UUID
 import anyio
 import httpx
 
+from tests import loopback
 from tests.loop_watchdog import Stall, read_report
-from tests.plain_http import PLAIN
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import LedgerPlace, verify_file
@@ -56,7 +56,7 @@ class Gateway:
         self._report = folder / f"{name}.{self.port}.stalls"
         module = ["tests.loop_watchdog", str(self._report)] if watched else [program]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
-        given = {
+        own_variables = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
             "ROTULUS_PORT": str(self.port),
             "ROTULUS_GATEWAY_ID": name,
@@ -70,7 +70,7 @@ class Gateway:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=inherited | given,
+                env=inherited | own_variables,
             )
 
     def stalls(self) -> list[Stall]:
@@ -80,7 +80,7 @@ class Gateway:
     def readiness(self) -> dict[str, Any]:
         """What health says, empty while nothing answers."""
         try:
-            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5, **PLAIN).json()
+            body: dict[str, Any] = loopback.get(f"{self.url}/readyz", timeout=5).json()
         except httpx.TransportError:
             return {}
         return body
@@ -129,7 +129,9 @@ class Gateways:
 
     def pair(self) -> tuple[Gateway, Gateway]:
         """Two gateways with half of the shards each; begun with their names as they are."""
-        living = {one.name: one for one in self.started if one.process.poll() is None}
+        living = {
+            gateway.name: gateway for gateway in self.started if gateway.process.poll() is None
+        }
         first, second = (living.get(name) or self.start(name) for name in ("a", "b"))
         for gateway in (first, second):
             gateway.wait_until_owning(32)
@@ -137,9 +139,9 @@ class Gateways:
         return first, second
 
     def verify(self) -> Any:
-        found = verify_file(self.place, lambda _done, _total: None)
-        assert found.findings == ()
-        return found
+        verification = verify_file(self.place, lambda _done, _total: None)
+        assert verification.findings == ()
+        return verification
 
 
 @contextmanager
@@ -164,7 +166,9 @@ class Client:
 
     def __init__(self, *gateways: Gateway) -> None:
         self._https = [
-            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, **PLAIN)
+            httpx.AsyncClient(
+                base_url=gateway.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+            )
             for gateway in gateways
         ]
         self._turn = count()

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.plain_http import PLAIN
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, Gateway, session_id
 from tests.system.tree_run import wait_for
 
@@ -32,7 +31,7 @@ def running(folder: Path, redis_url: str) -> Iterator[tuple[Gateway, httpx.Clien
     gateway = Gateway("full", folder, environment)
     try:
         gateway.wait_until_ready()
-        with httpx.Client(base_url=gateway.url, timeout=20, **PLAIN) as http:
+        with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as http:
             yield gateway, http
     finally:
         gateway.stop_for_good()

@@ -34,7 +34,7 @@ def restarts(run: TreeRun, role: str) -> int:
 def test_children_killed_three_times_each_are_restarted_and_the_record_is_the_same(
     reference: Reference, tmp_path: Path, check: Callable[[TreeRun], None]
 ) -> None:
-    """In turn: each strike meets a tree whose other children live."""
+    """In turn, at every tenth of the log; none is killed again before it is back."""
     times = Counter[str]()
     with demo(tmp_path / "data", reference.file) as run:
         for strike, role in enumerate(3 * ["redis", "worker", "gateway"]):

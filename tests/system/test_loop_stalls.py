@@ -17,7 +17,6 @@ import pytest
 
 from tests.kernel.build import create
 from tests.loop_watchdog import STALL_S, Stall
-from tests.plain_http import PLAIN
 from tests.system.gateways import ONTOLOGY, Gateway, session_id
 
 pytestmark = pytest.mark.timeout(600)
@@ -59,7 +58,7 @@ def measured(tmp_path: Path, valkey_url: str) -> Iterator[Measured]:
     gateway = Gateway("watched", tmp_path, environment, watched=True)
     try:
         gateway.wait_until_ready()
-        with httpx.Client(base_url=gateway.url, timeout=300, **PLAIN) as http:
+        with httpx.Client(base_url=gateway.url, timeout=300, trust_env=False) as http:
             yield Measured(gateway, http)
     finally:
         gateway.stop_for_good()

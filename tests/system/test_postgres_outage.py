@@ -25,7 +25,6 @@ from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.verify import verify  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
-from tests.plain_http import PLAIN  # noqa: E402 - likewise
 from tests.ports import free_port  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
 from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
@@ -140,7 +139,7 @@ async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(
     awaited = Awaited()
     monkeypatch.setattr(ledger_wait, "_log", awaited)
     settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(**PLAIN) as client:
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
         server.stop(signal.SIGQUIT)
         try:
             tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")

@@ -73,15 +73,15 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, send: Send) -> None:
-        sent = self._hub.newest
-        await _say(send, b"retry: %d\n\n" % RETRY_MS + self._event(sent, whole=True))
+        last = self._hub.newest
+        await _say(send, b"retry: %d\n\n" % RETRY_MS + self._event(last, whole=True))
         while not self._hub.stopped:
-            new = await self._hub.next_after(sent.serial, self._heartbeat_s)
+            new = await self._hub.next_after(last.serial, self._heartbeat_s)
             if new is None:
                 await _say(send, b": still here\n\n")
                 continue
-            await _say(send, self._event(new, whole=new.serial != sent.serial + 1))
-            sent = new
+            await _say(send, self._event(new, whole=new.serial != last.serial + 1))
+            last = new
 
     def _event(self, picture: Published, *, whole: bool) -> bytes:
         # The picture was serialised when it was taken; how long ago that was stands beside it.

@@ -30,7 +30,7 @@ from workers.environment.system_host import utc_now
 log = structlog.get_logger(__name__)
 
 
-class TooManyListeners(Exception):  # noqa: N818 - named for what happened
+class TooManyListeners(Exception):
     """Raised when as many streams are open as the hub allows."""
 
     code = "too_many_listeners"
@@ -161,9 +161,9 @@ class SnapshotHub:
             log.warning("snapshot_read_failed", error=trouble, detail=str(error))
         self._failing = trouble
         last = self._newest.snapshot
-        said = f"The state could not be read ({trouble})."
+        message = f"The state could not be read ({trouble})."
         parts: dict[str, SnapshotPart[Any]] = {
-            n: replace(getattr(last, n), error=said) for n in PARTS
+            n: replace(getattr(last, n), error=message) for n in PARTS
         }
         return replace(last, version=last.version + 1, time=self.clock(), **parts)
 

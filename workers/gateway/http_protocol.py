@@ -69,7 +69,7 @@ REFUSALS = (_HEAD, _TARGET, _FORM, _FRAMING, _PIPELINED, _UPGRADE, _INVALID)
 _log = structlog.get_logger(__name__)
 
 
-class _Refused(Exception):  # noqa: N818 - takes a refusal through the parser
+class _Refused(Exception):
     def __init__(self, refusal: _Refusal) -> None:
         super().__init__(refusal.code)
         self.refusal = refusal

@@ -83,7 +83,7 @@ async def play(
     adapter: BeliefAdapter,
     answer: Answer,
     session: PlayedSession,
-    told: Callable[[Turn], None] = lambda _: None,
+    show_turn: Callable[[Turn], None] = lambda _: None,
     *,
     to_the_end: bool = False,
 ) -> Game:
@@ -113,7 +113,7 @@ async def play(
         snapshot = await session.snapshot()
         turn = Turn(action, outcome, tuple(struck), snapshot["n_survivors"])
         game.turns.append(turn)
-        told(turn)
+        show_turn(turn)
     game.survivors = list(snapshot["survivors"])
     game.audit_entries = len(await session.audit())
     return game

@@ -175,8 +175,8 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
 
     def pids(self) -> dict[str, int]:
         """Returns the pids of the children that run now, in the order of their start."""
-        found = {member.name: member.runner.pid for member in self._members}
-        return {name: pid for name, pid in found.items() if pid is not None}
+        pids = {member.name: member.runner.pid for member in self._members}
+        return {name: pid for name, pid in pids.items() if pid is not None}
 
     async def wait_failed(self) -> None:
         """Waits for the end of the tree, which comes as a cancellation."""

@@ -115,11 +115,11 @@ async def running_tree(
                 specs.append(ServiceSpec("redis", redis))
             specs.append(child("gateway", "gateway", listening, partial(client.answers, "/readyz")))
             specs += [
-                child(f"worker-{number}", "worker", one)
-                for number, one in enumerate(measured, start=1)
+                child(f"worker-{number}", "worker", door)
+                for number, door in enumerate(measured, start=1)
             ]
             metrics_urls = tuple(
-                f"{_url_of(settings.host, one)}/metrics" for one in measured if one is not None
+                f"{_url_of(settings.host, door)}/metrics" for door in measured if door is not None
             )
             try:
                 alike: dict[str, dict[str, Any]] = {}

@@ -82,10 +82,10 @@ def read_edge_name(entry: Any) -> str:
     return _edge_key(entry).record_id
 
 
-def _marks(field: str, given: Sequence[Any]) -> tuple[Mark, ...]:
-    if not given:
+def _marks(field: str, values: Sequence[Any]) -> tuple[Mark, ...]:
+    if not values:
         raise invalid(field, "is missing")
-    return tuple(map(read_mark, given))
+    return tuple(map(read_mark, values))
 
 
 def read_mark(provenance: Any) -> Mark:

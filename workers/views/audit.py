@@ -33,7 +33,7 @@ def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
 def adjudications_document(page: AdjudicationPage) -> dict[str, Any]:
     """Return a page of the review queue."""
     return {
-        "items": [one.document() for one in page.items],
+        "items": [item.document() for item in page.items],
         "next_after": None if page.next_after is None else str(page.next_after),
     }
 
@@ -91,7 +91,7 @@ def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[s
             }
             for effect in preview.effects
         ],
-        "not_automatic": [one.effect_id for one in preview.not_automatic],
+        "not_automatic": [effect.effect_id for effect in preview.not_automatic],
     }
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from queues import NewRequest, Producer, ProducerError
-from queues.client.http_retry import PAUSE_FIRST_S
+from queues.client.gateway_http import PAUSE_FIRST_S
 from workers.api.body_limits import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio

@@ -64,7 +64,7 @@ async def _survivors_max(
 ) -> int | None:
     if prefer is None or survivors is not None:
         return survivors
-    if "return=minimal" in {one.strip().lower() for one in prefer.split(",")}:
+    if "return=minimal" in {preference.strip().lower() for preference in prefer.split(",")}:
         response.headers["Preference-Applied"] = "return=minimal"
         return 0
     return None
@@ -110,8 +110,8 @@ async def _verb(request: Request, response: Response) -> _Verb:
         try:
             survivors = _SURVIVORS.validate_strings(counted)
         except ValidationError as error:
-            found = [{**one, "loc": ("query", "survivors")} for one in error.errors()]
-            raise RequestValidationError(found) from None
+            problems = [{**problem, "loc": ("query", "survivors")} for problem in error.errors()]
+            raise RequestValidationError(problems) from None
     survivors_max = await _survivors_max(response, survivors, headers.get("prefer"))
     return _Verb(request.app.state.services, expected, survivors_max)
 
