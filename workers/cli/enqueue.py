@@ -128,7 +128,7 @@ def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.
 def _told(error: ProducerError) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
     place = "" if error.index is None else f"request {error.index + 1}: "
-    recorded = f" ({len(error.asked)} before it are on the record)" if error.asked else ""
+    recorded = f" ({len(error.receipts)} before it are on the record)" if error.receipts else ""
     return f"{error.code}: {place}{error}{recorded}"
 
 

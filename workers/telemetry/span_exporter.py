@@ -73,8 +73,8 @@ class Spans:
 
         The choice follows from the trace's id, so processes with one setting choose alike.
         """
-        found = root_of(cause)
-        return found if found.trace_id % _IDS < self._sampled_below else None
+        root = root_of(cause)
+        return root if root.trace_id % _IDS < self._sampled_below else None
 
     def tell(
         self,
