@@ -24,6 +24,7 @@ from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
+from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.system.extractions import STATES, steps
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
@@ -120,7 +121,10 @@ class Producer:
         self._answers = answers
         self._session = session_of(number)
         self._https = [
-            httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) for url in urls
+            httpx.AsyncClient(
+                base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+            )
+            for url in urls
         ]
         self._turn = count(number)
         self._ledger: Ledger | None = None

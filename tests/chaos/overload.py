@@ -43,7 +43,7 @@ from workers.environment.system_host import system_host
 
 TIMES = 10
 SESSIONS = 16
-MEASURED_S = 5.0
+MEASURED_S = 2.0
 TICK_S = 0.05
 WAITING_MAX = 4096
 """Batches without an answer; twice as many as the fleet has places for, the rest is left out."""

@@ -30,6 +30,7 @@ ONTOLOGY = {
     "causal_graph_version": "0",
 }
 HYPOTHESES = [f"h{number:03d}" for number in range(200)]
+LOOK_EACH_S = 0.05
 
 
 def session_id(number: int) -> str:
@@ -92,10 +93,11 @@ class Gateway:
             assert self.process.poll() is None, self.log.read_text()
             return self.readiness().get("status") == "ready"
 
-        wait_for(f"{self.name} to be ready", ready, READY_S)
+        wait_for(f"{self.name} to be ready", ready, READY_S, LOOK_EACH_S)
 
     def wait_until_owning(self, shards: int) -> None:
-        wait_for(f"{self.name} to own {shards}", lambda: self.owned() == shards, READY_S)
+        what = f"{self.name} to own {shards}"
+        wait_for(what, lambda: self.owned() == shards, READY_S, LOOK_EACH_S)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -30,7 +30,7 @@ _numbers = count(1)
 T = TypeVar("T")
 
 
-def wait_for(subject: str, ask: Callable[[], T], timeout_s: float) -> T:
+def wait_for(subject: str, ask: Callable[[], T], timeout_s: float, each_s: float = POLL_S) -> T:
     """Ask again and again until the answer is true, and return it."""
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -38,7 +38,7 @@ def wait_for(subject: str, ask: Callable[[], T], timeout_s: float) -> T:
         if answer:
             return answer
         assert time.monotonic() < deadline_s, f"{subject}: not within {timeout_s:g} s"
-        time.sleep(POLL_S)
+        time.sleep(each_s)
 
 
 class TreeRun:
