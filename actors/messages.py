@@ -177,7 +177,7 @@ class Operate(Message):
 
     @property
     def parts(self) -> int:
-        """One for each intent."""
+        """The number of intents: each is a part of its own."""
         return len(self.intents)
 
 
@@ -209,7 +209,7 @@ class Recomputed(Message):
 
     @property
     def parts(self) -> int:
-        """One for each result."""
+        """The number of results: each is a part of its own."""
         return len(self.intents)
 
 
@@ -221,5 +221,5 @@ class Reports(Message):
 
     @property
     def parts(self) -> int:
-        """One for each report."""
+        """The number of reports: each is a part of its own."""
         return len(self.reports)

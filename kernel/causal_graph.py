@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 
 class EdgeKey(NamedTuple):
-    """What tells one edge from another."""
+    """The source, target and type that tell one edge from another."""
 
     source: str
     target: str

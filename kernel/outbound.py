@@ -28,7 +28,7 @@ RESTRICTED = frozenset({"sealed", "firewalled"})
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Why something may not leave."""
+    """The reason why an envelope's effect may not leave the record, and the field to blame."""
 
     reason: Literal["restricted", "overlaid"]
     field: str

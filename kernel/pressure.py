@@ -118,7 +118,7 @@ class CapacityState:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What waiting work does now."""
+    """The course that waiting work takes now: it runs, runs after a pause, or is suspended."""
 
     action: Literal["run", "throttle", "suspend"]
     for_ms: int = 0

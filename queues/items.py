@@ -51,7 +51,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of a request.
+    """The state of an item after a request for it.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
     successor: it waits behind a claim. dead: it lies in the dead letter box.

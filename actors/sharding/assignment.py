@@ -46,7 +46,7 @@ class LeaseTablePort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What a gateway should do about its shards now."""
+    """The shards that a gateway should take, hand over, give back or treat as lost now."""
 
     take: tuple[Shard, ...] = ()
     hand_over: tuple[int, ...] = ()

@@ -30,7 +30,7 @@ _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens
 
 @dataclass(frozen=True, slots=True)
 class CostLedgerEntry:
-    """What one operation cost."""
+    """The estimated and actual cost of one operation."""
 
     entry_id: str
     operation_id: str

@@ -53,7 +53,7 @@ _GENESIS_RECORD: Document = {
 
 @dataclass(slots=True)
 class Head:
-    """Where the chains stand; written back once at the end of a transaction."""
+    """The heads of the chains; they are written back once at the end of a transaction."""
 
     ec_sequence_number: int = 0
     row_hash: str = GENESIS_HASH

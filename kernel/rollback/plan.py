@@ -127,7 +127,7 @@ class RollbackPlan:
 
     @property
     def persists(self) -> list[Document]:
-        """What would stay outside."""
+        """The external effects that would stay outside after the rollback."""
         return [effect for step in self.steps for effect in step.persists]
 
     def document(self) -> dict[str, Any]:

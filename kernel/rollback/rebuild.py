@@ -88,7 +88,7 @@ class RebuildPlan:
 
     @property
     def scope(self) -> str:
-        """What a confirmation confirms."""
+        """The scope that a confirmation of this rebuild names."""
         return f"checkpoint:{self.checkpoint_ec_sequence_number}"
 
     @property

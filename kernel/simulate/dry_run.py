@@ -25,7 +25,7 @@ from kernel.model.simulation import RecordChange, WouldBeRejection
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What an operation would come to."""
+    """The changes of an operation that was carried out and undone, or why it was refused."""
 
     envelope: Envelope | None
     """None where the document could not be read as one."""

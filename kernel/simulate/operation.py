@@ -55,7 +55,7 @@ Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation came to."""
+    """The outcome of a simulation: its preview, or why there is none."""
 
     outcome: Outcome
     preview: SimulationPreview | None = None

@@ -17,7 +17,7 @@ _RANKS = {priority: rank for rank, priority in enumerate(PRIORITIES_OF[BINDING_Q
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """What of an event's open requests belongs to this cycle."""
+    """The open requests of an event, parted into this cycle's and deferred ones."""
 
     admitted: frozenset[str]
     deferred: tuple[str, ...]

@@ -47,7 +47,7 @@ State = Literal["open", "completed", "dead_letter", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """What a producer asks for."""
+    """One request of a producer: its queue, its key, its content and its priority."""
 
     queue: str
     request_key: str

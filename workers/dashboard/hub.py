@@ -38,7 +38,7 @@ class TooManyListeners(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One picture as everybody gets it."""
+    """One picture of the state with its serial, as every listener gets it."""
 
     at: datetime
     """When it was published, by the hub's clock; the ages in it are counted up to here."""

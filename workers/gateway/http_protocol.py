@@ -76,7 +76,7 @@ class _Refused(Exception):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """An HTTP connection whose requests and pauses are bounded."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

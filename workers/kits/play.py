@@ -62,7 +62,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Game:
-    """How a game went and what is left."""
+    """The turns of a game, and the hypotheses that are left."""
 
     session_id: str
     turns: list[Turn] = field(default_factory=list)
