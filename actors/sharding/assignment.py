@@ -37,7 +37,7 @@ class LeaseTablePort(Protocol):
 
     @property
     def table_id(self) -> str:
-        """Differs from the one before when Redis lost the table and everything beside it."""
+        """The table's id; it is another one when Redis lost the table and everything beside it."""
 
     @property
     def settled(self) -> bool:

@@ -72,7 +72,7 @@ class CostTotal:
     operations: int
     estimated_cost: float
     actual_cost: float | None
-    """Of those that were measured; None where none was."""
+    """The sum of the measured costs; None where none was measured."""
 
     def document(self) -> Document:
         """Return the sum as JSON has it."""

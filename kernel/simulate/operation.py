@@ -63,7 +63,7 @@ class SimulationResult:
     """The simulation's own operation; a rejection where the kernel refused to record it."""
 
     receipt_id: str | None = None
-    """Of the receipt that says why there is no preview."""
+    """The id of the receipt that says why there is no preview."""
 
     reason: str | None = None
     violations: tuple[ExternalEffectViolation, ...] = ()

@@ -21,10 +21,10 @@ class FanOut:
 
     admitted: frozenset[str]
     deferred: tuple[str, ...]
-    """In the order in which their turn will come."""
+    """The deferred requests, in the order in which their turn will come."""
 
     deferred_evaluation_at_us: int | None
-    """When the cycle has room again; None where nothing is deferred."""
+    """The time at which the cycle has room again; None where nothing is deferred."""
 
 
 def due_at_us(request: Request) -> int:

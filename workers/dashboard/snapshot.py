@@ -236,7 +236,7 @@ class DashboardSnapshot:
     set_aside: SnapshotPart[tuple[SetAside, ...]]
     """Newest first."""
     deaths: SnapshotPart[tuple[Death, ...]]
-    """Of the process tree that this gateway belongs to."""
+    """Processes of this gateway's tree that died alike."""
 
 
 class SnapshotSource(Protocol):

@@ -48,7 +48,7 @@ class _Refusal:
 
     @property
     def status(self) -> int:
-        """Of the response."""
+        """The status of the response."""
         return status_of(self.code)
 
 

@@ -24,7 +24,7 @@ class PlayedSession(Protocol):
 
     @property
     def session_id(self) -> str:
-        """Its id."""
+        """The session's id."""
         ...
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:
@@ -134,7 +134,7 @@ class LocalSession:
 
     @property
     def session_id(self) -> str:
-        """Its id."""
+        """The session's id."""
         return self._session.session_id
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:

@@ -52,7 +52,7 @@ log = get_logger(__name__)
 
 
 class SupervisorError(Exception):
-    """Is the base of what can go wrong with a tree; names the child."""
+    """The base of the errors of a process tree; the message names the child."""
 
     code: ClassVar[str] = "supervisor_error"
 
