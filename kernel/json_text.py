@@ -21,7 +21,7 @@ _PLAIN_TEXTS = re.compile(r'(?:[ \t\n\r]*"[^"\\\x00-\x1f]*+"[ \t\n\r]*,){1,4096}
 """Entries of an array that are texts without escapes, so many that reading them is quick."""
 
 
-class RepeatedKey(ValueError):  # noqa: N818 - what is wrong with the text
+class RepeatedKey(ValueError):
     """An object says a key twice."""
 
     code = "json_key_repeated"

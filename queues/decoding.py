@@ -28,7 +28,7 @@ TEXT_BYTES_MAX: Final = 64 * 1024
 _REQUIRED: Final = object()
 
 
-class Foreign(ValueError):  # noqa: N818 - it says what the value is
+class Foreign(ValueError):
     """Raised for a value that no version of this program writes."""
 
 

@@ -66,5 +66,5 @@ class ProducerError(GatewayError):
         """The field that is to blame, if there is one."""
         self.index: int | None = self.details.get("index")
         """The index of the request that is to blame, if there is one."""
-        self.asked: tuple[WorkReceipt, ...] = ()
+        self.receipts: tuple[WorkReceipt, ...] = ()
         """The requests of the call that are on the record all the same."""

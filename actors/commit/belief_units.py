@@ -20,7 +20,7 @@ from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.stated_receipts import ANCHORED_SESSIONS_MAX, BeliefAnchor
 
 
-class AnchorRefused(KernelError):  # noqa: N818 - a verdict
+class AnchorRefused(KernelError):
     """The kernel refused the operation that anchors sessions; nothing of them was recorded."""
 
     def __init__(self, rejection: Rejection) -> None:

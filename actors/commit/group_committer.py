@@ -335,11 +335,11 @@ def _size(waiting: Waiting) -> int:
     return len(waiting.units)
 
 
-class _NotCommitted(Exception):  # noqa: N818 - not for callers
+class _NotCommitted(Exception):
     """Raised when the ledger could not be reached and nothing of a transaction was written."""
 
 
-class _HintFailed(Exception):  # noqa: N818 - not for callers
+class _HintFailed(Exception):
     """Raised when reading ahead failed; the transaction is tried again without it."""
 
 

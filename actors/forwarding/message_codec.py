@@ -127,7 +127,7 @@ def decode_asking(content: bytes) -> ForwardedMessage:
     kind, values = _KINDS[document["kind"]], document["fields"]
     message = kind(**{name: form.read(values[name]) for name, form in _MESSAGES[kind].items()})
     message.request_id = document["request_id"]
-    message.traceparents = tuple(tuple(each) for each in document["traceparents"])
+    message.traceparents = tuple(tuple(of_message) for of_message in document["traceparents"])
     return ForwardedMessage(
         document["ask_id"], document["gateway"], document["session_id"], message
     )

@@ -57,7 +57,7 @@ Found = TypeVar("Found")
 Verb = Literal["create", "annotate", "document_relationship_create", "document_relationship_update"]
 
 
-class GraphRefused(KernelError):  # noqa: N818 - the answer to a merge
+class GraphRefused(KernelError):
     """The kernel refused an operation of a merge; nothing of the merge was written."""
 
     def __init__(self, rejected: RejectedResult) -> None:

@@ -107,7 +107,7 @@ class ShardKeeper:
         self._follow_now = WakeSignal()
         self._turn = anyio.Lock()
 
-    async def found(self) -> bytes:
+    async def found_ledger(self) -> bytes:
         """Give a new ledger its shards, and return the key of its gateways' mail.
 
         Raises:

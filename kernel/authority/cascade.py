@@ -29,7 +29,7 @@ class CascadePlan:
     beyond_cap: tuple[str, ...]
 
 
-class CascadeTooWide(Exception):  # noqa: N818 - a plan's size, not a failure
+class CascadeTooWide(Exception):
     """A change reaches more understandings than one transaction may ask for."""
 
 
@@ -102,9 +102,11 @@ def _parents_first(
     if not cyclic:
         return order, cyclic
     # Below a cycle there is an order again once the cycle itself is left out.
-    rest = {node: depth for node, depth in depths.items() if node not in cyclic}
-    below_rest = {node: [child for child in children[node] if child in rest] for node in rest}
-    return _parents_first(rest, below_rest)[0], cyclic
+    acyclic = {node: depth for node, depth in depths.items() if node not in cyclic}
+    below_acyclic = {
+        node: [child for child in children[node] if child in acyclic] for node in acyclic
+    }
+    return _parents_first(acyclic, below_acyclic)[0], cyclic
 
 
 def on_cycles(nodes: set[str], children: Mapping[str, Iterable[str]]) -> set[str]:
@@ -135,8 +137,8 @@ def _finished(below: Mapping[str, list[str]]) -> list[str]:
         path = [] if root in seen else [(root, iter(below[root]))]
         seen.add(root)
         while path:
-            node, rest = path[-1]
-            child = next((child for child in rest if child not in seen), None)
+            node, children = path[-1]
+            child = next((child for child in children if child not in seen), None)
             if child is None:
                 finished.append(node)
                 path.pop()

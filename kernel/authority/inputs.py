@@ -32,7 +32,7 @@ class InputEdge:
 
     edge_id: str
     visibility_class: str
-    """Of the input."""
+    """The visibility class of the input."""
 
     brings: AuthorityInput
 
@@ -83,8 +83,8 @@ def stated_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[A
 
 def pages_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield the items in lists of a size, the last of which may be shorter."""
-    rest = iter(items)
-    while page := list(islice(rest, size)):
+    remaining = iter(items)
+    while page := list(islice(remaining, size)):
         yield page
 
 

@@ -155,8 +155,8 @@ def _expected() -> frozenset[Fact]:
         facts |= {_index(table.name, index) for index in table.indexes}
         if table.name in append_only:
             facts |= {
-                _trigger(table.name, f"{table.name}_refuses_{each}", kind)
-                for each, kind in (
+                _trigger(table.name, f"{table.name}_refuses_{scope}", kind)
+                for scope, kind in (
                     ("row", _ROW_BEFORE_CHANGE),
                     ("statement", _STATEMENT_BEFORE_TRUNCATE),
                 )

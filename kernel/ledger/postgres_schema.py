@@ -141,11 +141,11 @@ def definitions() -> list[str]:
         ]
     statements.append(_REFUSAL)
     for table in APPEND_ONLY_TABLES:
-        for change, each in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
-            name = f"{table.name}_refuses_{each.lower()}"
+        for change, scope in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+            name = f"{table.name}_refuses_{scope.lower()}"
             statements.append(
                 f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
-                f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
+                f" FOR EACH {scope} EXECUTE FUNCTION rotulus_refuses()"
             )
     return statements
 

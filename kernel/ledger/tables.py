@@ -20,7 +20,7 @@ from kernel.ledger.keys import values_getter
 Row = dict[str, Any]
 
 
-class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure of the store
+class DuplicateKey(Exception):
     """A row with this key, or with this unique value, is there already; nothing was written."""
 
 

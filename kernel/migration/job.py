@@ -56,7 +56,7 @@ class LogMigration:
     """Waiting for an earlier operation that is held."""
 
     left: int = 0
-    """Not tried, because the job was stopped."""
+    """Operations that were not tried, because the job was stopped."""
 
     stopped_by: Rejection | None = None
 

@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 """Told how many lines are done."""
 
 
-class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the log
+class LiteLogInvalid(KernelError):
     """A line that cannot be taken; nothing of the log was.
 
     `lite_envelope_invalid`, `envelope_too_large`, `json_key_repeated`,
@@ -59,7 +59,7 @@ class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the lo
 
 @dataclass(frozen=True, slots=True)
 class LiteLine:
-    """One line that was read."""
+    """One line of a lite log: its number, its envelope and its bytes."""
 
     number: int
     lite: PBEOperationReceiptLite
@@ -69,7 +69,7 @@ class LiteLine:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What taking a log came to."""
+    """The numbers of lines that were taken and that were on the record before."""
 
     taken: int
     on_record: int

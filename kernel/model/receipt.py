@@ -25,7 +25,7 @@ MIGRATION_KIND = "needs_migration_review"
 EPHEMERAL_DAYS = 1
 
 
-class ReceiptBodyInvalid(KernelError):  # noqa: N818 - named for the state, not the event
+class ReceiptBodyInvalid(KernelError):
     """A receipt whose body does not fit the model of its kind; nothing of it was written."""
 
     code = "receipt_body_invalid"

@@ -29,7 +29,7 @@ _CONTAINING_STATES = ("candidate", "confirmed", "policy_blocked")
 _RECORDED_IN = tuple(table for table in schema.STATE_TABLES if table.info["state"].holds_things)
 
 
-class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record
+class ContainmentTooWide(Exception):
     """A thing lies in more than is searched."""
 
 
@@ -130,7 +130,7 @@ class Containment:
             }
             self._places[ref] = Containers(
                 frozenset(corpora).union(*(closure.refs for closure in stated)),
-                _named(ref).union(*(closure.spans for closure in stated)),
+                _spans_of(ref).union(*(closure.spans for closure in stated)),
             )
         return self._places[ref]
 
@@ -142,10 +142,10 @@ def is_placed(payload: Mapping[str, Any]) -> bool:
 
 
 def _stated(ref: str, payload: Mapping[str, Any]) -> Containers:
-    return Containers(frozenset(_containers(payload)), _named(ref).union(spans_in(payload)))
+    return Containers(frozenset(_containers(payload)), _spans_of(ref).union(spans_in(payload)))
 
 
-def _named(ref: str) -> frozenset[Span]:
+def _spans_of(ref: str) -> frozenset[Span]:
     span = span_named_by(ref)
     return frozenset() if span is None else frozenset({span})
 

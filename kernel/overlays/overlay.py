@@ -149,7 +149,7 @@ class AccessOverlay:
         return self.target.target_kind
 
 
-class OverlayInvalid(ValueError):  # noqa: N818 - the state of a payload
+class OverlayInvalid(ValueError):
     """A payload is no overlay; `field` is where."""
 
     def __init__(self, message: str, field: str) -> None:

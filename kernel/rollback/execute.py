@@ -40,7 +40,7 @@ class OperationRollback:
 
     original_operation_id: str
     submission: SubmissionResult
-    """Of the inverse operation."""
+    """The result of submitting the inverse operation."""
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""
@@ -58,7 +58,7 @@ class EpochRollback:
 
     epoch_id: str
     submission: SubmissionResult
-    """Of the operation that holds the receipts."""
+    """The result of submitting the operation that holds the receipts."""
 
     inverse_operation_ids: tuple[str, ...]
     compensations_applied: tuple[Document, ...]

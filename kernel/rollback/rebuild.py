@@ -82,14 +82,14 @@ class RebuildPlan:
     checkpoint_ec_sequence_number: int
     head_row_hash: str
     state_digest: str
-    """Of the state that the log gives up to that head."""
+    """The digest of the state that the log gives up to that head."""
 
     irreversible_skipped: tuple[Document, ...]
     differences: tuple[RecordDifference, ...]
 
     @property
     def scope(self) -> str:
-        """What a confirmation confirms."""
+        """The scope that a confirmation of this rebuild names."""
         return f"checkpoint:{self.checkpoint_ec_sequence_number}"
 
     @property
@@ -137,7 +137,7 @@ class Prepared:
 
     def __init__(self, plan: RebuildPlan, fold: Fold, head: Head) -> None:
         self.plan = plan
-        """As of the snapshot; it is what a confirmation confirms."""
+        """The plan as of the snapshot; a confirmation confirms it."""
 
         self._fold = fold
         self._head = head

@@ -22,7 +22,7 @@ from kernel.verify.reading import Reader, joined, load_object, shown
 EVENTS_PAGE_ROWS = 64
 
 
-class _TrailBroken(Exception):  # noqa: N818 - the end of a replay, already reported
+class _TrailBroken(Exception):
     """Events are missing, so that later ones cannot be replayed; the finding is noted."""
 
 

@@ -62,12 +62,12 @@ class Finding:
     message: str
 
 
-class EnoughFindings(Exception):  # noqa: N818 - the end of the search, not a failure
+class EnoughFindings(Exception):
     """The limit of findings is reached."""
 
 
 class Findings:
-    """What was found, in order of discovery."""
+    """The findings of a verification, in the order of their discovery."""
 
     def __init__(self, limit: int) -> None:
         self.entries: list[Finding] = []

@@ -99,8 +99,8 @@ class Producer:
             ProducerError: `work_request_invalid`, `work_request_conflict`, `work_queue_unknown`,
                 `work_item_full`; `work_requests_too_many` when the queue stayed full too long.
         """
-        [asked] = await self.enqueue_many([request])
-        return asked
+        [receipt] = await self.enqueue_many([request])
+        return receipt
 
     async def enqueue_many(
         self,
@@ -111,20 +111,20 @@ class Producer:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
         `progress` is called with how many are on the record. An error's `index` counts over all
-        requests, and its `asked` holds those that are on the record already.
+        requests, and its `receipts` are of those that are on the record already.
         """
-        asked: list[WorkReceipt] = []
+        receipts: list[WorkReceipt] = []
         try:
             for chunk in _bodies(self._written(request) for request in requests):
                 answer = await self._ask("POST", "requests", content=chunk, headers=_JSON)
-                asked += [_read(WorkReceipt, request) for request in answer["requests"]]
-                progress(len(asked))
+                receipts += [_read(WorkReceipt, request) for request in answer["requests"]]
+                progress(len(receipts))
         except ProducerError as error:
-            error.asked = tuple(asked)
+            error.receipts = tuple(receipts)
             if error.index is not None:
-                error.index += len(asked)
+                error.index += len(receipts)
             raise
-        return asked
+        return receipts
 
     async def status(self, request_id: str) -> WorkStatus:
         """Return the state of a request; raises `work_request_unknown`."""
@@ -171,10 +171,10 @@ class Producer:
             wait_s = min(POLL_S, max(0.0, deadline_s - anyio.current_time()))
             body = {"request_ids": request_ids, "wait_s": wait_s}
             answer = await self._ask("POST", "outcomes", json=body)
-            found = [_read(RequestOutcome, outcome) for outcome in answer["outcomes"]]
-            progress(ended_before + _ended(found))
-            if _ended(found) == len(found) or anyio.current_time() >= deadline_s:
-                return found
+            outcomes = [_read(RequestOutcome, outcome) for outcome in answer["outcomes"]]
+            progress(ended_before + _ended(outcomes))
+            if _ended(outcomes) == len(outcomes) or anyio.current_time() >= deadline_s:
+                return outcomes
 
     def _written(self, request: NewRequest) -> bytes:
         document: dict[str, Any] = {
@@ -210,12 +210,12 @@ def _bodies(written: Iterable[bytes]) -> Iterator[bytes]:
     """Requests as the bodies of calls, each as full as a gateway takes it."""
     chunk: list[bytes] = []
     size = 0
-    for one in written:
-        if chunk and (len(chunk) == REQUESTS_MAX or size + len(one) > BODY_BYTES_MAX):
+    for body in written:
+        if chunk and (len(chunk) == REQUESTS_MAX or size + len(body) > BODY_BYTES_MAX):
             yield _body(chunk)
             chunk, size = [], 0
-        chunk.append(one)
-        size += len(one)
+        chunk.append(body)
+        size += len(body)
     if chunk:
         yield _body(chunk)
 

@@ -98,7 +98,7 @@ class FuzzFleet:
 
     def ended(self) -> Mapping[str, int]:
         """Return which processes have ended, and how."""
-        codes = {name: one.poll() for name, one in self.processes.items()}
+        codes = {name: process.poll() for name, process in self.processes.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
     def rss(self) -> dict[str, int]:
@@ -130,11 +130,13 @@ class FuzzFleet:
 
     def end(self) -> dict[str, int]:
         """Ask every process to end, and return how each did."""
-        return {name: one.end(END_S) for name, one in self.processes.items()}
+        return {name: process.end(END_S) for name, process in self.processes.items()}
 
     def tails(self) -> str:
         """Return the end of what every process said."""
-        return "\n".join(f"--- {name}\n{one.tail()}" for name, one in self.processes.items())
+        return "\n".join(
+            f"--- {name}\n{process.tail()}" for name, process in self.processes.items()
+        )
 
     def kill(self) -> None:
         """Leave nothing behind."""

@@ -32,11 +32,11 @@ class SessionAddress:
     ) -> Any:
         """Ask the session and return what it answered."""
 
-        async def asked() -> Any:
+        async def ask_session() -> Any:
             async with GatewayClient(self.url) as gateway:
                 return await ask(SessionClient(gateway, str(known_as), **options))
 
-        return run(asked)
+        return run(ask_session)
 
 
 def print_answer(answer: BaseModel, *, as_json: bool) -> None:

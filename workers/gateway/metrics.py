@@ -174,7 +174,7 @@ def install(app: FastAPI, metrics: GatewayMetrics) -> None:
     async def scrape() -> Response:
         return Response(await metrics.text(), headers={**LIVE, "Content-Type": CONTENT_TYPE})
 
-    app.add_middleware(Measured, told=metrics.measures.answered)
+    app.add_middleware(Measured, observe=metrics.measures.answered)
 
 
 async def _part(

@@ -50,7 +50,7 @@ Write = Callable[[Unit], Awaitable[Any]]
 _log = structlog.get_logger(__name__)
 
 
-class SweepRefused(KernelError):  # noqa: N818 - a verdict
+class SweepRefused(KernelError):
     """The kernel refused a page; those before it are on the record."""
 
 

@@ -26,7 +26,7 @@ LEASE_TTL_MS = 5_000
 """How long the slot of a worker that died is missing; one that evaluates renews it."""
 
 
-class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
+class MidEvaluationRejection(Exception):
     """Raised by an evaluator to which capacity was refused; it has stopped and changed nothing."""
 
     def __init__(
