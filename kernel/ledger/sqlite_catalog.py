@@ -94,9 +94,13 @@ def _fault(line: str, indexes: dict[str, str]) -> StorageFault:
 @cache
 def _expected() -> frozenset[Fact]:
     facts = {table_fact(name, names, dict.fromkeys(names, True)) for name, names in _columns()}
-    for sql in definitions():
-        facts |= _facts_of(_tokens(sql))
-    return frozenset(facts)
+    return frozenset(facts.union(*_known().values()))
+
+
+@cache
+def _known() -> dict[str, set[Fact]]:
+    """Return the facts of each definition of this program by the text that SQLite keeps of it."""
+    return {sql.strip(): _facts_of(_tokens(sql)) for sql in definitions()}
 
 
 def _columns() -> list[tuple[str, tuple[str, ...]]]:
@@ -106,18 +110,17 @@ def _columns() -> list[tuple[str, tuple[str, ...]]]:
 def _stored(connection: sqlite3.Connection) -> set[Fact]:
     facts: set[Fact] = set()
     entries = _asked(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
-    tables = {
-        str(name)
-        for kind, name, _, sql in entries
-        if kind == "table" and _tokens(str(sql))[:2] == ["create", "table"]
-    }
+    tables = set()
     for kind, name, table, sql in entries:
+        known = _known().get(sql)
+        tokens = [] if known else _tokens(str(sql))
+        if kind == "table" and (known or tokens[:2] == ["create", "table"]):
+            tables.add(str(name))
         if name in _STATISTICS or (sql is None and kind == "index"):
             # An index without a text is that of a constraint, and goes with its table's text.
             continue
-        tokens = _tokens(str(sql))
-        if kind in ("table", "index", "trigger") and tokens[:1] == ["create"]:
-            facts |= _facts_of(tokens)
+        if kind in ("table", "index", "trigger") and (known or tokens[:1] == ["create"]):
+            facts |= known or _facts_of(tokens)
         else:
             facts.add(Fact(str(table), "object", f"{kind} {name}"))
     for name, names in _columns():
