@@ -55,8 +55,8 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
         entries = _stated(Envelope.model_validate_json(content)).sessions
     except (ValidationError, EffectInapplicable):
         return False
-    said = [entry for entry in entries if entry.session_id == anchor["session_id"]]
-    return [(one.last_event_index + 1, one.head_event_hash) for one in said] == [
+    of_session = [entry for entry in entries if entry.session_id == anchor["session_id"]]
+    return [(entry.last_event_index + 1, entry.head_event_hash) for entry in of_session] == [
         (anchor["n_events"], anchor["head_event_hash"])
     ]
 

@@ -41,7 +41,7 @@ _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11
 settles a conflict instead of having one."""
 
 
-class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
+class _OwnRefused(Exception):
     """A check refused an envelope of the kernel's own."""
 
     def __init__(self, check: str, refusal: Refusal) -> None:

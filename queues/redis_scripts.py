@@ -111,8 +111,8 @@ class Scripts:
             script = self.redis.register_script(script_text(name))
             self._registered[name] = script
         with translated():
-            answer, *more = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
-        for kind, count in zip(more[::2], more[1::2], strict=True):
+            answer, *drops = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
+        for kind, count in zip(drops[::2], drops[1::2], strict=True):
             dropped(kind.decode(), count)
         return answer
 

@@ -48,7 +48,9 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     # What a test itself does on its loop is its own affair, and files are read at a start.
     watched = BlockBuster(["actors", "queues", "workers"])
-    functions = [one for name, one in watched.functions.items() if name.startswith(_WATCHED)]
+    functions = [
+        function for name, function in watched.functions.items() if name.startswith(_WATCHED)
+    ]
     for function in functions:
         function.activate()
     try:

@@ -34,26 +34,26 @@ class PriorityLanes(Generic[T]):
         lanes = (self._receive, self._urgent_receive)
         return sum(lane.statistics().current_buffer_used for lane in lanes)
 
-    async def put(self, one: T) -> None:
+    async def put(self, item: T) -> None:
         """Append to the ordinary lane, as soon as there is a place.
 
         Raises:
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
         """
         try:
-            self._send.send_nowait(one)
+            self._send.send_nowait(item)
         except anyio.WouldBlock:
-            await self._send.send(one)
+            await self._send.send(item)
         self._filled.set()
 
-    def put_urgent(self, one: T) -> None:
+    def put_urgent(self, item: T) -> None:
         """Append to the urgent lane.
 
         Raises:
             anyio.WouldBlock: there is no place.
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
         """
-        self._urgent_send.send_nowait(one)
+        self._urgent_send.send_nowait(item)
         self._filled.set()
 
     async def take(self, limit: int, size_of: Callable[[T], int]) -> list[T]:
@@ -81,11 +81,11 @@ class PriorityLanes(Generic[T]):
 
     def close(self) -> list[T]:
         """Close both lanes and return what nobody has taken."""
-        left: list[T] = []
+        items: list[T] = []
         for lane in (self._urgent_receive, self._receive):
             with suppress(anyio.WouldBlock):
                 while True:
-                    left.append(lane.receive_nowait())
+                    items.append(lane.receive_nowait())
         for end in (self._send, self._urgent_send, self._receive, self._urgent_receive):
             end.close()
-        return left
+        return items

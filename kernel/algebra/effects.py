@@ -79,11 +79,11 @@ def _under(canonical: str, store: str, inverses: Mapping[str, tuple[str, ...]]) 
     ]
 
 
-def _compensated(canonical: str, store: str, one: str, other: str) -> list[EffectKind]:
+def _compensated(canonical: str, store: str, kind: str, compensation: str) -> list[EffectKind]:
     """Return two kinds that compensate each other; neither is an inverse."""
     return [
-        EffectKind(one, canonical, store, COMPENSATING, compensations=(other,)),
-        EffectKind(other, canonical, store, COMPENSATING, compensations=(one,)),
+        EffectKind(kind, canonical, store, COMPENSATING, compensations=(compensation,)),
+        EffectKind(compensation, canonical, store, COMPENSATING, compensations=(kind,)),
     ]
 
 

@@ -106,7 +106,9 @@ class Journal:
         """
         first = self._after(event_id)
         held = first - self._left_out
-        sizes = accumulate(len(one) for one in islice(self._stored, max(held, 0), held + limit))
+        sizes = accumulate(
+            len(content) for content in islice(self._stored, max(held, 0), held + limit)
+        )
         fitting = sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes))
         end = min(first + max(fitting, 1), len(self))
         return [self.event(position) for position in range(first, end)]

@@ -150,7 +150,9 @@ class SessionState:
 
     def take_snapshot(self, since: int) -> SessionSnapshot:
         """Write down what the session holds; `since` events are covered by the snapshot before."""
-        newest = takewhile(lambda one: one[1] >= since, reversed(self._observations.items()))
+        newest = takewhile(
+            lambda observation: observation[1] >= since, reversed(self._observations.items())
+        )
         observations = [[position, *key] for key, position in newest]
         gates = self._core.gates()
         window = self._policy.stability_window

@@ -131,11 +131,11 @@ def names_hold_nul(names: object) -> bool:
     """Tell whether a name holds U+0000, which not every store's text can; content may."""
     level: list[object] = [names]
     while level:
-        one = level.pop()
-        if isinstance(one, str) and "\x00" in one:
+        value = level.pop()
+        if isinstance(value, str) and "\x00" in value:
             return True
-        if isinstance(one, dict | tuple):
-            level.extend(one.values() if isinstance(one, dict) else one)
+        if isinstance(value, dict | tuple):
+            level.extend(value.values() if isinstance(value, dict) else value)
     return False
 
 

@@ -77,21 +77,21 @@ def check(submission: Submission) -> Verdict:
 
 
 def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[str] | Refusal:
-    found = item(submission.transaction, receipt_id)
-    if found is None:
+    document = item(submission.transaction, receipt_id)
+    if document is None:
         message = f"the review queue has no item {receipt_id}"
         return Refusal("envelope_adjudication_unknown", field, message)
     if resolution_of(submission.transaction, receipt_id) is not None:
         return Refusal(RESOLVED_CODE, field, f"{receipt_id} was resolved before")
-    return set(found.get("existing_operation_ids", ()))
+    return set(document.get("existing_operation_ids", ()))
 
 
 def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> Refusal:
-    one = conflicts[0]
-    place = "effect_kind" if one.field == RECORD_STATE else f"payload.{one.field}"
-    field = f"primitive_effects.{one.write.effect_index}.{place}"
-    existing = one.document()["existing_operation_id"]
-    message = f"{one.conflict_class} with {existing}, which it had not seen"
+    conflict = conflicts[0]
+    place = "effect_kind" if conflict.field == RECORD_STATE else f"payload.{conflict.field}"
+    field = f"primitive_effects.{conflict.write.effect_index}.{place}"
+    existing = conflict.document()["existing_operation_id"]
+    message = f"{conflict.conflict_class} with {existing}, which it had not seen"
     return Refusal(_REASONS[outcome], field, message, details=details)
 
 

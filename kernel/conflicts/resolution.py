@@ -44,7 +44,7 @@ AUTHORITY_FIELDS = ("cu_authority", "override_authority", "authority")
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One field in which an envelope contradicts what it had not seen."""
+    """One field in which an envelope contradicts a write that it had not seen."""
 
     write: Write
     existing: ExistingState
@@ -71,11 +71,11 @@ def conflicts_of(
     view: LedgerView, envelope: Envelope, seen: AbstractSet[str], since: str
 ) -> list[Conflict]:
     """Return an envelope's conflicts by effect, by existing record and by field."""
-    found: list[Conflict] = []
+    conflicts: list[Conflict] = []
     for write in writes_of(envelope):
         for existing in existing_states(view, write, seen, since):
-            found += _conflicts(policies_of(view), envelope, write, existing)
-    return found
+            conflicts += _conflicts(policies_of(view), envelope, write, existing)
+    return conflicts
 
 
 def outcome_of(conflicts: list[Conflict]) -> Outcome:
@@ -95,7 +95,7 @@ def _conflicts(
     same = write.comparison.same_thing
     if other and same is not None:
         written, before = same.compared(written), same.compared(before)
-    found = []
+    conflicts = []
     for difference in differences(
         before, written, existing.payload, whole=existing.whole and creates
     ):
@@ -103,12 +103,12 @@ def _conflicts(
             policies, difference.conflict_class, existing.node_kind, difference.field
         )
         outcome = _outcome(strategy, write, existing)
-        found.append(
+        conflicts.append(
             Conflict(
                 write, existing, difference.conflict_class, difference.field, strategy, outcome
             )
         )
-    return found
+    return conflicts
 
 
 def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outcome:

@@ -24,7 +24,7 @@ from kernel.ledger.keys import (
     unique_columns,
     values_getter,
 )
-from kernel.ledger.tables import DuplicateKey, Row, Tables, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, SingleRows, Tables, is_beyond
 
 Key = tuple[str | int, ...]
 
@@ -93,8 +93,8 @@ class _Held:
             if index is None:
                 index = self._build_index(columns)
             keys = index.get(tuple(where.values()), ())
-        found = (self.rows[key] for key in keys)
-        return [row for row in found if row is not None]
+        rows = (self.rows[key] for key in keys)
+        return [row for row in rows if row is not None]
 
     def _build_index(self, columns: Columns) -> dict[Values, dict[Key, None]]:
         index = self.indexes[columns] = {}
@@ -113,7 +113,7 @@ class _Held:
                 index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
 
 
-class BufferedTables:
+class BufferedTables(SingleRows):
     """The port over another one's tables, for the duration of its transaction; see `flush`."""
 
     def __init__(self, store: Tables) -> None:
@@ -151,9 +151,9 @@ class BufferedTables:
         rows = held.read_ahead(where, column, after, descending=descending)
         if rows is None:
             # At most so many of the first stored rows have another version here.
-            more = None if limit is None else limit + len(held.pending)
+            rows_max = None if limit is None else limit + len(held.pending)
             rows = self._store.select(
-                table, where, order_by=order_by, after=after, descending=descending, limit=more
+                table, where, order_by=order_by, after=after, descending=descending, limit=rows_max
             )
             if not held.pending:
                 return rows
@@ -168,36 +168,21 @@ class BufferedTables:
             rows.sort(key=lambda row: row[column], reverse=descending)
         return rows[:limit]
 
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
-
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
-        wanted = (where or {}).items()
+        equal = (where or {}).items()
         return self._store.count(table, where) + sum(
             change
             for row, change in self._changes(table)
-            if all(row[name] == value for name, value in wanted)
+            if all(row[name] == value for name, value in equal)
         )
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """Return the number of rows for each combination of the columns' values."""
-        found = Counter(self._store.counts(table, *columns))
+        counter = Counter(self._store.counts(table, *columns))
         for row, change in self._changes(table):
-            found[tuple(row[name] for name in columns)] += change
-        return {values: number for values, number in found.items() if number}
+            counter[tuple(row[name] for name in columns)] += change
+        return {values: number for values, number in counter.items() if number}
 
     def select_any(
         self,
@@ -210,12 +195,12 @@ class BufferedTables:
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
         held = self._of(table)
-        more = None if limit is None else limit + len(held.pending)
-        wanted = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
-        rows = self._store.select_any(table, column, wanted, where, limit=more)
+        rows_max = None if limit is None else limit + len(held.pending)
+        askable = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
+        rows = self._store.select_any(table, column, askable, where, limit=rows_max)
         if held.pending:
             rows = [row for row in rows if held.key(row) not in held.pending]
-            for value in wanted:
+            for value in askable:
                 rows += [row.copy() for row in held.matching({**where, column: value})]
         return rows[:limit]
 
@@ -235,24 +220,24 @@ class BufferedTables:
         none are kept and none returned.
         """
         held = self._of(table)
-        wanted = list(dict.fromkeys(values))
-        if not _is_askable("".join(map(str, wanted))):
-            wanted = [one for one in wanted if _is_askable(str(one))]
-        given = where or {}
+        askable = list(dict.fromkeys(values))
+        if not _is_askable("".join(map(str, askable))):
+            askable = [value for value in askable if _is_askable(str(value))]
+        equal = where or {}
         limit = None if most is None else most + 1
-        rows = self._store.select_any(table, column, wanted, given, limit=limit)
+        rows = self._store.select_any(table, column, askable, equal, limit=limit)
         if most is not None and len(rows) > most:
             return []
         if key_names(table) == (column,):
-            found = {row[column]: row for row in rows}
-            for value in wanted:
-                held.rows.setdefault((value,), found.get(value))
+            by_key = {row[column]: row for row in rows}
+            for value in askable:
+                held.rows.setdefault((value,), by_key.get(value))
             return rows
-        known = held.ahead.setdefault((*given, column), {})
-        for value in wanted:
-            known[(*given.values(), value)] = []
+        known = held.ahead.setdefault((*equal, column), {})
+        for value in askable:
+            known[(*equal.values(), value)] = []
         for row in rows:
-            known[(*given.values(), row[column])].append(row)
+            known[(*equal.values(), row[column])].append(row)
             held.rows.setdefault(held.key(row), row)
         return rows
 
@@ -325,16 +310,6 @@ class BufferedTables:
         for row in rows:
             self.delete(table, *self._of(table).key(row))
         return len(rows)
-
-    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows."""
-        for row in rows:
-            self.insert(table, row)
-
-    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows."""
-        for row in rows:
-            self.put(table, row)
 
     def savepoint(self) -> "_Savepoint":
         """Undo what is written inside when an exception leaves the block."""

@@ -21,7 +21,7 @@ from kernel.ledger.keys import (
     values_getter,
 )
 from kernel.ledger.schema import metadata
-from kernel.ledger.tables import DuplicateKey, Row, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, SingleRows, is_beyond
 
 
 class _MemoryTable:
@@ -115,7 +115,7 @@ def _trimmed(value: Any) -> Any:
     return bytes(memoryview(value)) if type(value) is bytes else value
 
 
-class MemoryTables:
+class MemoryTables(SingleRows):
     """The tables inside a transaction; every write notes how it is undone."""
 
     def __init__(self, tables: dict[str, _MemoryTable]) -> None:
@@ -139,8 +139,8 @@ class MemoryTables:
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
         column = order_by or self._tables[table.name].key_columns[-1]
-        found = self._tables[table.name].matching(where or {})
-        rows = [row for row in found if is_beyond(row[column], after, descending=descending)]
+        matching = self._tables[table.name].matching(where or {})
+        rows = [row for row in matching if is_beyond(row[column], after, descending=descending)]
         rows.sort(key=lambda row: row[column], reverse=descending)
         return [dict(row) for row in rows[:limit]]
 
@@ -156,32 +156,17 @@ class MemoryTables:
         """Return the rows that equal `where` and have any of the values in a column."""
         if self._tables[table.name].key_columns == (column,):
             rows = (self.get(table, value) for value in dict.fromkeys(values))
-            wanted = where.items()
-            found = [
-                row for row in rows if row and all(row[name] == value for name, value in wanted)
+            equal = where.items()
+            matching = [
+                row for row in rows if row and all(row[name] == value for name, value in equal)
             ]
         else:
-            found = [
+            matching = [
                 row
                 for value in dict.fromkeys(values)
                 for row in self.select(table, {**where, column: value})
             ]
-        return found[:limit]
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
+        return matching[:limit]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
@@ -237,16 +222,6 @@ class MemoryTables:
         for key in keys:
             self.delete(table, *key)
         return len(keys)
-
-    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows."""
-        for row in rows:
-            self.insert(table, row)
-
-    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows."""
-        for row in rows:
-            self.put(table, row)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

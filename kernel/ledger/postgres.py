@@ -257,14 +257,14 @@ class PostgresStore:
         try:
             if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
                 writer.execute(_BEGIN_WRITING)
-            found = writer.execute(_LOCK_HEAD).fetchone()
-            if found is None:
+            row = writer.execute(_LOCK_HEAD).fetchone()
+            if row is None:
                 writer.execute(_LOCK_UNFOUNDED)
                 # The process that held the lock before may have founded the ledger.
                 writer.execute(_LOCK_HEAD)
                 check_schema(writer, self.place)
             else:
-                check_version(version_in(found[0]), self.place)
+                check_version(version_in(row[0]), self.place)
         except psycopg.Error as error:
             self._roll_back(writer)
             raise LedgerUnavailable(f"{self.place}: {error}") from error

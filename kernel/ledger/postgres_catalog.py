@@ -109,8 +109,10 @@ def content_faults(connection: Connection) -> ContentReport:
     """Compare every index with its table where the extension amcheck is installed."""
     row = connection.execute(_AMCHECK).fetchone()
     if row is None:
-        why = "indexes were not compared with their tables: the extension amcheck is not installed"
-        return ContentReport(not_checked=[why])
+        reason = (
+            "indexes were not compared with their tables: the extension amcheck is not installed"
+        )
+        return ContentReport(not_checked=[reason])
     check = f"SELECT {row[0]}.bt_index_check(%s::oid::regclass, true)"
     report = ContentReport()
     for table, index, oid in connection.execute(_BTREES, (_names(),)).fetchall():
@@ -153,8 +155,8 @@ def _expected() -> frozenset[Fact]:
         facts |= {_index(table.name, index) for index in table.indexes}
         if table.name in append_only:
             facts |= {
-                _trigger(table.name, f"{table.name}_refuses_{each}", kind)
-                for each, kind in (
+                _trigger(table.name, f"{table.name}_refuses_{scope}", kind)
+                for scope, kind in (
                     ("row", _ROW_BEFORE_CHANGE),
                     ("statement", _STATEMENT_BEFORE_TRUNCATE),
                 )
@@ -181,7 +183,7 @@ def _stored(ask: Ask) -> set[Fact]:
             facts.add(table_fact(name, column_names(by_name[name]), plain.get(name, {})))
         if kind != "r" or persistence != "p":
             facts.add(Fact(name, "object", f"of the kind {kind}, persistence {persistence}"))
-        facts |= {Fact(name, "object", f"with {what}") for what, there in odd.items() if there}
+        facts |= {Fact(name, "object", f"with {oddity}") for oddity, there in odd.items() if there}
     for name, kind, validated, deferrable, expression, columns, sound in ask(
         _CONSTRAINTS, (names,)
     ):
@@ -207,7 +209,7 @@ def _stored(ask: Ask) -> set[Fact]:
 
 
 def _with(text: str, odd: dict[str, bool]) -> str:
-    return ", ".join([text, *(what for what, there in odd.items() if there)])
+    return ", ".join([text, *(oddity for oddity, there in odd.items() if there)])
 
 
 def _column(table: Table, name: str) -> Fact:

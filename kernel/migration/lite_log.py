@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 """Told how many lines are done."""
 
 
-class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the log
+class LiteLogInvalid(KernelError):
     """A line that cannot be taken; nothing of the log was.
 
     `lite_envelope_invalid`, `envelope_too_large`, `json_key_repeated`,
@@ -59,7 +59,7 @@ class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the lo
 
 @dataclass(frozen=True, slots=True)
 class LiteLine:
-    """One line that was read."""
+    """One line of a lite log: its number, its envelope and its bytes."""
 
     number: int
     lite: PBEOperationReceiptLite
@@ -69,7 +69,7 @@ class LiteLine:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What taking a log came to."""
+    """The numbers of lines that were taken and that were on the record before."""
 
     taken: int
     on_record: int
@@ -82,9 +82,9 @@ def take_log(ledger: Ledger, log: BinaryIO, progress: Progress | None = None) ->
     Raises:
         LiteLogInvalid: naming the line; nothing was written.
     """
-    told = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     with ledger.view() as view:
-        judged = _judge(view, log, told)
+        judged = _judge(view, log, report)
     log.seek(0)
     lines, taken, done = read_lite_log(log), 0, 0
     while batch := list(islice(lines, BATCH_ROWS)):
@@ -94,7 +94,7 @@ def take_log(ledger: Ledger, log: BinaryIO, progress: Progress | None = None) ->
                     raise LiteLogInvalid(line.number, "it was written since", "lite_log_changed")
                 taken += _take(transaction, line)
         done += len(batch)
-        told(done)
+        report(done)
     return Taken(taken, done - taken)
 
 
@@ -112,18 +112,18 @@ def read_lite_log(log: BinaryIO) -> Iterator[LiteLine]:
         yield _read_line(number, line)
 
 
-def _judge(view: LedgerView, log: BinaryIO, told: Progress) -> dict[str, bytes]:
+def _judge(view: LedgerView, log: BinaryIO, report: Progress) -> dict[str, bytes]:
     """Read every line, and return the hash of each operation's content."""
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for line in read_lite_log(log):
         operation_id = line.lite.operation_id
         content_digest = _digest(line.content)
-        if found.setdefault(operation_id, content_digest) != content_digest:
+        if digests.setdefault(operation_id, content_digest) != content_digest:
             message = f"{operation_id} stands in the log before, with other content"
             raise LiteLogInvalid(line.number, message, "lite_operation_conflict")
         _is_on_record(view, line)
-        told(line.number)
-    return found
+        report(line.number)
+    return digests
 
 
 def _read_line(number: int, line: bytes) -> LiteLine:

@@ -134,8 +134,8 @@ def _deeper(document: object, limit: int) -> bool:
     for _ in range(limit):
         level = [
             item
-            for one in level
-            if isinstance(one, dict | list)
-            for item in (one.values() if isinstance(one, dict) else one)
+            for entry in level
+            if isinstance(entry, dict | list)
+            for item in (entry.values() if isinstance(entry, dict) else entry)
         ]
     return bool(level)

@@ -34,8 +34,8 @@ class Emitted(Payload):
 
     @model_validator(mode="after")
     def _one_source(self) -> "Emitted":
-        given = (self.content, self.content_base64, self.content_node_ref)
-        if sum(one is not None for one in given) > 1:
+        stated = (self.content, self.content_base64, self.content_node_ref)
+        if sum(place is not None for place in stated) > 1:
             raise ValueError("content comes from one place")
         return self
 

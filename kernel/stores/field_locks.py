@@ -25,7 +25,9 @@ def check_unlocked(before: Document, fields: Document, operation: Operation) -> 
         return
     for name in fields:
         if name == FIELD_LOCK:
-            stays = isinstance(fields[name], list) and all(one in fields[name] for one in locked)
+            stays = isinstance(fields[name], list) and all(
+                value in fields[name] for value in locked
+            )
             refused = name in locked or not stays
         else:
             refused = name in locked

@@ -64,6 +64,6 @@ def _decide(
     emitted = validated(model, effect.payload)
     held = check_content(emitted, operation)
     applied = store.apply(without_content(effect), operation)
-    asked = {place: getattr(emitted, place), "content_hash": emitted.content_hash, **held}
-    request_external_effect(effect, operation, asked)
+    payload = {place: getattr(emitted, place), "content_hash": emitted.content_hash, **held}
+    request_external_effect(effect, operation, payload)
     return applied

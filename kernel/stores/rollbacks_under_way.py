@@ -127,7 +127,7 @@ class _Left:
     def was_undone_by(self, operation_id: str) -> bool:
         """Tell whether an operation is one by which the rollback undid a part of the epoch."""
         undone = mark_of(self._view, operation_id)["undoes"]
-        rows = (self._view.log_row_of(one) for one in undone)
+        rows = (self._view.log_row_of(operation_id) for operation_id in undone)
         return any(row is not None and row["commit_epoch_id"] == self._epoch_id for row in rows)
 
 

@@ -166,9 +166,9 @@ class Chain:
         pairs = [(name, row[name], _text(document.get(name))) for name in shape.repeated]
         pairs += [(name, row[name], document.get(name)) for name in shape.numbers]
         pairs.append((shape.sequence, str(row[shape.sequence]), document.get(shape.sequence)))
-        for name, held, said in pairs:
-            if held != said:
-                message = f"{name} is {shown(held)}, the bytes say {shown(said)}"
+        for name, held, stated in pairs:
+            if held != stated:
+                message = f"{name} is {shown(held)}, the bytes say {shown(stated)}"
                 self._findings.add(shape.table, row[shape.sequence], "column_differs", message)
                 return False
         return True

@@ -26,7 +26,7 @@ from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
-"""No export has a longer line."""
+"""The longest line that an export may have."""
 
 _MEMBERS = {
     "header": {"format", "kind"},
@@ -74,7 +74,7 @@ class ExportVerification:
         return self.finding is None
 
 
-class _BadLine(Exception):  # noqa: N818 - the end of the search
+class _BadLine(Exception):
     def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(message)
         self.rule: Rule = rule
@@ -246,10 +246,10 @@ class _Walk:
 def _hash_of(document: object, claimed: object, name: str) -> str:
     if not isinstance(document, dict):
         raise _BadLine("unreadable", f"{name} is not a JSON object")
-    found = sha256_hex(canonicalize(document))
-    if found != claimed:
+    actual = sha256_hex(canonicalize(document))
+    if actual != claimed:
         raise _BadLine("bytes_changed", f"{name} does not hash to {name}_hash")
-    return found
+    return actual
 
 
 def _rules_of(document: Document) -> Rules:

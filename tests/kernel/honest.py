@@ -75,7 +75,7 @@ def drain(ledger, keep=()):
     while True:
         with ledger.view() as view:
             ready = ready_items(view, view.open_requests())
-        due = [one.item_key for one in ready if one.item_key not in keep]
+        due = [request.item_key for request in ready if request.item_key not in keep]
         if not due:
             return
         recompute(ledger, due[0])
@@ -111,15 +111,15 @@ ASKED_OPEN = 2
 def ask_for_work(ledger):
     """Requests of both queues: closed in every way, put back for capacity, and left open."""
     step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
-    asked = [
+    requests = [
         WorkRequest(BINDING_QUEUE, f"b-{n}", {"binding_id": f"b-{n}", "source_event_id": "e"})
         for n in range(4)
     ]
-    asked.append(
+    requests.append(
         WorkRequest(EXTRACTION_QUEUE, "x", {"extraction_run_id": "r", "attempt_number": 1, **step})
     )
     with ledger.transaction() as transaction:
-        ids = [one.request_id for one in enqueue(transaction, asked)]
+        ids = [receipt.request_id for receipt in enqueue(transaction, requests)]
         close(transaction, ids[0], "completed", result={"outcome_state": "succeeded"})
         signal = {"ec_capacity_lease_state": "none", "queue_depth": 3, "inflight_operations": 1}
         rejected = CapacityRejected(request_id=ids[1], capacity_signal_at_rejection=signal)
@@ -129,9 +129,9 @@ def ask_for_work(ledger):
 
 
 EXTERNAL = sum(
-    "external_effect_descriptor" in one
+    "external_effect_descriptor" in stated
     for document in every_kind()
-    for one in document["primitive_effects"]
+    for stated in document["primitive_effects"]
 )
 """How many effects of the course wait to be performed outside."""
 
@@ -330,7 +330,8 @@ def brief_course():
     """The steps of the course that fill every typed store but that of the policies."""
     kept, missing = [], {kind.store for kind in EFFECT_KINDS.values()} - {"policy_snapshots"}
     for document in every_kind():
-        stores = {EFFECT_KINDS[one["effect_kind"]].store for one in document["primitive_effects"]}
+        kinds = {stated["effect_kind"] for stated in document["primitive_effects"]}
+        stores = {EFFECT_KINDS[kind].store for kind in kinds}
         if stores & missing or document["semantic_intent"] in _WHOLE:
             kept.append(document)
             missing -= stores
@@ -352,15 +353,15 @@ def undo_half_an_epoch(ledger):
 
 def ask_models(ledger, host):
     """Three answers on record, one of them collected again, and replays of every retention."""
-    asked = [adapt("n", note=str(number)) for number in range(3)]
-    for document in asked:
+    documents = [adapt("n", note=str(number)) for number in range(3)]
+    for document in documents:
         accepted(submit_answered(ledger, document, b"an answer"))
     registry = ActiveModels({"claude-opus-4-7": "claude-opus-4-7"})
     with ledger.transaction() as transaction:
-        for document in asked:
+        for document in documents:
             replay_operation(transaction, document["operation_id"], "record_only", registry)
         replay_operation(transaction, "nowhere", "record_only", registry)
-        mark_archived(transaction, asked[1]["operation_id"])
+        mark_archived(transaction, documents[1]["operation_id"])
     host.time_us += 8 * 24 * HOUR_US
     with ledger.transaction() as transaction:
         collected = collect_model_outputs(transaction, ActiveModels({}), host.time_us)

@@ -46,8 +46,10 @@ class SessionClient:
         self._query = {} if survivors is None else {"survivors": survivors}
         self._path = f"/v1/sessions/{session_id}"
 
-    async def declare(self, ontology: Ontology, hypotheses: Iterable[str], **more: Any) -> Snapshot:
-        """Declare the session; `more` is `metadata` and the fields of its policy.
+    async def declare(
+        self, ontology: Ontology, hypotheses: Iterable[str], **fields: Any
+    ) -> Snapshot:
+        """Declare the session; `fields` is `metadata` and the fields of its policy.
 
         The same declaration again is answered with the session as it stands.
         """
@@ -55,10 +57,10 @@ class SessionClient:
             "session_id": self.session_id,
             "ontology": ontology.model_dump(),
             "hypotheses": list(hypotheses),
-            **more,
+            **fields,
         }
-        options = {"json": body, "params": self._query}
-        return _read(Declared, await self._gateway.ask("POST", "/v1/sessions", **options)).snapshot
+        response = await self._gateway.ask("POST", "/v1/sessions", json=body, params=self._query)
+        return _read(Declared, response).snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return the state of the session."""

@@ -119,11 +119,11 @@ class _KitFile(BaseModel):
         return self
 
     def _check_rows(self, probe: _ProbeFile) -> None:
-        wanted = "keep" if self.kind == "twenty_questions" else "removes"
-        if {"keep": probe.keep, "removes": probe.removes}[wanted] is None or (
+        column = "keep" if self.kind == "twenty_questions" else "removes"
+        if {"keep": probe.keep, "removes": probe.removes}[column] is None or (
             probe.keep is not None and probe.removes is not None
         ):
-            raise ValueError(f"{probe.id}: a kit of {self.kind} says what an outcome {wanted}")
+            raise ValueError(f"{probe.id}: a kit of {self.kind} says what an outcome {column}")
         rows = probe.keep or probe.removes or {}
         if not rows:
             raise ValueError(f"{probe.id}: has no outcomes")
@@ -200,18 +200,18 @@ def _removes(kit: _KitFile, probe: _ProbeFile) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _check_unique(what: str, names: Iterable[str]) -> None:
+def _check_unique(kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{what}: {name!r} stands twice")
+            raise ValueError(f"{kind}: {name!r} stands twice")
         seen.add(name)
 
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
-    found = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in found["loc"])
-    message = found["msg"].removeprefix("Value error, ")
+    problem = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

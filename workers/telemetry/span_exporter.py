@@ -65,7 +65,7 @@ class Spans:
 
     @property
     def dropped(self) -> int:
-        """How many had no room, or were not taken by the collector."""
+        """How many spans had no room, or were not taken by the collector."""
         return self._refused + self._lost
 
     def root(self, cause: str) -> TraceContext | None:
@@ -73,8 +73,8 @@ class Spans:
 
         The choice follows from the trace's id, so processes with one setting choose alike.
         """
-        found = root_of(cause)
-        return found if found.trace_id % _IDS < self._sampled_below else None
+        root = root_of(cause)
+        return root if root.trace_id % _IDS < self._sampled_below else None
 
     def tell(
         self,

@@ -177,7 +177,7 @@ class WorkerProcess:
                 in_flight=sum(tally.in_flight for tally in tallies),
                 version=self.version,
                 host=self.host,
-                last_error=next((one.last_error for one in tallies if one.last_error), ""),
+                last_error=next((tally.last_error for tally in tallies if tally.last_error), ""),
                 dropped=dict(DROPPED.most_common(KINDS_MAX)),
             )
             await self.heartbeats.beat(beat, BEAT_TTL_MS)

@@ -128,8 +128,11 @@ class ConsumerPool:
 
     def listeners(self) -> list[tuple[QueueWakeSignal, WorkQueue, str]]:
         """Return the listeners to run while slots drain: `QueueWakeSignal.listen` of each queue."""
-        everything = QueueWakeSignal()
-        self._signals = {"background": everything, "critical": QueueWakeSignal(behind=everything)}
+        all_priorities = QueueWakeSignal()
+        self._signals = {
+            "background": all_priorities,
+            "critical": QueueWakeSignal(behind=all_priorities),
+        }
         return [
             (signal, processor.queue, least)
             for floor, signal in self._signals.items()
