@@ -34,7 +34,7 @@ from kernel.visibility import LEAST_RESTRICTIVE
 
 @dataclass(frozen=True, slots=True)
 class AppliedEffects:
-    """What applying came to, in the order in which it happened."""
+    """The documents of the applied effects and of the receipts, in the order of applying."""
 
     applied_effects: tuple[Document, ...]
     receipts: tuple[dict[str, str], ...]

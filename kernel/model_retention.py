@@ -32,7 +32,7 @@ COLLECTED_KIND = "recorded_model_output_collected"
 
 @dataclass(frozen=True, slots=True)
 class OutputFacts:
-    """What decides whether an answer may be collected."""
+    """The facts that decide whether a model's answer may be collected."""
 
     reference_count: int
     unreferenced_since_us: int | None

@@ -28,7 +28,7 @@ RESTRICTED = frozenset({"sealed", "firewalled"})
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Why something may not leave."""
+    """The reason why an envelope's effect may not leave the record, and the field to blame."""
 
     reason: Literal["restricted", "overlaid"]
     field: str
@@ -87,7 +87,7 @@ def _overlaid(
         return None
     containment, overridden = Containment(view), overridden_by(envelope)
     writer = _sender(envelope, outward)
-    for field, ref in _sent(envelope, outward):
+    for field, ref in _names_sent(envelope, outward):
         try:
             resolution = forbidding(view, containment, ref, writer, overridden)
         except ContainmentTooWide:
@@ -106,7 +106,7 @@ def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
     return writer
 
 
-def _sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
+def _names_sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
     """Yield each thing that goes outside once, with the field that names it."""
     seen: set[str] = set()
     for source in sources_of_envelope(envelope):

@@ -19,7 +19,7 @@ ANY_KIND: Final = "any"
 """The kind on whose capacity operation kinds draw that have none of their own."""
 
 COST_MAX: Final = 1e9
-"""Of one lease, and of a resource whose cost is limited; costs are kept to the millionth."""
+"""Limit of the cost of a lease, and of a resource with limited cost, kept to the millionth."""
 
 THROTTLE_MS_MIN: Final = 20
 THROTTLE_MS_MAX: Final = 1000
@@ -32,7 +32,7 @@ class Amount:
 
     slots: float = 0
     cost: float = 0.0
-    """In the unit of `estimated_capacity_cost`."""
+    """The cost, in the unit of `estimated_capacity_cost`."""
 
     def covers(self, other: "Amount") -> bool:
         """Tell whether another amount fits into this one."""
@@ -118,7 +118,7 @@ class CapacityState:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What waiting work does now."""
+    """The course that waiting work takes now: it runs, runs after a pause, or is suspended."""
 
     action: Literal["run", "throttle", "suspend"]
     for_ms: int = 0

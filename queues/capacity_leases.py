@@ -135,7 +135,7 @@ class CapacityLeases:
         return bool(reply == 1)
 
     async def release(self, lease: Lease) -> bool:
-        """Free what it holds (§18.2); False when it was lost before."""
+        """Free a lease's slot and cost (§18.2); return False when it was lost before."""
         reply = await self._of(lease.resource).run("lease_release", lease.holder, lease.token)
         return bool(reply == 1)
 

@@ -51,7 +51,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of a request.
+    """The state of an item after a request for it.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
     successor: it waits behind a claim. dead: it lies in the dead letter box.
@@ -70,7 +70,7 @@ class Claim:
     payload: bytes
     priority: str
     causes: tuple[str, ...]
-    """In order of arrival, the first 1000."""
+    """The ids of the causes in order of arrival, the first 1000."""
     lineage: tuple[Lineage, ...]
     """The lineage of each of `causes`."""
     causes_count: int
@@ -99,7 +99,7 @@ class LiveItem:
     state_ends_at_ms: int | None
     """When a delayed item is due or a claim expires; None in every other state."""
     error: str
-    """Of the last retry, or ""."""
+    """The error of the last retry, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class DeadItem:
     attempts: int
     error_signature: str
     error: str
-    """Of the last retry before, or ""."""
+    """The error of the last retry before the end, or ""."""
     enqueued_at_ms: int
     died_at_ms: int
 
@@ -132,7 +132,7 @@ class QueueDepth:
     in_flight: int
     dead: int
     oldest_eligible_age_ms: dict[str, int]
-    """By priority, of the item that is served next there; 0 where nothing waits for a claim."""
+    """By priority, the age of the item that is served next; 0 where nothing waits for a claim."""
     paused: bool
     paused_priorities: frozenset[str]
 

@@ -54,7 +54,7 @@ def _random_token() -> str:
 
 
 class WorkQueue(QueueView):
-    """One named queue on Redis.
+    """A named queue of coalesced work items on Redis, claimed in the order of priorities.
 
     Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached. A
     cancelled call may or may not have taken effect: a claim made by it expires, an enqueue is

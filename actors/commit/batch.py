@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Waiting:
-    """One caller's units and their results."""
+    """Holds one caller's units, and their results once the batch ended."""
 
     units: Sequence[Unit]
     fence: Fence | None = None

@@ -120,7 +120,7 @@ class EnvelopeUnit:
 
     @cached_property
     def parsed(self) -> Parsed:
-        """What it reads as; asked for before the transaction begins, which it would prolong."""
+        """The parsed envelope; parsing it in the transaction would prolong that."""
         return parse(self._stated)
 
     def run(self, context: CommitContext) -> Submitted:

@@ -19,11 +19,11 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import Verdict
 
-Said = tuple[dict[str, Any], BeliefEvent | None]
+VerbAnswer = tuple[dict[str, Any], BeliefEvent | None]
 """The answer but for its snapshot, and the event if there is a new one."""
 
 
-def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> Said:
+def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> VerbAnswer:
     """Carry out a verb and return its whole answer, with the session as it is afterwards.
 
     Raises:
@@ -34,7 +34,7 @@ def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -
     return answer | {"snapshot": belief.snapshot(message.survivors_max)}, event
 
 
-def _eliminate(belief: BeliefSession, message: Eliminate, options: Mapping[str, Any]) -> Said:
+def _eliminate(belief: BeliefSession, message: Eliminate, options: Mapping[str, Any]) -> VerbAnswer:
     result = belief.eliminate(
         message.source_id,
         message.observation_id,
@@ -51,32 +51,34 @@ def _eliminate(belief: BeliefSession, message: Eliminate, options: Mapping[str, 
     return answer, result.event
 
 
-def _enter(belief: BeliefSession, message: EnterObligation, options: Mapping[str, Any]) -> Said:
+def _enter(
+    belief: BeliefSession, message: EnterObligation, options: Mapping[str, Any]
+) -> VerbAnswer:
     event = belief.enter_obligation(
         message.obligation_id, message.min_total_eliminations, **options
     )
     return {"audit_event_id": event.event_id}, event
 
 
-def _exit(belief: BeliefSession, message: RequestExit, options: Mapping[str, Any]) -> Said:
+def _exit(belief: BeliefSession, message: RequestExit, options: Mapping[str, Any]) -> VerbAnswer:
     verdict = belief.request_exit(message.obligation_id, message.context, **options)
     return _judged("approved", verdict)
 
 
 def _conclude(
     belief: BeliefSession, message: DeclareConclusion, options: Mapping[str, Any]
-) -> Said:
+) -> VerbAnswer:
     verdict = belief.declare_conclusion(message.conclusion_id, message.context, **options)
     return _judged("accepted", verdict)
 
 
 def _terminate(
     belief: BeliefSession, message: RequestTermination, options: Mapping[str, Any]
-) -> Said:
+) -> VerbAnswer:
     return _judged("approved", belief.request_termination(message.context, **options))
 
 
-def _judged(name: str, verdict: Verdict) -> Said:
+def _judged(name: str, verdict: Verdict) -> VerbAnswer:
     answer = {
         name: verdict.approved,
         "reason": verdict.reason,
@@ -85,7 +87,7 @@ def _judged(name: str, verdict: Verdict) -> Said:
     return answer, verdict.event
 
 
-_VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any]], Said]] = (
+_VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any]], VerbAnswer]] = (
     MappingProxyType(
         {
             Eliminate: _eliminate,

@@ -86,7 +86,7 @@ class Sessions(Protocol):
 
 @dataclass(slots=True)
 class _Active:
-    """One activation of one session."""
+    """One activation of one session: its mailbox, its cancel scope and its fence."""
 
     session_id: str
     fence: Fence | None

@@ -104,7 +104,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What an activation reads beside the belief session."""
+    """The parts that an activation reads beside its belief session."""
 
     title: str | None = None
     consumed: Position | None = None

@@ -37,7 +37,7 @@ class LeaseTablePort(Protocol):
 
     @property
     def table_id(self) -> str:
-        """Differs from the one before when Redis lost the table and everything beside it."""
+        """The table's id; it is another one when Redis lost the table and everything beside it."""
 
     @property
     def settled(self) -> bool:
@@ -46,7 +46,7 @@ class LeaseTablePort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What a gateway should do about its shards now."""
+    """The shards that a gateway should take, hand over, give back or treat as lost now."""
 
     take: tuple[Shard, ...] = ()
     hand_over: tuple[int, ...] = ()

@@ -67,7 +67,7 @@ class VerbArguments:
     """What one verb says of its effects' payloads and of the receipts that it states."""
 
     by_kind: Mapping[str, Arguments] = field(default_factory=lambda: MappingProxyType({}))
-    """By the name of the effect kind."""
+    """The arguments of each effect kind, by its name."""
 
     receipts: frozenset[str] = frozenset()
     """Of these receipts it states one at least; a receipt that names no kind has the verb's."""

@@ -27,7 +27,7 @@ AdjudicationState = Literal["open", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class Adjudication:
-    """One item of the review queue."""
+    """One item of the review queue, with the operation that resolved it."""
 
     receipt: Document
     """The whole receipt: the conflicts, what exists, and the envelope that was held back; or what

@@ -19,7 +19,7 @@ class Ancestry:
     """An operation and everything that it names, directly or not, as its cause."""
 
     page: Page
-    """In sequence, the operation itself last."""
+    """The operations in sequence, the one that was asked about last."""
 
     roots: tuple[str, ...]
     """The ancestors that name no cause: where the chain begins."""

@@ -30,7 +30,7 @@ _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens
 
 @dataclass(frozen=True, slots=True)
 class CostLedgerEntry:
-    """What one operation cost."""
+    """The estimated and actual cost of one operation."""
 
     entry_id: str
     operation_id: str
@@ -72,7 +72,7 @@ class CostTotal:
     operations: int
     estimated_cost: float
     actual_cost: float | None
-    """Of those that were measured; None where none was."""
+    """The sum of the measured costs; None where none was measured."""
 
     def document(self) -> Document:
         """Return the sum as JSON has it."""

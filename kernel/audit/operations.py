@@ -103,7 +103,7 @@ class OperationEntry:
     """One operation, both layers of it, as its row of the log tells it."""
 
     ec_sequence_number: int
-    """Of its place in the order."""
+    """The sequence of the operation's place in the order."""
 
     operation_id: str
     semantic_intent: str
@@ -116,7 +116,7 @@ class OperationEntry:
     causal_parent_operation_ids: tuple[str, ...]
     row_hash: str
     superseding_sequence: int | None = None
-    """Of the row that holds it, if that took the place of a lite one (K24)."""
+    """The sequence of the row that holds the operation, if that superseded a lite one (K24)."""
 
     @classmethod
     def of_row(cls, row: Row) -> "OperationEntry":

@@ -58,13 +58,13 @@ class RollbackPreview:
 
     operation: OperationEntry
     effects: tuple[EffectPreview, ...]
-    """In the order of undoing: the last that was applied is the first."""
+    """The effects in the order of undoing: the last that was applied is the first."""
 
     lowest_tier: int
     """1 where every effect is reversible or a receipt, else 2."""
 
     needs_user_confirmation: bool
-    """At tier 2, because something outside would persist."""
+    """Whether a user has to confirm tier 2, because an external effect would persist."""
 
     counts: dict[str, int]
     """How many effects have each reversibility."""

@@ -137,18 +137,18 @@ def request_of(
         limit=_RECENT_REQUESTS,
     )
     requests = (Request.of_row(row) for row in rows)
-    named = (trigger_kind, trigger_source_id)
-    return next((request for request in requests if _named(request.document) == named), None)
+    trigger = (trigger_kind, trigger_source_id)
+    return next((request for request in requests if _trigger_of(request.document) == trigger), None)
 
 
-def _named(document: Document) -> tuple[Any, Any]:
+def _trigger_of(document: Document) -> tuple[Any, Any]:
     return document["trigger_kind"], document["trigger_source_id"]
 
 
 def _is_asked(view: LedgerView, node_id: str, kind: str, source: str) -> bool:
     """Whether the same source has asked for it already and has no answer yet."""
     waiting = view.open_requests_of(AUTHORITY_QUEUE, node_id)
-    return any(_named(request.document) == (kind, source) for request in waiting)
+    return any(_trigger_of(request.document) == (kind, source) for request in waiting)
 
 
 def _record_asked_for(operation: Operation, page: RecomputeRequested) -> None:

@@ -32,7 +32,7 @@ class InputEdge:
 
     edge_id: str
     visibility_class: str
-    """Of the input."""
+    """The visibility class of the input."""
 
     brings: AuthorityInput
 

@@ -90,7 +90,7 @@ class BackfillProgress:
     understandings: int
     materialized: int
     requested: int
-    """Without an authority, and asked for."""
+    """Understandings without an authority for which a recompute was requested."""
 
     @property
     def ready(self) -> bool:

@@ -57,7 +57,7 @@ class RecoveredState:
 
 
 class EliminationStore(Protocol):
-    """Five methods; each may wait for a disk or a network.
+    """A store of eliminations outside; each of its five methods may wait for a disk or a network.
 
     All but the first raise BeliefError SESSION_NOT_FOUND for a session that was never created, and
     a store somewhere else raises EliminationStoreUnavailable.

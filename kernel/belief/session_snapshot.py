@@ -19,7 +19,7 @@ from kernel.canonical import canonicalize
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """What a session holds after so many events."""
+    """The state of a session after a number of its events."""
 
     n_events: int
     since: int

@@ -40,7 +40,7 @@ class ExistingState:
     """What they wrote; of a field that several wrote, the newest value."""
 
     written_by: dict[str, str] = field(default_factory=dict)
-    """By field, the newest unseen writer of it."""
+    """The newest unseen writer of each field."""
 
     whole: bool = False
     """Whether the record was created or stated anew unseen, so that its fields are the whole

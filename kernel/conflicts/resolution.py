@@ -44,7 +44,7 @@ AUTHORITY_FIELDS = ("cu_authority", "override_authority", "authority")
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One field in which an envelope contradicts what it had not seen."""
+    """One field in which an envelope contradicts a write that it had not seen."""
 
     write: Write
     existing: ExistingState

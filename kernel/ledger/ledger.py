@@ -53,7 +53,7 @@ _GENESIS_RECORD: Document = {
 
 @dataclass(slots=True)
 class Head:
-    """Where the chains stand; written back once at the end of a transaction."""
+    """The heads of the chains; they are written back once at the end of a transaction."""
 
     ec_sequence_number: int = 0
     row_hash: str = GENESIS_HASH
@@ -599,7 +599,7 @@ class Ledger:
         """
         with store.transaction() as tables:
             if tables.get(schema.chain_head, LEDGER_ID) is None:
-                _found(tables)
+                _write_genesis(tables)
             newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
             if newest and newest[0]["rules_version"] > RULES_VERSION:
                 version = newest[0]["rules_version"]
@@ -635,7 +635,7 @@ class Ledger:
         self.store.close()
 
 
-def _found(tables: Tables) -> None:
+def _write_genesis(tables: Tables) -> None:
     head = Head()
     tables.insert(
         schema.chain_head,

@@ -19,7 +19,7 @@ class SourceSimulation:
     """A simulation that is a source."""
 
     operation_id: str | None
-    """None where there is no such operation on the log."""
+    """The operation's id; None where there is no such operation on the log."""
 
     visibility_class: str
 

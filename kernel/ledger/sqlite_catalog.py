@@ -48,16 +48,16 @@ def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
 
 def content_faults(connection: sqlite3.Connection) -> ContentReport:
     """Compare every index with its table and look at every page; linear in the file's size."""
-    rows = _asked(connection, f"PRAGMA integrity_check({FAULTS_MAX})")
+    rows = _fetch(connection, f"PRAGMA integrity_check({FAULTS_MAX})")
     messages = [line for (text,) in rows for line in str(text).splitlines()]
     indexes = dict(
-        _asked(connection, "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
+        _fetch(connection, "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
     )
     sound = ("ok", "*** in database main ***")
     return ContentReport([_fault(line, indexes) for line in messages if line not in sound])
 
 
-def _asked(connection: sqlite3.Connection, sql: str) -> list[Any]:
+def _fetch(connection: sqlite3.Connection, sql: str) -> list[Any]:
     """Return the rows of a query whose texts may be damaged."""
     before = connection.text_factory
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
@@ -110,7 +110,7 @@ def _columns() -> list[tuple[str, tuple[str, ...]]]:
 
 def _stored(connection: sqlite3.Connection) -> set[Fact]:
     facts: set[Fact] = set()
-    entries = _asked(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
+    entries = _fetch(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
     defined = _defined()
     tables = {
         str(name)
@@ -131,7 +131,7 @@ def _stored(connection: sqlite3.Connection) -> set[Fact]:
             facts.add(Fact(str(table), "object", f"{kind} {name}"))
     for name, names in _columns():
         if name in tables:
-            info = _asked(connection, f"PRAGMA table_xinfo({name})")
+            info = _fetch(connection, f"PRAGMA table_xinfo({name})")
             facts.add(table_fact(name, names, {row[1]: row[6] == 0 for row in info}))
     return facts
 

@@ -59,7 +59,7 @@ class LiteLogInvalid(KernelError):
 
 @dataclass(frozen=True, slots=True)
 class LiteLine:
-    """One line that was read."""
+    """One line of a lite log: its number, its envelope and its bytes."""
 
     number: int
     lite: PBEOperationReceiptLite
@@ -69,7 +69,7 @@ class LiteLine:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What taking a log came to."""
+    """The numbers of lines that were taken and that were on the record before."""
 
     taken: int
     on_record: int

@@ -130,7 +130,7 @@ class Containment:
             }
             self._places[ref] = Containers(
                 frozenset(corpora).union(*(closure.refs for closure in stated)),
-                _named(ref).union(*(closure.spans for closure in stated)),
+                _spans_of(ref).union(*(closure.spans for closure in stated)),
             )
         return self._places[ref]
 
@@ -142,10 +142,10 @@ def is_placed(payload: Mapping[str, Any]) -> bool:
 
 
 def _stated(ref: str, payload: Mapping[str, Any]) -> Containers:
-    return Containers(frozenset(_containers(payload)), _named(ref).union(spans_in(payload)))
+    return Containers(frozenset(_containers(payload)), _spans_of(ref).union(spans_in(payload)))
 
 
-def _named(ref: str) -> frozenset[Span]:
+def _spans_of(ref: str) -> frozenset[Span]:
     span = span_named_by(ref)
     return frozenset() if span is None else frozenset({span})
 

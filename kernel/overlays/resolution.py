@@ -40,7 +40,7 @@ class Resolution:
     granularity: Granularity
     restriction: Restriction
     overlays: tuple[AccessOverlay, ...]
-    """The overlays of this granularity that limit anything, by id; all where none does."""
+    """The limiting overlays of this granularity, by id; all of them where none limits."""
 
     def permits(self, write_ref: str, writer: Writer, granted: frozenset[str]) -> bool:
         """Tell whether a write is permitted; `granted` are those whom the written node lets in."""

@@ -42,7 +42,7 @@ class StateAsOf:
         self._recorded: Iterable[bytes] = ()
         self._own: dict[tuple[str, str], str] | None = None
         self._known: dict[tuple[str, str], Row | None] = {}
-        self._gone: dict[str, frozenset[str]] = {}
+        self._missing_keys: dict[str, frozenset[str]] = {}
 
     def begin(self, sequence: int, recorded: Iterable[bytes]) -> None:
         """Move to just before an operation, whose effects name the states that they met."""
@@ -243,12 +243,12 @@ class StateAsOf:
             _refuse(table.name)
         narrowed = {name: where[name] for name in store.searched_by if name in where}
         keys = {row[key_column]: None for row in self._tables.select(table, narrowed)}
-        keys |= dict.fromkeys(sorted(self._gone_from(table)))
+        keys |= dict.fromkeys(sorted(self._missing_from(table)))
         return list(keys)
 
-    def _gone_from(self, table: Table) -> frozenset[str]:
+    def _missing_from(self, table: Table) -> frozenset[str]:
         """Return the keys that a later operation wrote and that have no row now."""
-        if table.name not in self._gone:
+        if table.name not in self._missing_keys:
             keys: set[str] = set()
             after = self._sequence - 1
             while True:
@@ -267,8 +267,8 @@ class StateAsOf:
                 # The last operation may go on behind the page.
                 after = rows[-1]["ec_sequence_number"] - 1
             missing = (key for key in keys if self._tables.get(table, key) is None)
-            self._gone[table.name] = frozenset(missing)
-        return self._gone[table.name]
+            self._missing_keys[table.name] = frozenset(missing)
+        return self._missing_keys[table.name]
 
 
 def _refuse(name: str) -> NoReturn:

@@ -27,7 +27,7 @@ class ReplayVerdict:
 
     operation_id: str
     ec_sequence_number: int | None
-    """None where the operation is not on the log."""
+    """The operation's sequence; None where it is not on the log."""
 
     fingerprint_match: bool
     output_reproduced: bool

@@ -53,7 +53,7 @@ class Reproduction:
     operation_id: str
     causal_parent_operation_ids: tuple[str, ...] = ()
     recorded_model_outputs: tuple[Document, ...] = ()
-    """As the envelope states them."""
+    """The model outputs as the envelope states them."""
 
     erased: bool = False
     """The envelope was erased, so there was nothing to compute."""

@@ -14,6 +14,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.compensation import compensating_effects
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -21,7 +22,6 @@ from kernel.rollback.envelopes import (
     compensating_envelope,
     envelope,
     inverse_envelope,
-    receipt_effect,
     scope_of,
 )
 from kernel.rollback.errors import RollbackRefused
@@ -40,7 +40,7 @@ class OperationRollback:
 
     original_operation_id: str
     submission: SubmissionResult
-    """Of the inverse operation."""
+    """The result of submitting the inverse operation."""
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""
@@ -58,7 +58,7 @@ class EpochRollback:
 
     epoch_id: str
     submission: SubmissionResult
-    """Of the operation that holds the receipts."""
+    """The result of submitting the operation that holds the receipts."""
 
     inverse_operation_ids: tuple[str, ...]
     compensations_applied: tuple[Document, ...]

@@ -30,9 +30,10 @@ from kernel.ledger.catalog import STORAGE_RULES
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row, Store, TablesView
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
-from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+from kernel.rollback.envelopes import envelope, scope_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import confirmed_operation_id
 from kernel.verify import verify
@@ -81,14 +82,14 @@ class RebuildPlan:
     checkpoint_ec_sequence_number: int
     head_row_hash: str
     state_digest: str
-    """Of the state that the log gives up to that head."""
+    """The digest of the state that the log gives up to that head."""
 
     irreversible_skipped: tuple[Document, ...]
     differences: tuple[RecordDifference, ...]
 
     @property
     def scope(self) -> str:
-        """What a confirmation confirms."""
+        """The scope that a confirmation of this rebuild names."""
         return f"checkpoint:{self.checkpoint_ec_sequence_number}"
 
     @property
@@ -136,7 +137,7 @@ class Prepared:
 
     def __init__(self, plan: RebuildPlan, fold: Fold, head: Head) -> None:
         self.plan = plan
-        """As of the snapshot; it is what a confirmation confirms."""
+        """The plan as of the snapshot; a confirmation confirms it."""
 
         self._fold = fold
         self._head = head

@@ -20,7 +20,7 @@ from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a simulation was made of."""
+    """The sources from which a simulation was made, and their taint."""
 
     refs: tuple[str, ...]
     taint: tuple[str, ...]

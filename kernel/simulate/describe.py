@@ -24,7 +24,7 @@ _CORPUS_MOVES = frozenset({"membership_write", "membership_state_transition"})
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a preview's function reads: the operation and its dry run."""
+    """The operation and its dry run, from which a function describes a preview."""
 
     effects: tuple[KernelEffect, ...]
     source_refs: tuple[str, ...]

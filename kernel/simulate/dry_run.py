@@ -25,14 +25,14 @@ from kernel.model.simulation import RecordChange, WouldBeRejection
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What an operation would come to."""
+    """The changes of an operation that was carried out and undone, or why it was refused."""
 
     envelope: Envelope | None
-    """None where the document could not be read as one."""
+    """The envelope; None where the document is none."""
 
     rejection: WouldBeRejection | None = None
     changes: tuple[RecordChange, ...] = ()
-    """One for each record, in the order in which they were first written."""
+    """The change of each record, in the order in which they were first written."""
 
     receipt_kinds: tuple[str, ...] = ()
     recomputes: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ OF_KIND: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
         "share_link_revoke": "third_party_notification",
     }
 )
-"""By canonical kind."""
+"""The external effect of each canonical kind."""
 
 OF_NODE_KIND: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
     {

@@ -55,7 +55,7 @@ Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation came to."""
+    """The outcome of a simulation: its preview, or why there is none."""
 
     outcome: Outcome
     preview: SimulationPreview | None = None
@@ -63,7 +63,7 @@ class SimulationResult:
     """The simulation's own operation; a rejection where the kernel refused to record it."""
 
     receipt_id: str | None = None
-    """Of the receipt that says why there is no preview."""
+    """The id of the receipt that says why there is no preview."""
 
     reason: str | None = None
     violations: tuple[ExternalEffectViolation, ...] = ()

@@ -22,7 +22,7 @@ from kernel.stores.typed import (
 
 
 class ShareLink(Payload):
-    """Who gets to see what, under which policy."""
+    """The recipient of a share link, the corpus view that it shows, and its token policy."""
 
     recipient_email_hash: Sha256
     shared_corpus_view_id: Name

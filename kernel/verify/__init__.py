@@ -71,7 +71,7 @@ class Verification:
     not_checked: tuple[str, ...] = ()
     """What of the storage could not be compared, and why."""
     findings: tuple[Finding, ...] = field(default=())
-    """In order of discovery: the first names the first bad row."""
+    """The findings in order of discovery: the first names the first bad row."""
 
     @property
     def head(self) -> str:

@@ -26,7 +26,7 @@ from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
-"""No export has a longer line."""
+"""The longest line that an export may have."""
 
 _MEMBERS = {
     "header": {"format", "kind"},

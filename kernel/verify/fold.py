@@ -162,7 +162,7 @@ class Fold:
             if twin is None:
                 message = f"{row['receipt_id']} of row {sequence} is not there"
                 self._reader.findings.add(schema.receipts, row["receipt_id"], "missing", message)
-            elif _said(twin) != _said(row):
+            elif _body_of(twin) != _body_of(row):
                 message = f"applying row {sequence} again gives another receipt"
                 key = twin["receipt_sequence"]
                 self._reader.findings.add(schema.receipts, key, "state_differs", message)
@@ -259,7 +259,7 @@ class Fold:
         return f"; last written at sequence {rows[0]['ec_sequence_number']}" if rows else ""
 
 
-def _said(receipt: Row) -> Document | None:
+def _body_of(receipt: Row) -> Document | None:
     """Return what a receipt says without its place in the chain, which refusals share."""
     document = load_object(receipt["receipt_bytes"])
     if document is None:

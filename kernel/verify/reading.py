@@ -67,7 +67,7 @@ class EnoughFindings(Exception):
 
 
 class Findings:
-    """What was found, in order of discovery."""
+    """The findings of a verification, in the order of their discovery."""
 
     def __init__(self, limit: int) -> None:
         self.entries: list[Finding] = []

@@ -50,7 +50,7 @@ class DeadLetters:
     """How many of each signature were looked at; that begins with the page and may go beyond it."""
 
     dead_letters: tuple[DeadLetter, ...]
-    """In the order of their ids."""
+    """The dead letters in the order of their ids."""
 
     next_after: str | None
     """Where the next page begins; None after the last. A page may be empty and not the last."""

@@ -23,7 +23,7 @@ class WorkRefused(KernelError):
         super().__init__(message, code=code)
         self.field = field
         self.index: int | None = None
-        """Of the request in its asking that is to blame, where one is."""
+        """The index in the call of the request that is to blame, where one is."""
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -17,14 +17,14 @@ _RANKS = {priority: rank for rank, priority in enumerate(PRIORITIES_OF[BINDING_Q
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """What of an event's open requests belongs to this cycle."""
+    """The open requests of an event, parted into this cycle's and deferred ones."""
 
     admitted: frozenset[str]
     deferred: tuple[str, ...]
-    """In the order in which their turn will come."""
+    """The deferred requests, in the order in which their turn will come."""
 
     deferred_evaluation_at_us: int | None
-    """When the cycle has room again; None where nothing is deferred."""
+    """The time at which the cycle has room again; None where nothing is deferred."""
 
 
 def due_at_us(request: Request) -> int:

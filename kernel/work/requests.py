@@ -31,7 +31,7 @@ from kernel.work.errors import WorkRefused
 from kernel.work.order import due_at_us
 
 REQUESTS_MAX = 256
-"""In one asking."""
+"""Requests that one call may record."""
 
 KEY_CHARS_MAX = 400
 CONTENT_BYTES_MAX = 32 * 1024
@@ -40,14 +40,14 @@ OPEN_MAX = 100_000
 """Requests of one queue that may be open when more is asked for."""
 
 ITEM_REQUESTS_MAX = 10_000
-"""For one event, or one run, whatever became of them."""
+"""Requests for one event, or one run, open or not."""
 
 State = Literal["open", "completed", "dead_letter", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """What a producer asks for."""
+    """One request of a producer: its queue, its key, its content and its priority."""
 
     queue: str
     request_key: str

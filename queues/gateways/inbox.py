@@ -29,7 +29,7 @@ KEPT_S: Final = 60
 TAKEN_AT_ONCE: Final = 256
 NOTE_BYTES_MAX: Final = SEALED_BYTES_MAX + 1
 TAKEN_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the notes that are taken at once, but for the last of them."""
+"""Bytes of the notes that are taken at once, but for the last of them."""
 
 _REPLY: Final = b"r"
 _MAIL: Final = b"m"

@@ -33,7 +33,7 @@ from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of the entries that are read at once, but for the last of them."""
+"""Bytes of the entries that are read at once, but for the last of them."""
 
 ASIDE_MAX: Final = 64
 """Entries of a shard that are kept beside its mailbox; of more, only the receipt is left."""
@@ -60,7 +60,7 @@ class MailboxEntry:
 
     mailbox_id: str
     offset: str
-    """Its place in the mailbox; the order of these texts is the order of the entries."""
+    """The entry's place in the mailbox; the order of these texts is the order of the entries."""
 
     body: bytes
 

@@ -75,7 +75,7 @@ def enqueue(
                         requests, progress=lambda done: progress.show(bar(done, total))
                     )
                 except ProducerError as error:
-                    raise click.ClickException(_told(error)) from None
+                    raise click.ClickException(_refusal_text(error)) from None
             if not wait:
                 return receipts, []
             with Progress("wait") as progress:
@@ -125,7 +125,7 @@ def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.
     return click.ClickException(f"{code}: line {number}: {problem}")
 
 
-def _told(error: ProducerError) -> str:
+def _refusal_text(error: ProducerError) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
     place = "" if error.index is None else f"request {error.index + 1}: "
     recorded = f" ({len(error.receipts)} before it are on the record)" if error.receipts else ""

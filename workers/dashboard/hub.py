@@ -38,7 +38,7 @@ class TooManyListeners(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One picture as everybody gets it."""
+    """One picture of the state with its serial, as every listener gets it."""
 
     at: datetime
     """When it was published, by the hub's clock; the ages in it are counted up to here."""
@@ -73,7 +73,7 @@ class SnapshotHub:
         self._listeners_max = listeners_max
         self._listeners = 0
         self._failing = ""
-        self._wanted = anyio.Event()
+        self._picture_wanted = anyio.Event()
         self._changed = anyio.Event()
         self._stopped = anyio.Event()
         unread = _unread(clock())
@@ -100,7 +100,7 @@ class SnapshotHub:
         """End `run` and every wait at once; call it on the event loop's thread."""
         self._stopped.set()
         self._changed.set()
-        self._wanted.set()
+        self._picture_wanted.set()
 
     async def wait_stopped(self) -> None:
         """Return when `stop` is called."""
@@ -120,7 +120,7 @@ class SnapshotHub:
         """Return a picture at most one interval old, or the newest there is after `timeout_s`."""
         age = self.clock() - self._newest.at
         if self._newest.serial == 0 or age.total_seconds() > self.interval_s:
-            self._wanted.set()
+            self._picture_wanted.set()
             await self.next_after(self._newest.serial, timeout_s)
         return self._newest
 
@@ -134,7 +134,7 @@ class SnapshotHub:
         if self._listeners >= self._listeners_max:
             raise TooManyListeners(f"{self._listeners} streams are open")
         self._listeners += 1
-        self._wanted.set()
+        self._picture_wanted.set()
         try:
             yield
         finally:
@@ -176,9 +176,9 @@ class SnapshotHub:
 
     async def _rest(self, started_s: float) -> None:
         if self._listeners == 0:
-            self._wanted = anyio.Event()
+            self._picture_wanted = anyio.Event()
         with anyio.move_on_after(started_s + self._idle_interval_s - anyio.current_time()):
-            await self._wanted.wait()
+            await self._picture_wanted.wait()
         with anyio.move_on_after(started_s + self.interval_s - anyio.current_time()):
             await self._stopped.wait()
 

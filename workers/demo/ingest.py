@@ -77,7 +77,7 @@ class Summary:
 
 
 class Ingest:
-    """One ingest into one gateway."""
+    """One ingest of a file of dockets into one gateway."""
 
     def __init__(
         self, gateway: GatewayClient, progress: Callable[[Summary], None] = lambda _: None

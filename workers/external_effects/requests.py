@@ -20,7 +20,7 @@ _HELD_BACK = {"restricted": RESTRICTED, "overlaid": OVERLAID}
 
 @dataclass(frozen=True, slots=True)
 class EffectRequest:
-    """One effect to perform."""
+    """One external effect to perform, with the content that it writes."""
 
     request_id: str
     document: Document

@@ -48,7 +48,7 @@ class _Refusal:
 
     @property
     def status(self) -> int:
-        """Of the response."""
+        """The status of the response."""
         return status_of(self.code)
 
 
@@ -76,7 +76,7 @@ class _Refused(Exception):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """An HTTP connection whose requests and pauses are bounded."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -107,7 +107,7 @@ class ChildSpec:
 
 
 class Service(Protocol):
-    """Is something that runs and is not started from an argument list. All calls may block."""
+    """A member of the tree that is not started from an argument list. All calls may block."""
 
     @property
     def pid(self) -> int | None:

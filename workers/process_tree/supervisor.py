@@ -52,7 +52,7 @@ log = get_logger(__name__)
 
 
 class SupervisorError(Exception):
-    """Is the base of what can go wrong with a tree; names the child."""
+    """The base of the errors of a process tree; the message names the child."""
 
     code: ClassVar[str] = "supervisor_error"
 
@@ -238,7 +238,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 await runner.start()
             except Exception as error:
                 raise ChildNotReadyError(
-                    member.name, f"cannot be started: {_said(error)}"
+                    member.name, f"cannot be started: {_described(error)}"
                 ) from error
             log.info("child_started", name=member.name, pid=runner.pid)
             await self._wait_ready(member)
@@ -325,7 +325,7 @@ async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:
     return False
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     """An error with a code speaks for itself."""
     code = getattr(error, "code", None)
     return f"{code}: {error}" if isinstance(code, str) else repr(error)

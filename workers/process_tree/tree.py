@@ -162,7 +162,7 @@ def _bring_forward(place: LedgerPlace) -> None:
 
 
 def _gateway_id(folder: DataFolder) -> str:
-    """The same for every tree on a folder, of which there is one at a time."""
+    """Return the same gateway id for every tree on a folder, of which there is one at a time."""
     return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
 
 

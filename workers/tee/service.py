@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TeeService(TeeServicer):
-    """One method for each of the contract."""
+    """The gRPC service, with one method for each of the contract."""
 
     def __init__(self, incidents: Incidents, corrupt: Callable[[], None] = lambda: None) -> None:
         """Answer from the record; `corrupt` is called when it is found not to verify."""

@@ -18,11 +18,11 @@ class SpanTally(Protocol):
 
     @property
     def exported(self) -> int:
-        """How many a collector has taken."""
+        """How many spans a collector has taken."""
 
     @property
     def dropped(self) -> int:
-        """How many are lost."""
+        """How many spans are lost."""
 
 
 def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:

@@ -65,7 +65,7 @@ class Spans:
 
     @property
     def dropped(self) -> int:
-        """How many had no room, or were not taken by the collector."""
+        """How many spans had no room, or were not taken by the collector."""
         return self._refused + self._lost
 
     def root(self, cause: str) -> TraceContext | None:

@@ -28,7 +28,7 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """The same as W3C trace context writes it, sampled."""
+        """The span as W3C trace context writes it, sampled."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-01"
 
     def child(self, *names: str) -> "TraceContext":

@@ -58,7 +58,7 @@ class BatchCounters:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """How one claim ends."""
+    """The verdict with which one claim ends, and its reason code."""
 
     claim: Claim
     verdict: Literal["done", "put_off", "suspended", "failed"]

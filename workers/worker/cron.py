@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CronTools:
-    """What a cron is handed to work with."""
+    """The services that a cron works with."""
 
     queues: Mapping[str, WorkQueue]
     ledger: Ledger
@@ -49,7 +49,7 @@ class CronTools:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """One row of the table."""
+    """One cron job: its interval and its function."""
 
     every_s: int
     run: Callable[[CronTools], Awaitable[None]]

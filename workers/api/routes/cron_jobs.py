@@ -23,7 +23,7 @@ router = json_router(prefix="/internal/crons", include_in_schema=False)
 CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
     {"retention-sweep": lambda services: RetentionSweepUnit(services.models)}
 )
-"""By the name of the cron (`workers/worker/cron.py`)."""
+"""The unit of each cron, by its name in `workers/worker/cron.py`."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Sequence = Annotated[int, Field(ge=0, le=2**53 - 1)]

@@ -14,7 +14,7 @@ from workers.views.records import SEQUENCE_MAX, count_requests, describe_node, d
 
 PAGE_MAX = 500
 TEXT_MAX = 512
-"""No name on the record is longer."""
+"""The longest name that the record can hold."""
 
 RecordId = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
 

@@ -112,7 +112,7 @@ async def cancel(
     queue: QueueName, request_id: RequestIdInPath, body: CancelBody, services: Given
 ) -> dict[str, Any]:
     """Take a request back; `cancelled` is false where it had its outcome before."""
-    _found(await services.read(lambda view: _status(view, queue, request_id)), request_id)
+    _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
     cancelled, status = await services.write(CancelRequestUnit(request_id, body.reason))
     await services.queues[queue].remove_closed([request_id])
     return {"cancelled": cancelled, "request": asdict(status)}
@@ -122,7 +122,7 @@ async def cancel(
 async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> dict[str, Any]:
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
-    return asdict(_found(state, request_id))
+    return asdict(_existing(state, request_id))
 
 
 async def _outcomes(
@@ -142,7 +142,7 @@ async def _read_outcomes(
     outcomes = await services.read(
         lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
     )
-    return [_found(outcome, request_ids[index]) for index, outcome in enumerate(outcomes)]
+    return [_existing(outcome, request_ids[index]) for index, outcome in enumerate(outcomes)]
 
 
 def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
@@ -150,7 +150,7 @@ def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
     return state if state is not None and state.queue == queue else None
 
 
-def _found(record: T | None, request_id: str) -> T:
+def _existing(record: T | None, request_id: str) -> T:
     if record is None:
         raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")
     return record
