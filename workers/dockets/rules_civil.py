@@ -34,8 +34,8 @@ _NO_FINAL_JUDGMENT = (
 )
 
 
-def _but(*kept: str) -> tuple[str, ...]:
-    return tuple(posture for posture in POSTURES if posture not in kept)
+def _but(*excepted: str) -> tuple[str, ...]:
+    return tuple(posture for posture in POSTURES if posture not in excepted)
 
 
 RULES = (

@@ -24,8 +24,8 @@ _KIND = ("district-criminal",)
 _LATER_DEFENDANT = r"^(?![\s\S]*\(1\))[\s\S]*?\((?:[2-9]|[1-9]\d)\)"
 
 
-def _but(*kept: str) -> tuple[str, ...]:
-    return tuple(posture for posture in POSTURES if posture not in kept)
+def _but(*excepted: str) -> tuple[str, ...]:
+    return tuple(posture for posture in POSTURES if posture not in excepted)
 
 
 RULES = (
