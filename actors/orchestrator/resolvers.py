@@ -45,6 +45,7 @@ from kernel.model.node_kinds import (
     RUNTIME_PREFIXES,
     UNDERSTANDING,
 )
+from kernel.model.receipt import receipt_effect
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
@@ -339,14 +340,9 @@ def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
 
 def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says how far the chains of sessions go."""
-    effect = {
-        "effect_id": "receipt_only:anchored",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": ANCHOR_RECEIPT,
-        "payload": intent.anchor.model_dump(),
-        "schema_version": 1,
-    }
+    effect = receipt_effect(
+        ANCHOR_RECEIPT, intent.anchor.model_dump(), effect_id="receipt_only:anchored"
+    )
     return ResolvedOperation(
         BELIEF_ANCHOR,
         BELIEF_ANCHOR,
@@ -386,14 +382,11 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
 
 def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
     """A report is caused by the operation that asked for the effect."""
-    effect = {
-        "effect_id": f"receipt_only:{intent.intent_key}",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": PERFORMED if intent.performed else FAILED,
-        "payload": intent.report,
-        "schema_version": 1,
-    }
+    effect = receipt_effect(
+        PERFORMED if intent.performed else FAILED,
+        intent.report,
+        effect_id=f"receipt_only:{intent.intent_key}",
+    )
     parents = [intent.report["original_operation_id"]]
     return ResolvedOperation(
         REPORT_VERB,
@@ -407,14 +400,9 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
 def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says what is asked for."""
     stated = intent.asked_for
-    effect = {
-        "effect_id": "receipt_only:enqueued",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": ENQUEUED_RECEIPT,
-        "payload": stated.model_dump(exclude_none=True),
-        "schema_version": 1,
-    }
+    effect = receipt_effect(
+        ENQUEUED_RECEIPT, stated.model_dump(exclude_none=True), effect_id="receipt_only:enqueued"
+    )
     # A page may have nothing left to ask for but its end.
     targets = [request.target_cu_id for request in stated.requests] or [stated.trigger_source_id]
     return ResolvedOperation(
@@ -526,14 +514,11 @@ def _understanding_payload(
 
 
 def _unavailable(node_id: str, unavailable: SpansUnavailable) -> Document:
-    return {
-        "effect_id": f"receipt_only:{node_id}",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": "source_span_unavailable",
-        "payload": {"cu_node_ref": node_id, **unavailable.model_dump(mode="json")},
-        "schema_version": 1,
-    }
+    return receipt_effect(
+        "source_span_unavailable",
+        {"cu_node_ref": node_id, **unavailable.model_dump(mode="json")},
+        effect_id=f"receipt_only:{node_id}",
+    )
 
 
 def _document(view: LedgerView, ref: str) -> str:

@@ -24,7 +24,7 @@ from kernel.ledger.keys import (
     unique_columns,
     values_getter,
 )
-from kernel.ledger.tables import DuplicateKey, Row, Tables, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, SingleRows, Tables, is_beyond
 
 Key = tuple[str | int, ...]
 
@@ -113,7 +113,7 @@ class _Held:
                 index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
 
 
-class BufferedTables:
+class BufferedTables(SingleRows):
     """The port over another one's tables, for the duration of its transaction; see `flush`."""
 
     def __init__(self, store: Tables) -> None:
@@ -167,21 +167,6 @@ class BufferedTables:
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
         return rows[:limit]
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
@@ -325,16 +310,6 @@ class BufferedTables:
         for row in rows:
             self.delete(table, *self._of(table).key(row))
         return len(rows)
-
-    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows."""
-        for row in rows:
-            self.insert(table, row)
-
-    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows."""
-        for row in rows:
-            self.put(table, row)
 
     def savepoint(self) -> "_Savepoint":
         """Undo what is written inside when an exception leaves the block."""

@@ -20,7 +20,7 @@ from kernel.ledger.keys import (
     values_getter,
 )
 from kernel.ledger.schema import metadata
-from kernel.ledger.tables import DuplicateKey, Row, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, SingleRows, is_beyond
 
 
 class _MemoryTable:
@@ -103,7 +103,7 @@ def _trimmed(value: Any) -> Any:
     return bytes(memoryview(value)) if type(value) is bytes else value
 
 
-class MemoryTables:
+class MemoryTables(SingleRows):
     """The tables inside a transaction; every write notes how it is undone."""
 
     def __init__(self, tables: dict[str, _MemoryTable]) -> None:
@@ -155,21 +155,6 @@ class MemoryTables:
                 for row in self.select(table, {**where, column: value})
             ]
         return matching[:limit]
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
@@ -225,16 +210,6 @@ class MemoryTables:
         for key in keys:
             self.delete(table, *key)
         return len(keys)
-
-    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows."""
-        for row in rows:
-            self.insert(table, row)
-
-    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows."""
-        for row in rows:
-            self.put(table, row)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -134,14 +134,19 @@ def _note(report: ContentReport, table: str, index: str, error: psycopg.Error) -
 
 
 def _names() -> list[str]:
-    return [table.name for table in tables().sorted_tables]
+    return list(_tables())
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    return {str(table.name): table for table in tables().sorted_tables}
 
 
 @cache
 def _expected() -> frozenset[Fact]:
     facts: set[Fact] = set()
     append_only = {table.name for table in APPEND_ONLY_TABLES}
-    for table in tables().sorted_tables:
+    for table in _tables().values():
         names = column_names(table)
         facts.add(table_fact(table.name, names, dict.fromkeys(names, True)))
         facts |= {_column(table, column.name) for column in table.columns}
@@ -167,7 +172,7 @@ def _expected() -> frozenset[Fact]:
 
 def _stored(ask: Ask) -> set[Fact]:
     names = _names()
-    by_name = {table.name: table for table in tables().sorted_tables}
+    by_name = _tables()
     facts: set[Fact] = set()
     plain: dict[str, dict[str, bool]] = {}
     for name, column, kind, not_null, collation, generated, identity, default in ask(

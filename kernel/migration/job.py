@@ -24,9 +24,9 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row
 from kernel.migration.mapping import Unmapped, map_lite
 from kernel.model.lite import LITE_INTENT
-from kernel.model.receipt import MIGRATION_KIND, Receipt
+from kernel.model.receipt import MIGRATION_KIND, Receipt, receipt_effect
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
-from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+from kernel.rollback.envelopes import envelope, scope_of
 
 BATCH_ROWS = 256
 """Lite rows of one transaction."""

@@ -219,3 +219,17 @@ class ReceiptRules:
 
 CURRENT_RECEIPTS = ReceiptRules(RULES_VERSION, RECEIPT_KINDS)
 """What new receipts are recorded under."""
+
+
+def receipt_effect(
+    receipt_kind: str, body: Mapping[str, Any], *, effect_id: str | None = None
+) -> dict[str, Any]:
+    """Return the effect that emits a receipt."""
+    return {
+        "effect_id": effect_id or receipt_kind,
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": receipt_kind,
+        "payload": body,
+        "schema_version": 1,
+    }

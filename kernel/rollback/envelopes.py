@@ -7,6 +7,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
+from kernel.model.receipt import receipt_effect
 from kernel.rollback.plan import Place, RollbackStep
 from kernel.sources import state_taint
 from kernel.stores.rollback_marks import mark_of
@@ -68,18 +69,6 @@ def envelope(
     if verb != ROLLBACK:
         state_taint(transaction, document)
     return document
-
-
-def receipt_effect(receipt_kind: str, body: Document) -> Document:
-    """Return the effect that emits a receipt."""
-    return {
-        "effect_id": receipt_kind,
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": receipt_kind,
-        "payload": body,
-        "schema_version": 1,
-    }
 
 
 def scope_of(node_refs: list[str]) -> Document:

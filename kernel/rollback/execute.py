@@ -14,6 +14,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.compensation import compensating_effects
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -21,7 +22,6 @@ from kernel.rollback.envelopes import (
     compensating_envelope,
     envelope,
     inverse_envelope,
-    receipt_effect,
     scope_of,
 )
 from kernel.rollback.errors import RollbackRefused

@@ -30,9 +30,10 @@ from kernel.ledger.catalog import STORAGE_RULES
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row, Store, TablesView
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
-from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+from kernel.rollback.envelopes import envelope, scope_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import confirmed_operation_id
 from kernel.verify import verify

@@ -12,7 +12,7 @@ from kernel.canonical import canonicalize
 from kernel.host import iso_time
 from kernel.ledger.ledger import SALT_BYTES, Document, LedgerTransaction, blob_commitment
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import Receipt, receipt_effect
 from kernel.model.simulation import (
     PAYLOAD_RECEIPT,
     POLICY_CHECK_EFFECT,
@@ -98,7 +98,10 @@ def simulate_effects(
         "preview_id": preview.preview_id,
         "retention_class": content["retention_class"],
     }
-    effects = [_receipt(PREVIEW_EFFECT, content), _receipt(POLICY_CHECK_EFFECT, checked)]
+    effects = [
+        receipt_effect(PREVIEW_EFFECT, content),
+        receipt_effect(POLICY_CHECK_EFFECT, checked),
+    ]
     if sources.resolved != LEAST_RESTRICTIVE:
         warning: Document = {
             "preview_id": preview.preview_id,
@@ -107,7 +110,7 @@ def simulate_effects(
         }
         if preview.rendered_visibility_warning is not None:
             warning["rendered_visibility_warning"] = preview.rendered_visibility_warning
-        effects.append(_receipt(WARNING_EFFECT, warning))
+        effects.append(receipt_effect(WARNING_EFFECT, warning))
     return effects
 
 
@@ -172,14 +175,3 @@ def _model_outputs(
     outputs = () if prediction is None else prediction.recorded_model_outputs
     recorded_by = {"recorded_by_operation_id": preview.simulated_operation_id}
     return [output.model_dump(mode="json", exclude_none=True) | recorded_by for output in outputs]
-
-
-def _receipt(subkind: str, payload: Document) -> Document:
-    return {
-        "effect_id": subkind,
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": subkind,
-        "payload": payload,
-        "schema_version": 1,
-    }
