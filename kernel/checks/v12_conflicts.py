@@ -50,10 +50,10 @@ def check(submission: Submission) -> Verdict:
     envelope, transaction = submission.envelope, submission.transaction
     seen = set(envelope.causal_parent_operation_ids)
     for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
-        named = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
-        if isinstance(named, Refusal):
-            return named
-        seen |= named
+        existing_ids = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
+        if isinstance(existing_ids, Refusal):
+            return existing_ids
+        seen |= existing_ids
     if envelope.semantic_intent in _COMPUTED or envelope.supersedes is not None:
         return None
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)

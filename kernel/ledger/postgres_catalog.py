@@ -134,14 +134,19 @@ def _note(report: ContentReport, table: str, index: str, error: psycopg.Error) -
 
 
 def _names() -> list[str]:
-    return [table.name for table in tables().sorted_tables]
+    return list(_tables())
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    return {str(table.name): table for table in tables().sorted_tables}
 
 
 @cache
 def _expected() -> frozenset[Fact]:
     facts: set[Fact] = set()
     append_only = {table.name for table in APPEND_ONLY_TABLES}
-    for table in tables().sorted_tables:
+    for table in _tables().values():
         names = column_names(table)
         facts.add(table_fact(table.name, names, dict.fromkeys(names, True)))
         facts |= {_column(table, column.name) for column in table.columns}
@@ -167,16 +172,16 @@ def _expected() -> frozenset[Fact]:
 
 def _stored(ask: Ask) -> set[Fact]:
     names = _names()
-    by_name = {table.name: table for table in tables().sorted_tables}
+    by_name = _tables()
     facts: set[Fact] = set()
     plain: dict[str, dict[str, bool]] = {}
     for name, column, kind, not_null, collation, generated, identity, default in ask(
         _COLUMNS, (names,)
     ):
         plain.setdefault(name, {})[column] = not generated
-        others = [generated and "generated", identity and "identity", default and "default"]
+        extras = [generated and "generated", identity and "identity", default and "default"]
         text = _column_text(column, kind, collation, not_null=not_null)
-        facts.add(Fact(name, "column", " ".join([text, *filter(None, others)])))
+        facts.add(Fact(name, "column", " ".join([text, *filter(None, extras)])))
     for name, kind, persistence, row_security, rules, inherits in ask(_RELATIONS, (names,)):
         odd = {"row security": row_security, "rules": rules, "inheritance": inherits}
         if kind == "r" and not any(odd.values()):
@@ -228,8 +233,8 @@ def _column_text(name: str, kind: str, collation: str, *, not_null: bool) -> str
 
 
 def _keyed(kind: str, columns: Sequence[str]) -> str:
-    named = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
-    return f"{named.get(kind, kind)} ({', '.join(columns)})"
+    constraint_names = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
+    return f"{constraint_names.get(kind, kind)} ({', '.join(columns)})"
 
 
 def _index(table: str, index: Index) -> Fact:
@@ -247,8 +252,8 @@ def _bare_index(definition: str) -> str:
     """Return an index's definition without the schema's name and the brackets of its condition."""
     head, where, condition = definition.partition(" WHERE ")
     head = re.sub(r' ON (?:ONLY )?(?:"(?:[^"]|"")*"|\w+)\.', " ON ", head).replace('"', "")
-    unique, _, named = head.removeprefix("CREATE ").partition("INDEX ")
-    return f"{named}{where}{_bare(condition)}{' unique' if unique else ''}"
+    unique, _, index_name = head.removeprefix("CREATE ").partition("INDEX ")
+    return f"{index_name}{where}{_bare(condition)}{' unique' if unique else ''}"
 
 
 def _bare(expression: str) -> str:

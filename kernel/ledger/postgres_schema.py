@@ -129,7 +129,8 @@ def _check_encoding(connection: Connection, place: str) -> None:
         raise LedgerUnavailable(f"{place} is not encoded in UTF-8", code="ledger_encoding")
 
 
-def definitions() -> list[str]:
+@cache
+def definitions() -> tuple[str, ...]:
     """Return the statements that make the tables of this program."""
     statements = []
     dialect = make_url("postgresql+psycopg://").get_dialect()()
@@ -147,9 +148,10 @@ def definitions() -> list[str]:
                 f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
                 f" FOR EACH {scope} EXECUTE FUNCTION rotulus_refuses()"
             )
-    return statements
+    return tuple(statements)
 
 
+@cache
 def tables() -> MetaData:
     """Return the schema's tables with the types of PostgreSQL."""
     copy = MetaData()

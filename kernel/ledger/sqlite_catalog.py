@@ -94,11 +94,16 @@ def _fault(line: str, indexes: dict[str, str]) -> StorageFault:
 @cache
 def _expected() -> frozenset[Fact]:
     facts = {table_fact(name, names, dict.fromkeys(names, True)) for name, names in _columns()}
-    for sql in definitions():
-        facts |= _facts_of(_tokens(sql))
-    return frozenset(facts)
+    return frozenset(facts.union(*_defined().values()))
 
 
+@cache
+def _defined() -> dict[str, set[Fact]]:
+    """Return the facts of each definition of this program, by its text."""
+    return {sql.strip(): _facts_of(_tokens(sql)) for sql in definitions()}
+
+
+@cache
 def _columns() -> list[tuple[str, tuple[str, ...]]]:
     return [(str(table.name), column_names(table)) for table in metadata.sorted_tables]
 
@@ -106,14 +111,18 @@ def _columns() -> list[tuple[str, tuple[str, ...]]]:
 def _stored(connection: sqlite3.Connection) -> set[Fact]:
     facts: set[Fact] = set()
     entries = _fetch(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
+    defined = _defined()
     tables = {
         str(name)
         for kind, name, _, sql in entries
-        if kind == "table" and _tokens(str(sql))[:2] == ["create", "table"]
+        if kind == "table" and (sql in defined or _tokens(str(sql))[:2] == ["create", "table"])
     }
     for kind, name, table, sql in entries:
         if name in _STATISTICS or (sql is None and kind == "index"):
             # An index without a text is that of a constraint, and goes with its table's text.
+            continue
+        if kind in ("table", "index", "trigger") and sql in defined:
+            facts |= defined[sql]
             continue
         tokens = _tokens(str(sql))
         if kind in ("table", "index", "trigger") and tokens[:1] == ["create"]:

@@ -5,6 +5,7 @@ The version is the file's `user_version` (decision kernel/0114).
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ def table_definitions() -> list[str]:
     return statements
 
 
-def definitions() -> list[str]:
+@cache
+def definitions() -> tuple[str, ...]:
     """Return the statements that make the tables of this program, and what guards them."""
     statements = table_definitions()
     for table in APPEND_ONLY_TABLES:
@@ -43,7 +45,7 @@ def definitions() -> list[str]:
             f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
             for change in ("UPDATE", "DELETE")
         ]
-    return statements
+    return tuple(statements)
 
 
 def create_schema(writer: sqlite3.Connection, path: Path) -> None:

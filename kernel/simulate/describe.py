@@ -203,10 +203,10 @@ def _rollup_generation(shown: Shown) -> Fields:
 
 def _inputs(payload: Fields, shown: Shown) -> tuple[str, ...]:
     """What an understanding is made of: its spans, and the versions that its authority read."""
-    named = (("source_spans", "source_ref"), ("cu_authority_input_versions", "parent_node_id"))
+    ref_fields = (("source_spans", "source_ref"), ("cu_authority_input_versions", "parent_node_id"))
     inputs = [
         entry[key]
-        for field, key in named
+        for field, key in ref_fields
         if isinstance(payload.get(field), list)
         for entry in payload[field]
         if isinstance(entry, dict) and isinstance(entry.get(key), str)

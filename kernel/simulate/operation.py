@@ -167,13 +167,13 @@ def _names(
     operation_id: str,
 ) -> tuple[str, str]:
     """Return the idempotency key of the simulation, and the digest of what was asked (K6)."""
-    named = operation_id if simulation.simulation_key is None else simulation.simulation_key
-    key = digest(["simulate", simulation.session_id or "", named])
-    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
+    key_name = operation_id if simulation.simulation_key is None else simulation.simulation_key
+    key = digest(["simulate", simulation.session_id or "", key_name])
+    content = {name: value for name, value in document.items() if name not in _VOLATILE}
     about = document.get("intent_digest") if simulation.submitter == "orchestrator" else None
     request = [policy.model_dump(mode="json"), session_profile_hash, simulation.retention]
     try:
-        return key, digest([about or kept, *request])
+        return key, digest([about or content, *request])
     except CanonicalizationError:
         # Without a canonical form it is no envelope either; the preview says so.
         return key, digest(request)

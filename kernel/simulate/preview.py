@@ -77,9 +77,9 @@ class UnreadableOperation:
 
 def preview_kind_of(operation_kind: str) -> PreviewKind:
     """Return how a kind that can be simulated is shown."""
-    named = _BY_OPERATION_KIND.get(operation_kind)
-    if named is not None:
-        return named
+    preview_kind = _BY_OPERATION_KIND.get(operation_kind)
+    if preview_kind is not None:
+        return preview_kind
     verb = SEMANTIC_VERBS[OPERATION_KINDS[operation_kind].verb]
     return _BY_CANONICAL_KIND[canonical_kind(verb.requires[0])]
 

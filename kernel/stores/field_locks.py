@@ -40,8 +40,10 @@ def check_lock(after: Document, stated: Document) -> None:
     if FIELD_LOCK not in stated:
         return
     locked = after[FIELD_LOCK]
-    named = isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
-    if not named or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
+    are_names = (
+        isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
+    )
+    if not are_names or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
         raise EffectInapplicable(
             f"field_lock is a list of at most {_LOCKED_MAX} names of fields, none of them computed",
             code="field_lock_invalid",
