@@ -109,10 +109,12 @@ def apply_operation(
 
 def _undone(envelope: Envelope) -> list[str]:
     """Return the operations that this one undoes or compensates."""
-    named = [effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes]
+    operation_ids = [
+        effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes
+    ]
     if envelope.compensates_operation_id is not None:
-        named.append(envelope.compensates_operation_id)
-    return list(dict.fromkeys(named))
+        operation_ids.append(envelope.compensates_operation_id)
+    return list(dict.fromkeys(operation_ids))
 
 
 def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:

@@ -251,8 +251,8 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
     stated = document.get("intent_digest")
     if submitter == "orchestrator" and isinstance(stated, str):
         return stated
-    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
-    return sha256_hex(canonicalize(kept))
+    content = {name: value for name, value in document.items() if name not in _VOLATILE}
+    return sha256_hex(canonicalize(content))
 
 
 def _seal(submission: Submission, sequence: int, outcome: AppliedEffects) -> SubmissionResult:

@@ -117,11 +117,11 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
         record = view.record(schema.recorded_model_outputs, output_id)
         if record is None:
             continue
-        left = record["reference_count"] - ended.count
+        references_left = record["reference_count"] - ended.count
         current = registry.current_version(record["model_version"])
         facts = OutputFacts(
-            left,
-            ended.last_us if left == 0 else None,
+            references_left,
+            ended.last_us if references_left == 0 else None,
             record["replay_eligible"] and current is not None,
         )
         facts_of_records.append((record, facts))

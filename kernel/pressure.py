@@ -80,8 +80,8 @@ class Capacity:
     def ceilings(self) -> ByPriority:
         """Return what each priority and those below it may hold together."""
         above = [self.reserves.get(name, NOTHING) for name in CAPACITY_PRIORITIES[:0:-1]]
-        kept = list(accumulate(above, initial=NOTHING))
-        return tuple(self.total - amount for amount in reversed(kept))
+        reserves = list(accumulate(above, initial=NOTHING))
+        return tuple(self.total - amount for amount in reversed(reserves))
 
     def ceiling(self, priority: CapacityPriority) -> Amount:
         """Return the most that a priority can ever have."""

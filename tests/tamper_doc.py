@@ -1,7 +1,7 @@
 """`make tamper`: what verification finds of every change to the tables, as the table of its README.
 
 What it writes is `kernel/verify/README.md`; a test fails when that file says anything else. An
-honest ledger of everything that the kernel does is changed in one place, verified, and thrown away.
+honest ledger with rows in every table is changed in one place, verified, and thrown away.
 """
 
 # ruff: noqa: E501
@@ -22,7 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
-from tests.kernel.honest import write_honestly
+from tests.kernel.honest import write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
 from tests.turned_bytes import sentence
 
@@ -95,7 +95,7 @@ def honest_file(path: Path) -> Path:
     """Write the honest ledger and return its path."""
     host = FakeHost()
     ledger = Ledger.create(SqliteStore(path), host.host)
-    write_honestly(ledger, host)
+    write_briefly(ledger, host)
     with ledger.transaction() as transaction:
         _found_gateways(transaction.tables)
     ledger.close()

@@ -62,22 +62,22 @@ class PriorityLanes(Generic[T]):
         while not self.waiting:
             self._filled = anyio.Event()
             await self._filled.wait()
-        taken: list[T] = []
+        items: list[T] = []
         size = 0
 
         def move(lane: MemoryObjectReceiveStream[T], most: float) -> None:
             nonlocal size
             with suppress(anyio.WouldBlock):
                 while size < most:
-                    taken.append(lane.receive_nowait())
-                    size += size_of(taken[-1])
+                    items.append(lane.receive_nowait())
+                    size += size_of(items[-1])
 
         others_wait = self._receive.statistics().current_buffer_used > 0
         for_others = OTHERS_SHARE * limit if others_wait else 0
         move(self._urgent_receive, limit - for_others)
         if others_wait:
-            move(self._receive, size + max(1, for_others) if taken else limit)
-        return taken
+            move(self._receive, size + max(1, for_others) if items else limit)
+        return items
 
     def close(self) -> list[T]:
         """Close both lanes and return what nobody has taken."""

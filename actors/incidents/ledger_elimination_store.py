@@ -145,14 +145,14 @@ class LedgerEliminationStore:
         summary = view.belief_session(session_id)
         if summary is None:
             raise session_not_found(session_id)
-        kept = self._kept.get(session_id)
-        if kept is None or kept.belief.head_event_hash != summary["head_event_hash"]:
+        replayed = self._kept.get(session_id)
+        if replayed is None or replayed.belief.head_event_hash != summary["head_event_hash"]:
             belief = BeliefSession.restore(view.belief_events(session_id))
             if belief.head_event_hash != summary["head_event_hash"]:
                 raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-            kept = self._keep(_recorded(belief))
+            replayed = self._keep(_recorded(belief))
         self._kept.move_to_end(session_id)
-        return kept
+        return replayed
 
     def declare(
         self,

@@ -249,10 +249,10 @@ def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
 
 def _recall(agent: ReadOnlyAgent, request: SynthesizeByModel) -> bool:
     """Emit the draft that waits for a request, if one does."""
-    kept = agent.session_context.get(_draft_key(request))
-    if kept is None:
+    draft = agent.session_context.get(_draft_key(request))
+    if draft is None:
         return False
-    agent.emit(SynthesizedUnderstanding.model_validate_json(kept))
+    agent.emit(SynthesizedUnderstanding.model_validate_json(draft))
     return True
 
 

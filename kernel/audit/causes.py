@@ -1,4 +1,4 @@
-"""Why: the operations that caused one (§3.7, Q4), and what informed an authority (§8.5)."""
+"""The operations that caused an operation (§3.7, Q4), and the inputs of an authority (§8.5)."""
 
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ def causal_ancestors(
     if operation_id in missing:
         return None
     entries = sorted(ancestors.values(), key=lambda entry: entry.ec_sequence_number)
-    named = {parent for entry in entries for parent in entry.causal_parent_operation_ids}
+    parent_ids = {parent for entry in entries for parent in entry.causal_parent_operation_ids}
     later = [entry for entry in entries if entry.ec_sequence_number > after]
     shown = tuple(later[:limit])
     has_more = len(later) > len(shown)
@@ -89,7 +89,7 @@ def causal_ancestors(
         Page(shown, shown[-1].ec_sequence_number if has_more else None),
         tuple(entry.operation_id for entry in entries if not entry.causal_parent_operation_ids),
         tuple(sorted(missing)),
-        complete=named <= ancestors.keys() | missing,
+        complete=parent_ids <= ancestors.keys() | missing,
     )
 
 

@@ -49,8 +49,10 @@ class GraphAsOf:
         present = self._view.input_edges(node_id)
         if not self._changed:
             return present
-        kept = (edge for edge in present if self._before(schema.edges, edge["edge_id"]) is None)
-        return merge(kept, self._once_into(node_id), key=itemgetter("edge_id"))
+        unchanged = (
+            edge for edge in present if self._before(schema.edges, edge["edge_id"]) is None
+        )
+        return merge(unchanged, self._once_into(node_id), key=itemgetter("edge_id"))
 
     def _once_into(self, node_id: str) -> Iterator[Document]:
         for edge_id in sorted(self._changes.edges_once_into(node_id)):

@@ -76,8 +76,8 @@ class BeliefSession(SessionState):
         }
         if metadata is not None:
             payload["metadata"] = check_opaque("metadata", metadata)
-        nothing = universe.hash_bitmap(bytes(universe.bitmap_bytes))
-        hashes = (nothing, session._survivors_hash)
+        empty_hash = universe.hash_bitmap(bytes(universe.bitmap_bytes))
+        hashes = (empty_hash, session._survivors_hash)
         event = session._journal.draft(
             "DECLARE_SESSION", payload, event_id=event_id, ts=ts, hashes=hashes
         )

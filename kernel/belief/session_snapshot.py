@@ -67,8 +67,8 @@ class SessionSnapshot:
 
     def says_what(self, other: "SessionSnapshot") -> bool:
         """Tell whether two snapshots hold the same; equal bits can be deflated in several ways."""
-        mine, others = asdict(self), asdict(other)
-        return (self.bits, mine | {"bitmap": ""}) == (other.bits, others | {"bitmap": ""})
+        mine, theirs = asdict(self), asdict(other)
+        return (self.bits, mine | {"bitmap": ""}) == (other.bits, theirs | {"bitmap": ""})
 
 
 def belong_together(parts: Sequence[SessionSnapshot]) -> bool:

@@ -114,8 +114,8 @@ def check_actor(submission: Submission) -> Verdict:
         message = "what makes up for an operation is the runtime's own"
         return Refusal("envelope_actor_unauthorized", "compensates_operation_id", message)
     for index, effect in enumerate(envelope.primitive_effects):
-        kept = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
-        if kept or effect.payload.get("node_kind") in RUNTIME_KINDS:
+        is_runtimes = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
+        if is_runtimes or effect.payload.get("node_kind") in RUNTIME_KINDS:
             field = f"primitive_effects.{index}.target_ref"
             message = "the causal graph is the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)

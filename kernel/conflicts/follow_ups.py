@@ -111,8 +111,8 @@ def _merged_fields(envelope: Envelope, conflicts: list[Conflict]) -> Document:
     write, existing = conflicts[0].write, conflicts[0].existing
     differing = {conflict.field for conflict in conflicts}
     left_out = {*differing, *_NOT_MERGED, "source_node_id", "target_node_id", "edge_type"}
-    taken = write.fields if is_node(conflicts[0]) else _metadata_of(write)
-    fields = {name: value for name, value in taken.items() if name not in left_out}
+    stated = write.fields if is_node(conflicts[0]) else _metadata_of(write)
+    fields = {name: value for name, value in stated.items() if name not in left_out}
     provenance = dict(existing.payload.get("merge_provenance", {}))
     for conflict in conflicts:
         first = {

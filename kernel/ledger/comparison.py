@@ -145,8 +145,8 @@ def whole(*retracting: str, same_thing: SameThing | None = None) -> Comparison:
 
 def document_of(stated: Fields) -> str | None:
     """Return the document that a filing unit names; no name is longer than an index takes."""
-    named = (stated.get(name) for name in ("document_ref", "document_id"))
-    names = (name for name in named if isinstance(name, str) and "\x00" not in name)
+    refs = (stated.get(name) for name in ("document_ref", "document_id"))
+    names = (name for name in refs if isinstance(name, str) and "\x00" not in name)
     return next((name for name in names if 0 < len(name) <= NAME_MAX), None)
 
 

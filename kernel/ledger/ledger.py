@@ -441,7 +441,7 @@ class LedgerView:
     def is_empty(self) -> bool:
         """Tell whether no table has a row: the ledger was not founded."""
         return not any(
-            self.tables.select(table, limit=1) for table in schema.metadata.sorted_tables
+            self.tables.select(table, limit=1) for table in schema.metadata.tables.values()
         )
 
     def schema_faults(self) -> list[StorageFault]:

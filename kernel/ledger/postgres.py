@@ -86,9 +86,9 @@ class PostgresTables(SqlTables):
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement."""
-        groups, others = statements.in_groups(table, rows)
+        groups, singles = statements.in_groups(table, rows)
         added = 0
-        for values, rows_each in ((groups, statements.GROUP_ROWS), (others, 1)):
+        for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
             if values:
                 sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
                 added += self._execute_many(self._marked(sql), values)

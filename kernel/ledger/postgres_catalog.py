@@ -179,9 +179,9 @@ def _stored(ask: Ask) -> set[Fact]:
         _COLUMNS, (names,)
     ):
         plain.setdefault(name, {})[column] = not generated
-        others = [generated and "generated", identity and "identity", default and "default"]
+        extras = [generated and "generated", identity and "identity", default and "default"]
         text = _column_text(column, kind, collation, not_null=not_null)
-        facts.add(Fact(name, "column", " ".join([text, *filter(None, others)])))
+        facts.add(Fact(name, "column", " ".join([text, *filter(None, extras)])))
     for name, kind, persistence, row_security, rules, inherits in ask(_RELATIONS, (names,)):
         odd = {"row security": row_security, "rules": rules, "inheritance": inherits}
         if kind == "r" and not any(odd.values()):
@@ -233,8 +233,8 @@ def _column_text(name: str, kind: str, collation: str, *, not_null: bool) -> str
 
 
 def _keyed(kind: str, columns: Sequence[str]) -> str:
-    named = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
-    return f"{named.get(kind, kind)} ({', '.join(columns)})"
+    constraint_names = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
+    return f"{constraint_names.get(kind, kind)} ({', '.join(columns)})"
 
 
 def _index(table: str, index: Index) -> Fact:
@@ -252,8 +252,8 @@ def _bare_index(definition: str) -> str:
     """Return an index's definition without the schema's name and the brackets of its condition."""
     head, where, condition = definition.partition(" WHERE ")
     head = re.sub(r' ON (?:ONLY )?(?:"(?:[^"]|"")*"|\w+)\.', " ON ", head).replace('"', "")
-    unique, _, named = head.removeprefix("CREATE ").partition("INDEX ")
-    return f"{named}{where}{_bare(condition)}{' unique' if unique else ''}"
+    unique, _, index_name = head.removeprefix("CREATE ").partition("INDEX ")
+    return f"{index_name}{where}{_bare(condition)}{' unique' if unique else ''}"
 
 
 def _bare(expression: str) -> str:

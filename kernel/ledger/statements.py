@@ -158,8 +158,8 @@ def upsert_sql(table: Table) -> str:
     """Return the text that adds a row or replaces the one with its key."""
     key = key_names(table)
     # A table of nothing but its key has a column all the same that can be replaced by itself.
-    others = [name for name in column_names(table) if name not in key] or key[:1]
-    assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
+    assigned_columns = [name for name in column_names(table) if name not in key] or key[:1]
+    assigned = ", ".join(f"{name} = excluded.{name}" for name in assigned_columns)
     return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
 
 

@@ -139,10 +139,10 @@ class _Run:
         self._kept_back.update([_operation(operation_id), *_records(lite)])
 
     def _waits(self, lite: Document) -> bool:
-        named = [
+        parents = [
             _operation(parent_id) for parent_id in lite.get("causal_parent_operation_ids") or ()
         ]
-        return not self._kept_back.isdisjoint([*named, *_records(lite)])
+        return not self._kept_back.isdisjoint([*parents, *_records(lite)])
 
     def _supersede(self, transaction: LedgerTransaction, row: Row, lite: Document) -> bool:
         """Submit what the row maps to; where that fails, hold the row or stop the job."""

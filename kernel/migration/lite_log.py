@@ -86,16 +86,16 @@ def take_log(ledger: Ledger, log: BinaryIO, progress: Progress | None = None) ->
     with ledger.view() as view:
         judged = _judge(view, log, report)
     log.seek(0)
-    lines, taken, done = read_lite_log(log), 0, 0
+    lines, lines_taken, done = read_lite_log(log), 0, 0
     while batch := list(islice(lines, BATCH_ROWS)):
         with ledger.transaction() as transaction:
             for line in batch:
                 if judged.get(line.lite.operation_id) != _digest(line.content):
                     raise LiteLogInvalid(line.number, "it was written since", "lite_log_changed")
-                taken += _take(transaction, line)
+                lines_taken += _take(transaction, line)
         done += len(batch)
         report(done)
-    return Taken(taken, done - taken)
+    return Taken(lines_taken, done - lines_taken)
 
 
 def read_lite_log(log: BinaryIO) -> Iterator[LiteLine]:

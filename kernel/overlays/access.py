@@ -25,13 +25,13 @@ def writer_of(envelope: Envelope) -> Writer:
 
 def overridden_by(envelope: Envelope) -> frozenset[str]:
     """Return the overlays that an envelope overrides by an effect that names them and a reason."""
-    named: set[str] = set()
+    overlay_ids: set[str] = set()
     for effect in envelope.primitive_effects:
         ids, reason = effect.payload.get("overlay_ids"), effect.payload.get("reason")
         reasoned = isinstance(reason, str) and reason != ""
         if effect.receipt_subkind == OVERRIDE and reasoned and isinstance(ids, list):
-            named.update(id_ for id_ in ids if isinstance(id_, str))
-    return frozenset(named)
+            overlay_ids.update(id_ for id_ in ids if isinstance(id_, str))
+    return frozenset(overlay_ids)
 
 
 def forbidding(

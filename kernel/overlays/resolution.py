@@ -61,8 +61,8 @@ class Resolution:
 
     def describe(self) -> str:
         """Return what holds and why, for a refusal's message (§12.2)."""
-        named = ", ".join(self.overlay_ids[:8])
-        return f"{self.restriction} by overlay {named} (granularity: {self.granularity})"
+        overlay_ids = ", ".join(self.overlay_ids[:8])
+        return f"{self.restriction} by overlay {overlay_ids} (granularity: {self.granularity})"
 
 
 def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:

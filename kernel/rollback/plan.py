@@ -198,7 +198,7 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
             raise _under_way(begun)
         return _next_page(view, begun)
     is_epoch = _is_epoch(view, epoch_id)
-    named = "commit_epoch_id" if is_epoch else "operation_id"
+    id_column = "commit_epoch_id" if is_epoch else "operation_id"
     planned = _Planned(2, epoch_id)
     rows = _epoch(view, epoch_id) if is_epoch else _alone(view, epoch_id)
     for looked_at, row in enumerate(rows):
@@ -206,7 +206,7 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
             raise RollbackRefused(
                 "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
             )
-        _plan_row(view, row, planned, lambda later: bool(later[named] == epoch_id))
+        _plan_row(view, row, planned, lambda later: bool(later[id_column] == epoch_id))
     plan = planned.plan()
     if not plan.steps:
         code = "rollback_already_applied" if plan.left_out else "rollback_nothing_to_undo"
@@ -306,11 +306,11 @@ class _Planned:
 
 def _named_bytes(step: RollbackStep) -> int:
     """Return how much the envelope of a page holds of an operation, in bytes."""
-    named = canonicalize([step.persists, step.envelope["target_refs"]])
+    content = canonicalize([step.persists, step.envelope["target_refs"]])
     descriptors = sum(
         len(effect["external_effect_descriptor"].encode()) for effect in step.persists
     )
-    return len(named) + descriptors + 256 * len(step.of(COMPENSATING))
+    return len(content) + descriptors + 256 * len(step.of(COMPENSATING))
 
 
 def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:

@@ -215,18 +215,18 @@ class _Walk:
         self.rows, self.row_hash, self._committed_us = self.rows + 1, row_hash, committed_us
 
     def _check_supersession(self, row: Document) -> None:
-        sequence, named = str(self.rows + 1), row.get("supersedes")
+        sequence, supersedes = str(self.rows + 1), row.get("supersedes")
         if row.get("semantic_intent") == LITE_INTENT:
             self._lite[sequence] = row
             return
-        if named is None:
+        if supersedes is None:
             return
-        lite = self._lite.pop(str(named.get("ec_sequence_number")), None)
+        lite = self._lite.pop(str(supersedes.get("ec_sequence_number")), None)
         if lite is None:
-            message = f"{shown(named)} is no lite row before, or was superseded before"
+            message = f"{shown(supersedes)} is no lite row before, or was superseded before"
             raise _BadLine("double_write", message)
         differs = [name for name in KEPT_FIELDS if row.get(name) != lite.get(name)]
-        if differs or named.get("operation_id") != lite.get("operation_id"):
+        if differs or supersedes.get("operation_id") != lite.get("operation_id"):
             raise _BadLine("field_differs", f"{shown(differs)}: the lite row has another")
 
     def _head(self, document: Document) -> None:

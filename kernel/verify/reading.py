@@ -154,11 +154,11 @@ class Reader:
             full = len(rows) == limit
             if full and limit > 1:
                 # Rows with the last value may continue on the next page, so they are left to it.
-                kept = [row for row in rows if row[column] != rows[-1][column]]
-                if not kept:
+                whole_groups = [row for row in rows if row[column] != rows[-1][column]]
+                if not whole_groups:
                     limit *= 2
                     continue
-                rows = kept
+                rows = whole_groups
             yield from rows
             if not full:
                 return

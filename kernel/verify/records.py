@@ -92,9 +92,9 @@ def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clo
         if receipt.get("retention_class") == "durable"
     ]
     expected_receipts = [
-        {name: held[name] for name in ("receipt_id", "receipt_kind")}
+        {name: receipt[name] for name in ("receipt_id", "receipt_kind")}
         | {"retention_class": "durable"}
-        for held in emitted_receipts(reader, document.get("operation_id"))
+        for receipt in emitted_receipts(reader, document.get("operation_id"))
     ]
     if durable != expected_receipts:
         message = "emitted_receipts are not those on record"
@@ -142,8 +142,8 @@ def _content_digests(reader: Reader, document: Document) -> set[str]:
     envelope = None if blob is None else load_object(blob["content"])
     if envelope is None:
         return set()
-    kept = {name: value for name, value in envelope.items() if name not in _VOLATILE}
-    return {sha256_hex(canonicalize(kept)), str(envelope.get("intent_digest"))}
+    content = {name: value for name, value in envelope.items() if name not in _VOLATILE}
+    return {sha256_hex(canonicalize(content)), str(envelope.get("intent_digest"))}
 
 
 def _name_extra_answers(reader: Reader) -> None:
@@ -241,12 +241,12 @@ def check_extra_blobs(reader: Reader, envelopes: int, answers: set[str]) -> None
     """Name the payloads to which neither a row nor a recorded output commits."""
     if reader.count(schema.blobs) == envelopes + len(answers):
         return
-    named = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
-    named |= answers
+    blob_refs = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
+    blob_refs |= answers
     for row in reader.pages(schema.blobs):
-        if row["blob_ref"] not in named:
-            held = "" if keeps_commitment(row) else ", and it does not keep its commitment"
-            message = f"no row commits to it{held}"
+        if row["blob_ref"] not in blob_refs:
+            remark = "" if keeps_commitment(row) else ", and it does not keep its commitment"
+            message = f"no row commits to it{remark}"
             reader.findings.add(schema.blobs, row["blob_ref"], "extra", message)
 
 

@@ -1,4 +1,4 @@
-"""What was given up: listed by why, and asked for anew.
+"""Requests that were given up: listed by their error signature, and asked for anew.
 
 An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority

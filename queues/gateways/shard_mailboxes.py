@@ -265,8 +265,8 @@ class ShardMail:
         size: Any = self._redis.hstrlen(*aside)
         if await scripts.ask(size, SHARD) > SEALED_BYTES_MAX:
             return False
-        kept: Any = self._redis.hget(*aside)
-        sealed: bytes | None = await scripts.ask(kept)
+        reply: Any = self._redis.hget(*aside)
+        sealed: bytes | None = await scripts.ask(reply)
         opened = None if sealed is None else self._seal.open("ask", place, sealed)
         if opened is None:
             return False
@@ -283,12 +283,12 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`.
         """
-        kept = []
+        entries = []
         for shard in shards:
             rows = await self._scripts.at(_prefix(shard)).run("mail_aside", ASIDE_MAX)
             places = sorted((_offset(stream_id), size) for stream_id, size in rows)
-            kept += [SetAside(shard, offset, size) for offset, size in places]
-        return kept
+            entries += [SetAside(shard, offset, size) for offset, size in places]
+        return entries
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         """Send answers by gateway, each with the id of its request; lost when Redis is away."""

@@ -156,10 +156,10 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_document(answer, as_json=True)
         return
-    kept = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
+    places = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
     for finding in answer["findings"]:
         place = (finding["shard"], finding["offset"])
-        state = "set aside" if place in kept else "gone"
+        state = "set aside" if place in places else "gone"
         click.echo("  ".join((finding["emitted_at"], *place, state, finding.get("session_id", ""))))
     for deaths in answer["died_alike"]:
         died = f"{deaths['name']} died alike {deaths['times']} times"

@@ -171,8 +171,8 @@ def _write(
     def archive(content: bytes) -> None:
         archives = folder.path / "rebuild-archives"
         archives.mkdir(mode=0o700, exist_ok=True)
-        kept = archives / f"{host.new_id()}.json"
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        path = archives / f"{host.new_id()}.json"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

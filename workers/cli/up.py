@@ -74,10 +74,10 @@ async def say_troubles(tree: Tree) -> None:
 
 def set_aside_lines(answer: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what to say of each request that can be put back, and its shard and offset."""
-    kept = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
+    places = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
     for finding in answer["findings"]:
         place = (finding["shard"], finding["offset"])
-        if place in kept:
+        if place in places:
             session = finding.get("session_id", "a session without a name")
             command = f"rotulus queues put-back {' '.join(place)}"
             yield f"  SET ASIDE      a request to {session}: {command}", place

@@ -144,11 +144,11 @@ class SnapshotHub:
         try:
             with anyio.fail_after(self._read_timeout_s):
                 snapshot = tidy(await self._source.read())
-            taken = self._next(_following(self._newest.snapshot, snapshot))
+            published = self._next(_following(self._newest.snapshot, snapshot))
         except Exception as error:  # noqa: BLE001 - a source that fails must not end the page
             return self._next(self._troubled(error))
         self._failing = ""
-        return taken
+        return published
 
     def _next(self, snapshot: DashboardSnapshot) -> Published:
         old = self._newest
@@ -167,8 +167,8 @@ class SnapshotHub:
         }
         return replace(last, version=last.version + 1, time=self.clock(), **parts)
 
-    def _publish(self, taken: Published) -> None:
-        self._newest = taken
+    def _publish(self, published: Published) -> None:
+        self._newest = published
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
         if self.stopped:
@@ -200,12 +200,12 @@ def _published(
 def _following(last: DashboardSnapshot, new: DashboardSnapshot) -> DashboardSnapshot:
     """Return the new picture, with the last values known under the errors of its parts."""
     # A source that starts again must not make the ids of the stream go back.
-    kept: dict[str, Any] = {"version": max(new.version, last.version + 1)}
+    changes: dict[str, Any] = {"version": max(new.version, last.version + 1)}
     for name in PARTS:
         part, known = getattr(new, name), getattr(last, name)
         if part.error and part.value is None and known.value is not None:
-            kept[name] = replace(known, error=part.error)
-    return replace(new, **kept)
+            changes[name] = replace(known, error=part.error)
+    return replace(new, **changes)
 
 
 def _unread(now: datetime) -> DashboardSnapshot:

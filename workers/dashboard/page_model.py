@@ -174,8 +174,8 @@ def _lease(lease: LeaseView) -> Row:
 
 def _hold(hold: Hold) -> Row:
     lapsed = hold.expires_ms <= 0
-    left = "expired" if lapsed else f"{words.duration(hold.expires_ms)} left"
-    return {"holder": hold.holder, "token": f"token {hold.token}", "left": left}
+    time_left = "expired" if lapsed else f"{words.duration(hold.expires_ms)} left"
+    return {"holder": hold.holder, "token": f"token {hold.token}", "left": time_left}
 
 
 def _workers(fleet: Fleet, _: DashboardSnapshot) -> Row:

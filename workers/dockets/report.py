@@ -71,20 +71,20 @@ def report_on(lines: Iterable[bytes]) -> DocketReport:
 def _count(report: DocketReport, docket: Docket) -> None:
     kind = posture_kind(docket)
     postures = set(universe(kind))
-    left = set(postures)
+    remaining = set(postures)
     rules_applied: set[str] = set()
     for entry in docket.entries:
         for elimination in eliminations(entry, kind):
             counts = report.rules.setdefault(elimination.rule, Counter())
-            applied = left.intersection(elimination.strikes)
+            applied = remaining.intersection(elimination.strikes)
             counts.update(
                 entries=1, dockets=elimination.rule not in rules_applied, struck=len(applied)
             )
             rules_applied.add(elimination.rule)
-            left -= applied
-    outcome = _outcome(len(left), len(postures))
+            remaining -= applied
+    outcome = _outcome(len(remaining), len(postures))
     report.by_kind.setdefault(kind, Counter())[outcome] += 1
-    report.only_order_for_relief += postures - left == {ORDER_FOR_RELIEF}
+    report.only_order_for_relief += postures - remaining == {ORDER_FOR_RELIEF}
     if outcome == "none":
         report.emptied.append(docket.source_id)
 

@@ -41,11 +41,11 @@ def capacities_of(capacities: str | None, reserves: str | None) -> dict[str, Cap
 
 def _capacity(cost: float, parts: Mapping[str, float]) -> Capacity:
     reserves: dict[CapacityPriority, Amount] = {}
-    left = cost
+    unreserved = cost
     for name in _RESERVING:
-        part = min(left, cost * parts.get(name, 0.0))
+        part = min(unreserved, cost * parts.get(name, 0.0))
         reserves[name] = Amount(cost=part)
-        left -= part
+        unreserved -= part
     return Capacity(Amount(float("inf"), cost), reserves)
 
 

@@ -137,9 +137,9 @@ class _KitFile(BaseModel):
         if probe.keep is not None:
             if set(probe.keep) != {"yes", "no"}:
                 raise ValueError(f'{probe.id}: the outcomes are "yes" and "no"')
-            lost = set(self.hypotheses).difference(*probe.keep.values())
-            if lost:
-                raise ValueError(f"{probe.id}: no answer keeps {min(lost)!r}")
+            never_kept = set(self.hypotheses).difference(*probe.keep.values())
+            if never_kept:
+                raise ValueError(f"{probe.id}: no answer keeps {min(never_kept)!r}")
 
 
 def load_kit(content: bytes, name: str = "kit") -> Kit:

@@ -128,22 +128,22 @@ class Spans:
             ]
             if not batch:
                 continue
-            taken = self._hand_over(batch)
-            if taken != reached:
-                _log.warning("traces_go_on" if taken else "traces_dropped", spans=len(batch))
-            reached = taken
+            is_exported = self._hand_over(batch)
+            if is_exported != reached:
+                _log.warning("traces_go_on" if is_exported else "traces_dropped", spans=len(batch))
+            reached = is_exported
 
     def _hand_over(self, batch: Sequence[ReadableSpan]) -> bool:
         try:
-            taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
+            is_exported = self._exporter.export(batch) is SpanExportResult.SUCCESS
         except Exception as error:  # noqa: BLE001 - whatever it is, the spans are not there
             _log.warning("traces_not_exported", error=repr(error))
-            taken = False
-        if taken:
+            is_exported = False
+        if is_exported:
             self.exported += len(batch)
         else:
             self._lost += len(batch)
-        return taken
+        return is_exported
 
 
 def open_spans(

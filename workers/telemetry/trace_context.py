@@ -58,15 +58,15 @@ def sent_as(claim: Claim) -> list[TraceContext]:
     return [context for context in contexts if context is not None][:TRACED_CAUSES_MAX]
 
 
-def handled_as(claim: Claim, sent: TraceContext) -> TraceContext:
+def handled_as(claim: Claim, context: TraceContext) -> TraceContext:
     """Return the place of a delivery's handling under the span that sent the item."""
-    return sent.child("handle", claim.token)
+    return context.child("handle", claim.token)
 
 
 def traceparents_of(claims: Iterable[Claim]) -> list[list[str]]:
     """Return for each claim the spans that handle it; an empty list where nothing is traced."""
     traceparents = [
-        [handled_as(claim, sent).traceparent for sent in sent_as(claim)] for claim in claims
+        [handled_as(claim, context).traceparent for context in sent_as(claim)] for claim in claims
     ]
     return traceparents if any(traceparents) else []
 

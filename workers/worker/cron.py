@@ -125,8 +125,8 @@ class CronRunner:
             if self._seen.get(name) == period:
                 continue
             try:
-                taken = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
-                if not taken or await self._ran(name, cron, period):
+                claimed = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
+                if not claimed or await self._ran(name, cron, period):
                     self._seen[name] = period
             except QueueError as error:  # it is the slots that wait for Redis
                 _log.info("cron_without_redis", cron=name, code=error.code)

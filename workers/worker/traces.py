@@ -30,18 +30,18 @@ class WorkerTraces:
             ended = {"rotulus.outcome": result.verdict, "rotulus.reason_code": result.code}
             # The clocks of this machine and of Redis may differ.
             waited_ns = min(claim.enqueued_at_ms * 1_000_000, claimed_ns), claimed_ns
-            for sent in sent_as(claim):
+            for context in sent_as(claim):
                 self.spans.tell(
                     "queue",
-                    sent.child("queue", claim.token),
-                    sent,
+                    context.child("queue", claim.token),
+                    context,
                     times_ns=waited_ns,
                     attributes=attributes,
                 )
                 self.spans.tell(
                     "handle",
-                    handled_as(claim, sent),
-                    sent,
+                    handled_as(claim, context),
+                    context,
                     times_ns=(claimed_ns, now_ns),
                     kind="consumer",
                     attributes=attributes | ended,

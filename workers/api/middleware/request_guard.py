@@ -147,10 +147,10 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
     """
-    taken, until_s, has_more = 0, 0.0, True
+    bytes_read, until_s, has_more = 0, 0.0, True
 
     async def counted() -> Message:
-        nonlocal taken, until_s, has_more
+        nonlocal bytes_read, until_s, has_more
         if not has_more:
             # What comes now is about the connection, and is waited for as long as it takes.
             return await receive()
@@ -162,8 +162,8 @@ def _limited(receive: Receive, limit: int) -> Receive:
             # Closed, or the rest of the body would keep it open.
             raise HTTPException(408, headers={"Connection": "close"})
         has_more = message.get("more_body", False)
-        taken += len(message.get("body", b""))
-        if taken > limit:
+        bytes_read += len(message.get("body", b""))
+        if bytes_read > limit:
             raise HTTPException(413)
         return message
 

@@ -55,8 +55,8 @@ async def set_aside(services: Given) -> dict[str, Any]:
         lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
     )
     shards = {int(finding["shard"]) for finding in findings}
-    kept = [] if services.mail is None else await services.mail.aside(sorted(shards))
-    return {"set_aside": [asdict(entry) for entry in kept], "findings": findings}
+    entries = [] if services.mail is None else await services.mail.aside(sorted(shards))
+    return {"set_aside": [asdict(entry) for entry in entries], "findings": findings}
 
 
 @router.post("/shards/put-back")
