@@ -188,8 +188,8 @@ def _search_plan(shown: Shown) -> Fields:
 
 def _rollup_generation(shown: Shown) -> Fields:
     node = next(shown.changes_of("nodes"), None)
-    other = next(shown.changes_of("materializations", "derived_indexes"), None)
-    rollup = node or other
+    materialized = next(shown.changes_of("materializations", "derived_indexes"), None)
+    rollup = node or materialized
     changes = shown.changes_of("materialized_views")
     views = [(change.record_key, after["stale"]) for change, _, after in changes]
     return {
