@@ -14,10 +14,10 @@ Fault = Literal["request", "caller", "service", "unknown"]
 
 
 class ErrorCode(NamedTuple):
-    """What an error code says."""
+    """The HTTP status of an error code, its fault, and whether asking again can help."""
 
     status: int | None
-    """Of the HTTP response; None where no door answers with it: a command prints it, a log has it.
+    """The HTTP status; None where no door answers with the code: a command prints it, a log has it.
 
     A code without a status that reaches a door all the same is a defect of ours: 500.
     """

@@ -20,67 +20,67 @@ class ActorError(Exception):
         return is_retryable(self.code)
 
 
-class MailboxFull(ActorError):  # noqa: N818 - a state of the mailbox
+class MailboxFull(ActorError):
     """The session has as much waiting as it may hold; nothing was taken."""
 
     code = "mailbox_full"
 
 
-class RuntimeFull(ActorError):  # noqa: N818
+class RuntimeFull(ActorError):
     """This process has as many active sessions as it may; nothing was taken."""
 
     code = "runtime_full"
 
 
-class ActorFailed(ActorError):  # noqa: N818
+class ActorFailed(ActorError):
     """The actor stopped while the message was with it; whether it took effect is on the record."""
 
     code = "actor_failed"
 
 
-class CommitFailed(ActorError):  # noqa: N818
+class CommitFailed(ActorError):
     """The transaction was not committed; nothing happened."""
 
     code = "commit_failed"
 
 
-class StaleEpoch(ActorError):  # noqa: N818
+class StaleEpoch(ActorError):
     """Another gateway owns the session by now; whether it took effect is on the record."""
 
     code = "stale_epoch"
 
 
-class ShardUnowned(ActorError):  # noqa: N818
+class ShardUnowned(ActorError):
     """No gateway owns the session's shard right now; nothing was taken."""
 
     code = "shard_unowned"
 
 
-class ReplyLost(ActorError):  # noqa: N818
+class ReplyLost(ActorError):
     """The gateway that owns the session did not answer; whether it took effect is on the record."""
 
     code = "reply_lost"
 
 
-class ClocksDiffer(ActorError):  # noqa: N818
+class ClocksDiffer(ActorError):
     """The clocks of two gateways are minutes apart, and one asked the other; nothing was taken."""
 
     code = "clocks_differ"
 
 
-class RequestTooLarge(ActorError):  # noqa: N818
+class RequestTooLarge(ActorError):
     """The request does not fit into the mailbox of another gateway; nothing was taken."""
 
     code = "request_too_large"
 
 
-class EnvelopeTooLarge(ActorError):  # noqa: N818
+class EnvelopeTooLarge(ActorError):
     """An envelope, or a list in it, is larger than it may be; nothing of it was read."""
 
     code = "envelope_too_large"
 
 
-class RequestUnprocessable(ActorError):  # noqa: N818
+class RequestUnprocessable(ActorError):
     """The request fails whatever carries it out; it was refused on the record and had no effect.
 
     `details` name the receipt and the digest of the request.
@@ -89,13 +89,13 @@ class RequestUnprocessable(ActorError):  # noqa: N818
     code = "request_unprocessable"
 
 
-class RefusalsTooMany(ActorError):  # noqa: N818
+class RefusalsTooMany(ActorError):
     """The request was refused, and counted without a receipt after many others (§17.6)."""
 
     code = "refusals_too_many"
 
 
-class RequestSetAside(ActorError):  # noqa: N818
+class RequestSetAside(ActorError):
     """Each process that took the request has ended; nobody takes it until an operator requeues it.
 
     `details` name the finding on the record and the entry's place.
@@ -104,25 +104,25 @@ class RequestSetAside(ActorError):  # noqa: N818
     code = "request_set_aside"
 
 
-class SessionCorrupt(ActorError):  # noqa: N818
+class SessionCorrupt(ActorError):
     """The session's record does not verify; it is not served until an operator has looked (L3)."""
 
     code = "session_corrupt"
 
 
-class EliminationStoreFailed(ActorError):  # noqa: N818
+class EliminationStoreFailed(ActorError):
     """The store of a session's tombstones did not answer; nothing was recorded."""
 
     code = "elimination_store_unavailable"
 
 
-class EliminationStoreConflict(ActorError):  # noqa: N818
+class EliminationStoreConflict(ActorError):
     """The store of a session's tombstones is not as its audit left it; it is not served so."""
 
     code = "elimination_store_conflict"
 
 
-class IntentInvalid(ActorError):  # noqa: N818
+class IntentInvalid(ActorError):
     """The intent cannot be resolved into an operation; nothing was written."""
 
     code = "intent_invalid"

@@ -54,8 +54,8 @@ class Reply(Generic[Answer]):
 
 
 def _request_id() -> str | None:
-    found = structlog.contextvars.get_contextvars().get("request_id")
-    return None if found is None else str(found)
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    return None if request_id is None else str(request_id)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Message:
     """The request in whose context the message was made, for the log."""
 
     position: Position | None = field(default=None, init=False)
-    """Its place in a mailbox, when it came from another gateway."""
+    """The message's place in a mailbox, when it came from another gateway."""
 
     again: bool = field(default=False, init=False)
     """Whether it is handled once more, after its batch failed; then its place says nothing."""
@@ -79,7 +79,7 @@ class Message:
     """For each part of what it reports, the spans that this belongs to; empty where none are."""
 
     put_at_ns: int = field(default=0, init=False)
-    """When it came into its session's mailbox, for traces."""
+    """When the message came into its session's mailbox, for traces."""
 
     @property
     def parts(self) -> int:
@@ -177,7 +177,7 @@ class Operate(Message):
 
     @property
     def parts(self) -> int:
-        """One for each intent."""
+        """The number of intents: each is a part of its own."""
         return len(self.intents)
 
 
@@ -209,7 +209,7 @@ class Recomputed(Message):
 
     @property
     def parts(self) -> int:
-        """One for each result."""
+        """The number of results: each is a part of its own."""
         return len(self.intents)
 
 
@@ -221,5 +221,5 @@ class Reports(Message):
 
     @property
     def parts(self) -> int:
-        """One for each report."""
+        """The number of reports: each is a part of its own."""
         return len(self.reports)

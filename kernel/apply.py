@@ -34,7 +34,7 @@ from kernel.visibility import LEAST_RESTRICTIVE
 
 @dataclass(frozen=True, slots=True)
 class AppliedEffects:
-    """What applying came to, in the order in which it happened."""
+    """The documents of the applied effects and of the receipts, in the order of applying."""
 
     applied_effects: tuple[Document, ...]
     receipts: tuple[dict[str, str], ...]
@@ -82,11 +82,11 @@ def apply_operation(
     served = check_recompute(operation, envelope, strategy) if recalculates else []
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
-    emit_node_write_events(operation, [one for _, one in applied])
+    emit_node_write_events(operation, [write for _, write in applied])
     undone = _undone(envelope)
     if undone:
         mark_undone(operation, undone)
-        cancel_requests_for_removed(operation, [one for _, one in applied])
+        cancel_requests_for_removed(operation, [write for _, write in applied])
     if envelope.semantic_intent == EPOCH_ROLLBACK:
         record_page(operation, envelope)
     if taint is not None:
@@ -99,20 +99,22 @@ def apply_operation(
         record_anchors(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
-    transaction.changes.note(sequence, [one for _, one in applied])
+    transaction.changes.note(sequence, [write for _, write in applied])
     documents = tuple(
-        one.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
-        for effect, one in applied
+        write.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
+        for effect, write in applied
     )
     return AppliedEffects(documents, tuple(receipts))
 
 
 def _undone(envelope: Envelope) -> list[str]:
     """Return the operations that this one undoes or compensates."""
-    named = [effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes]
+    operation_ids = [
+        effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes
+    ]
     if envelope.compensates_operation_id is not None:
-        named.append(envelope.compensates_operation_id)
-    return list(dict.fromkeys(named))
+        operation_ids.append(envelope.compensates_operation_id)
+    return list(dict.fromkeys(operation_ids))
 
 
 def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:

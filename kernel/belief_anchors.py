@@ -20,6 +20,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BeliefAnchor
 from kernel.stores.record import Operation
 
@@ -55,8 +56,8 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
         entries = _stated(Envelope.model_validate_json(content)).sessions
     except (ValidationError, EffectInapplicable):
         return False
-    said = [entry for entry in entries if entry.session_id == anchor["session_id"]]
-    return [(one.last_event_index + 1, one.head_event_hash) for one in said] == [
+    of_session = [entry for entry in entries if entry.session_id == anchor["session_id"]]
+    return [(entry.last_event_index + 1, entry.head_event_hash) for entry in of_session] == [
         (anchor["n_events"], anchor["head_event_hash"])
     ]
 
@@ -99,7 +100,7 @@ def _stated(envelope: Envelope) -> BeliefAnchor:
     try:
         return BeliefAnchor.model_validate(stated[0])
     except ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
+        raise _invalid(first_problem(error)[1]) from None
 
 
 def _invalid(message: str) -> EffectInapplicable:

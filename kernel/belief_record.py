@@ -198,8 +198,8 @@ def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
 def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
     rows = view.tables.select(schema.belief_snapshots, {"session_id": session_id})
     parts = [SessionSnapshot.from_bytes(row["snapshot_bytes"]) for row in rows]
-    named = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
-    if any(column != stated for column, stated in named):
+    counts = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
+    if any(column != stated for column, stated in counts):
         raise LedgerCorrupt(f"a snapshot of {session_id} stands in the place of another")
     # Without one of them the others are worth nothing.
     return parts if belong_together(parts) else []

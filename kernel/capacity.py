@@ -81,13 +81,13 @@ class CapacityGrant:
 
     granted: bool
     cost_remaining: float
-    """In the unit of `estimated_capacity_cost`."""
+    """The cost that is left, in the unit of `estimated_capacity_cost`."""
 
     ec_capacity_lease_id: str = ""
     """Empty where no capacity is leased; such a lease leaves no receipt."""
 
     retry_after_s: int = RETRY_AFTER_S
-    """After how long to ask again, where there is not enough."""
+    """The seconds after which to ask again, where the capacity does not suffice."""
 
     ceiling: float = float("inf")
     """The most that can ever remain; what costs more is never covered."""

@@ -28,12 +28,12 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import CAUSAL_EDGE_PREFIX, CAUSAL_NODE, CAUSAL_NODE_PREFIX
 
 PROVENANCE_MAX = 64
-"""Of one element; it keeps the record of an element, and so an envelope, within its bounds."""
+"""Marks of one element; the limit keeps its record, and so an envelope, within their bounds."""
 
 READ_PAGE_ROWS = 1000
 
 
-class ProvenanceFull(KernelError):  # noqa: N818 - the state of an element
+class ProvenanceFull(KernelError):
     """An element has as many provenances as it may have; nothing of the delta was merged."""
 
     code = "causal_provenance_full"
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 
 class EdgeKey(NamedTuple):
-    """What tells one edge from another."""
+    """The source, target and type that tell one edge from another."""
 
     source: str
     target: str
@@ -105,7 +105,7 @@ class Merge:
     """Each node that changes, as it will be; None for an end that nobody has described."""
     edges: dict[EdgeKey, CausalEdge] = field(default_factory=dict)
     written_by: dict[str, str] = field(default_factory=dict)
-    """By record id, of what was there before: the operation that wrote it last."""
+    """The operation that last wrote an element that was there before, by record id."""
 
 
 def node_record_id(node_id: str) -> str:
@@ -148,9 +148,9 @@ def _merge_node(view: LedgerView, plan: Merge, proposed: CausalNode) -> None:
         return
     plan.merged.append(proposed.id)
     for name in ("type", "label"):
-        existing, other = getattr(known, name), getattr(proposed, name)
-        if existing != other:
-            plan.conflicts.append(FieldConflict(proposed.id, name, existing, other))
+        existing, proposed_value = getattr(known, name), getattr(proposed, name)
+        if existing != proposed_value:
+            plan.conflicts.append(FieldConflict(proposed.id, name, existing, proposed_value))
     merged = replace(
         known,
         hypothetical=known.hypothetical and proposed.hypothetical,

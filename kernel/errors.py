@@ -12,25 +12,25 @@ class KernelError(Exception):
             self.code = code
 
 
-class LedgerCorrupt(KernelError):  # noqa: N818 - named for the state, not the event
+class LedgerCorrupt(KernelError):
     """A stored row fails its own rules; whoever read it stops serving (ruling L3)."""
 
     code = "ledger_corrupt"
 
 
-class LedgerUnavailable(KernelError):  # noqa: N818
+class LedgerUnavailable(KernelError):
     """The store did not answer; nothing was written and the caller may try again."""
 
     code = "ledger_unavailable"
 
 
-class LedgerFailed(KernelError):  # noqa: N818
+class LedgerFailed(KernelError):
     """The store failed in use (a disk, a file): who writes to it ends, and recovers from it."""
 
     code = "ledger_failed"
 
 
-class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not the event
+class LedgerSchemaDiffers(KernelError):
     """The tables have another version than this program; trying again does not help.
 
     `code` is `ledger_schema_older` where `rotulus migrate` brings the tables forward, and
@@ -41,19 +41,19 @@ class LedgerSchemaDiffers(KernelError):  # noqa: N818 - named for the state, not
     code = "ledger_schema_unknown"
 
 
-class RulesVersionUnknown(KernelError):  # noqa: N818 - named for the state, not the event
+class RulesVersionUnknown(KernelError):
     """A row was recorded under rules that this program does not have: a newer one reads it."""
 
     code = "rules_version_unknown"
 
 
-class CommitOutcomeUnknown(KernelError):  # noqa: N818
+class CommitOutcomeUnknown(KernelError):
     """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
 
     code = "commit_outcome_unknown"
 
 
-class EffectInapplicable(KernelError):  # noqa: N818
+class EffectInapplicable(KernelError):
     """An effect does not fit the state it meets; the operation is rejected and undone."""
 
     code = "effect_inapplicable"
@@ -63,19 +63,19 @@ class EffectInapplicable(KernelError):  # noqa: N818
         self.field = field
 
 
-class AuthorityInvalid(KernelError):  # noqa: N818
+class AuthorityInvalid(KernelError):
     """An input, or what a strategy makes of the inputs, is not an authority."""
 
     code = "authority_out_of_range"
 
 
-class SnapshotTooOld(KernelError):  # noqa: N818
+class SnapshotTooOld(KernelError):
     """More was recorded since a moment than is looked back over."""
 
     code = "recompute_as_of_too_old"
 
 
-class TextNotStorable(KernelError):  # noqa: N818 - named for the state, not the event
+class TextNotStorable(KernelError):
     """A value that the store cannot hold; nothing of it was written.
 
     No text, U+0000, an integer beyond 64 bits, more than an index or a statement takes. Here the

@@ -21,7 +21,7 @@ _PLAIN_TEXTS = re.compile(r'(?:[ \t\n\r]*"[^"\\\x00-\x1f]*+"[ \t\n\r]*,){1,4096}
 """Entries of an array that are texts without escapes, so many that reading them is quick."""
 
 
-class RepeatedKey(ValueError):  # noqa: N818 - what is wrong with the text
+class RepeatedKey(ValueError):
     """An object says a key twice."""
 
     code = "json_key_repeated"
@@ -139,8 +139,8 @@ def written_in_steps(
 
 def _entries(values: list[Any], write: Callable[[Any], bytes], levels: int) -> list[bytes]:
     """Return the entries of a list: each by itself where it may be long, else many in one call."""
-    if len(values) < _STEP_ENTRIES and any(isinstance(one, dict | list) for one in values):
-        return [written_in_steps(one, write, levels) for one in values]
+    if len(values) < _STEP_ENTRIES and any(isinstance(entry, dict | list) for entry in values):
+        return [written_in_steps(entry, write, levels) for entry in values]
     starts = range(0, len(values), _STEP_ENTRIES)
     return [write(values[start : start + _STEP_ENTRIES])[1:-1] for start in starts]
 
@@ -149,7 +149,9 @@ def is_longer_than(value: Any, size: int) -> bool:
     """Tell whether a JSON value has more characters than that, about, at the cost of so many."""
     room, level = size, [value]
     while level and room > 0:
-        room -= sum(4 + len(one) if isinstance(one, str | dict | list) else 4 for one in level)
+        room -= sum(
+            4 + len(value) if isinstance(value, str | dict | list) else 4 for value in level
+        )
         level = list(chain.from_iterable(map(_inside, level))) if room > 0 else []
     return room <= 0
 

@@ -41,7 +41,7 @@ _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11
 settles a conflict instead of having one."""
 
 
-class _OwnRefused(Exception):  # noqa: N818 - the reason to undo, not a failure
+class _OwnRefused(Exception):
     """A check refused an envelope of the kernel's own."""
 
     def __init__(self, check: str, refusal: Refusal) -> None:
@@ -251,8 +251,8 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
     stated = document.get("intent_digest")
     if submitter == "orchestrator" and isinstance(stated, str):
         return stated
-    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
-    return sha256_hex(canonicalize(kept))
+    content = {name: value for name, value in document.items() if name not in _VOLATILE}
+    return sha256_hex(canonicalize(content))
 
 
 def _seal(submission: Submission, sequence: int, outcome: AppliedEffects) -> SubmissionResult:

@@ -32,7 +32,7 @@ COLLECTED_KIND = "recorded_model_output_collected"
 
 @dataclass(frozen=True, slots=True)
 class OutputFacts:
-    """What decides whether an answer may be collected."""
+    """The facts that decide whether a model's answer may be collected."""
 
     reference_count: int
     unreferenced_since_us: int | None
@@ -69,7 +69,9 @@ def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
     if envelope is None or is_archived(transaction, operation_id):
         raise KernelError(f"{operation_id} has nothing to release", code="operation_not_archivable")
     stated = envelope.get("recorded_model_outputs") or ()
-    body = {"released_model_output_ids": sorted({one["recorded_output_id"] for one in stated})}
+    body = {
+        "released_model_output_ids": sorted({output["recorded_output_id"] for output in stated})
+    }
     transaction.next_commit_time_us()
     receipt_id = f"receipt:{transaction.host.new_id()}"
     append_receipt(transaction, receipt_id, Receipt(ARCHIVED_KIND, body), operation_id)
@@ -96,8 +98,8 @@ def collect_model_outputs(
     for blob_ref, records in going.items():
         sharing = {"output_payload_blob_ref": blob_ref}
         all_of_them = transaction.tables.count(schema.recorded_model_outputs, sharing)
-        gone = transaction.tables.get(schema.blobs, blob_ref) is None
-        if gone or len(records) < all_of_them:
+        is_collected = transaction.tables.get(schema.blobs, blob_ref) is None
+        if is_collected or len(records) < all_of_them:
             continue
         transaction.drop_blob(blob_ref)
         transaction.next_commit_time_us()
@@ -110,20 +112,20 @@ def collect_model_outputs(
 def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, OutputFacts]]:
     """Return the outputs to which references ended, and what is known of each."""
     released = _released(view)
-    found = []
+    facts_of_records = []
     for output_id, ended in released.items():
         record = view.record(schema.recorded_model_outputs, output_id)
         if record is None:
             continue
-        left = record["reference_count"] - ended.count
+        references_left = record["reference_count"] - ended.count
         current = registry.current_version(record["model_version"])
         facts = OutputFacts(
-            left,
-            ended.last_us if left == 0 else None,
+            references_left,
+            ended.last_us if references_left == 0 else None,
             record["replay_eligible"] and current is not None,
         )
-        found.append((record, facts))
-    return found
+        facts_of_records.append((record, facts))
+    return facts_of_records
 
 
 def _released(view: LedgerView) -> dict[str, _Released]:

@@ -28,9 +28,9 @@ RESTRICTED = frozenset({"sealed", "firewalled"})
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Why something may not leave."""
+    """The reason why an envelope's effect may not leave the record, and the field to blame."""
 
-    why: Literal["restricted", "overlaid"]
+    reason: Literal["restricted", "overlaid"]
     field: str
     message: str
 
@@ -58,8 +58,8 @@ def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
     policy = view.record(schema.policy_snapshots, view.policy_generation_id())
     stated = None if policy is None else policy["payload"].get("propa_authorizations")
     return isinstance(stated, list) and any(
-        isinstance(one, dict) and one.get("actor") == actor and one.get("scope") == OUTBOUND
-        for one in stated
+        isinstance(grant, dict) and grant.get("actor") == actor and grant.get("scope") == OUTBOUND
+        for grant in stated
     )
 
 
@@ -87,7 +87,7 @@ def _overlaid(
         return None
     containment, overridden = Containment(view), overridden_by(envelope)
     writer = _sender(envelope, outward)
-    for field, ref in _sent(envelope, outward):
+    for field, ref in _names_sent(envelope, outward):
         try:
             resolution = forbidding(view, containment, ref, writer, overridden)
         except ContainmentTooWide:
@@ -101,12 +101,12 @@ def _overlaid(
 def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
     """Return whom overlays judge: the writer, in a share-link session where a link is granted."""
     writer = writer_of(envelope)
-    if any(canonical_kind(one.effect_kind) == "share_link_grant" for one in outward):
+    if any(canonical_kind(effect.effect_kind) == "share_link_grant" for effect in outward):
         return replace(writer, session_kind=SHARE_LINK_SESSION)
     return writer
 
 
-def _sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
+def _names_sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
     """Yield each thing that goes outside once, with the field that names it."""
     seen: set[str] = set()
     for source in sources_of_envelope(envelope):

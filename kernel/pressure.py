@@ -19,7 +19,7 @@ ANY_KIND: Final = "any"
 """The kind on whose capacity operation kinds draw that have none of their own."""
 
 COST_MAX: Final = 1e9
-"""Of one lease, and of a resource whose cost is limited; costs are kept to the millionth."""
+"""Limit of the cost of a lease, and of a resource with limited cost, kept to the millionth."""
 
 THROTTLE_MS_MIN: Final = 20
 THROTTLE_MS_MAX: Final = 1000
@@ -32,7 +32,7 @@ class Amount:
 
     slots: float = 0
     cost: float = 0.0
-    """In the unit of `estimated_capacity_cost`."""
+    """The cost, in the unit of `estimated_capacity_cost`."""
 
     def covers(self, other: "Amount") -> bool:
         """Tell whether another amount fits into this one."""
@@ -80,8 +80,8 @@ class Capacity:
     def ceilings(self) -> ByPriority:
         """Return what each priority and those below it may hold together."""
         above = [self.reserves.get(name, NOTHING) for name in CAPACITY_PRIORITIES[:0:-1]]
-        kept = list(accumulate(above, initial=NOTHING))
-        return tuple(self.total - one for one in reversed(kept))
+        reserves = list(accumulate(above, initial=NOTHING))
+        return tuple(self.total - amount for amount in reversed(reserves))
 
     def ceiling(self, priority: CapacityPriority) -> Amount:
         """Return the most that a priority can ever have."""
@@ -95,7 +95,7 @@ class Capacity:
         first = CAPACITY_PRIORITIES.index(priority)
         together = list(accumulate(held))
         free = [top - used for top, used in zip(self.ceilings(), together, strict=True)][first:]
-        return Amount(min(one.slots for one in free), min(one.cost for one in free))
+        return Amount(min(amount.slots for amount in free), min(amount.cost for amount in free))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,13 @@ class CapacityState:
 
     def left(self, priority: CapacityPriority, used_since: ByPriority = NOTHING_HELD) -> Amount:
         """Return what a priority can still take, less what was used since the state was read."""
-        held = tuple(one + more for one, more in zip(self.held, used_since, strict=True))
+        held = tuple(amount + used for amount, used in zip(self.held, used_since, strict=True))
         return self.capacity.left(priority, held)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What waiting work does now."""
+    """The course that waiting work takes now: it runs, runs after a pause, or is suspended."""
 
     action: Literal["run", "throttle", "suspend"]
     for_ms: int = 0
@@ -129,7 +129,7 @@ RUN: Final = Course("run")
 
 
 def course_of(
-    state: CapacityState | None, priority: CapacityPriority, wanted: Amount = ONE_SLOT
+    state: CapacityState | None, priority: CapacityPriority, amount: Amount = ONE_SLOT
 ) -> Course:
     """Say what work of a priority does under the pressure that a state shows (§14.2, §14.3).
 
@@ -141,7 +141,7 @@ def course_of(
     again, suspended items go first, the earliest suspended of them before the others, and before
     work that arrived since; suspending again does not change an item's time.
     """
-    if priority == "critical" or (state is not None and state.left(priority).covers(wanted)):
+    if priority == "critical" or (state is not None and state.left(priority).covers(amount)):
         return RUN
     known = None if state is None else state.free_in_ms
     if priority == "user_initiated":
@@ -155,7 +155,7 @@ def capacity_signal(
     state: CapacityState | None,
     priority: CapacityPriority,
     queue_depth: int,
-    wanted: Amount = ONE_SLOT,
+    amount: Amount = ONE_SLOT,
 ) -> dict[str, str | int]:
     """Return `capacity_signal_at_rejection` as §14.5 has it.
 
@@ -165,8 +165,8 @@ def capacity_signal(
     if state is None:
         lease_state, inflight = "unknown", 0
     else:
-        lease_state = "granted" if state.left(priority).covers(wanted) else "exhausted"
-        inflight = int(sum(one.slots for one in state.held))
+        lease_state = "granted" if state.left(priority).covers(amount) else "exhausted"
+        inflight = int(sum(held.slots for held in state.held))
     return {
         "ec_capacity_lease_state": lease_state,
         "queue_depth": queue_depth,

@@ -14,7 +14,7 @@ CAPACITY_PRIORITIES: Final[tuple[CapacityPriority, ...]] = (
     "user_initiated",
     "critical",
 )
-"""Those of §14.2, the least first."""
+"""The capacity priorities of §14.2, the least first."""
 
 PRIORITIES_OF: Final[Mapping[str, Mapping[str, CapacityPriority]]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ PRIORITIES_OF: Final[Mapping[str, Mapping[str, CapacityPriority]]] = MappingProx
         },
     }
 )
-"""By queue, the most urgent first; a name means the same in every queue that has it."""
+"""The priorities of each queue, the most urgent first; a name means the same in every queue."""
 
 _CAPACITY_PRIORITY_OF: Final[Mapping[str, CapacityPriority]] = MappingProxyType(
     {name: capacity for names in PRIORITIES_OF.values() for name, capacity in names.items()}

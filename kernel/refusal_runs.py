@@ -140,8 +140,8 @@ def record_runs(transaction: LedgerTransaction, runs: Iterable[RefusalRun]) -> N
     """Leave a durable receipt of each run, none of one that is on the record already."""
     for run in runs:
         reason = run.reason
-        named = [reason.session_id, reason.check, reason.reason_code, run.first_us, run.count]
-        receipt_id = f"receipt:refusals:{digest(named)}"
+        identity = [reason.session_id, reason.check, reason.reason_code, run.first_us, run.count]
+        receipt_id = f"receipt:refusals:{digest(identity)}"
         if transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
             continue
         body: Document = {

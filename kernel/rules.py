@@ -43,7 +43,7 @@ Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, Sta
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One version: the names that it knows, and what it makes of an envelope and of a receipt."""
+    """One version of the rules: the names that it knows, and how it applies an envelope."""
 
     version: int
     verbs: frozenset[str]

@@ -111,22 +111,22 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     """
     effects = document["primitive_effects"]
     stated = ((effect["effect_kind"], effect.get("payload", {})) for effect in effects)
-    found: dict[str, Source] = {}
-    for one in sources_of(document["source_refs"], document["read_set_refs"], stated):
-        found.setdefault(one.ref, one)
-    if not found:
+    sources: dict[str, Source] = {}
+    for source in sources_of(document["source_refs"], document["read_set_refs"], stated):
+        sources.setdefault(source.ref, source)
+    if not sources:
         return
     written = ((effect.get("target_ref"), effect.get("payload", {})) for effect in effects)
     classes = SourceClasses(view, written, deep=deep)
-    known = [(one, classes.of(one)) for one in found.values()]
-    taint = [name for one, name in known if name is not None and not one.is_read]
+    known = [(source, classes.of(source)) for source in sources.values()]
+    taint = [name for source, name in known if name is not None and not source.is_read]
     taint += dict.fromkeys(name for _, name in known if name is not None and name not in taint)
     least = max_visibility_class(taint) == LEAST_RESTRICTIVE
     if not taint or (least and not document["source_refs"]):
         return
     writes = [effect["payload"] for effect in effects if effect["effect_kind"] == "node_write"]
-    given = [write.get("visibility_class") for write in writes]
-    taint += [name for name in VISIBILITY_CLASSES if name in given and name not in taint]
+    stated_classes = [write.get("visibility_class") for write in writes]
+    taint += [name for name in VISIBILITY_CLASSES if name in stated_classes and name not in taint]
     resolved = max_visibility_class(taint)
     document["source_visibility_taint"] = taint
     document["resolved_output_visibility_class"] = resolved
@@ -139,18 +139,18 @@ def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> 
 
     A function of the nodes alone, so that it is the same when the log is folded again.
     """
-    found: dict[str, str] = {}
+    visibilities: dict[str, str] = {}
     written = ((effect.target_ref, effect.payload) for effect in envelope.primitive_effects)
     classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
     for source in sources_of_envelope(envelope):
         nested = source.ref.count("#") > MAX_NESTED or "\x00" in source.ref
         for ref in () if nested else names_of(source.ref):
-            if ref in found or (source.is_read and classes.frames(ref)):
+            if ref in visibilities or (source.is_read and classes.frames(ref)):
                 continue
             visibility = classes.of_ref(ref) if classes.is_node(ref) else None
             if visibility is not None:
-                found[ref] = visibility
-    return found
+                visibilities[ref] = visibility
+    return visibilities
 
 
 class SourceClasses:
@@ -180,16 +180,16 @@ class SourceClasses:
 
     def of(self, source: Source) -> str | None:
         """Return the class that a source hands on to what is drawn from it, None where none."""
-        found = self.of_ref(source.ref)
-        if found is None:
+        visibility = self.of_ref(source.ref)
+        if visibility is None:
             # What is sent has to be there, and what is shared is seen as it then is. To have looked
             # for what is not there matters where something is written of it.
             writes = self._targets - {None}
             matters = source.role == "source" and (writes or not source.is_read)
             return MOST_RESTRICTIVE if matters else None
-        if source.is_read and found != LEAST_RESTRICTIVE and self.frames(source.ref):
+        if source.is_read and visibility != LEAST_RESTRICTIVE and self.frames(source.ref):
             return None
-        return found
+        return visibility
 
     def of_ref(self, ref: str) -> str | None:
         """Return the class of a reference, None where the record knows nothing of it."""
@@ -211,10 +211,10 @@ class SourceClasses:
             self._walked += 1
             if self._walked > MAX_SOURCES_WALKED:
                 return MOST_RESTRICTIVE
-            one = waiting.pop()
-            place = self._place(one)
+            node_ref = waiting.pop()
+            place = self._place(node_ref)
             if place is None:
-                return None if one == ref else MOST_RESTRICTIVE
+                return None if node_ref == ref else MOST_RESTRICTIVE
             rank = max(rank, RANKS[place[0]])
             if rank == RANKS[MOST_RESTRICTIVE]:
                 break
@@ -242,9 +242,9 @@ class SourceClasses:
             drawn.append(span.source_ref)
         if known:
             return VISIBILITY_CLASSES[rank], drawn
-        other = self._class_of_other(ref)
-        if other is not None:
-            return other, drawn
+        visibility = self._class_of_other(ref)
+        if visibility is not None:
+            return visibility, drawn
         return None if span is None else (LEAST_RESTRICTIVE, drawn)
 
     def _written_of(self, ref: str) -> tuple[int, list[str]] | None:
@@ -313,7 +313,7 @@ def _refs_in(name: str, value: object) -> Iterator[str]:
     """Yield what a field names: a reference, a span, or a list of either."""
     if name == "source_spans" and isinstance(value, str):
         return
-    for one in value if isinstance(value, list) else [value]:
-        ref = one.get("source_ref") if isinstance(one, dict) else one
+    for entry in value if isinstance(value, list) else [value]:
+        ref = entry.get("source_ref") if isinstance(entry, dict) else entry
         if isinstance(ref, str) and ref:
             yield ref

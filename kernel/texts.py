@@ -43,7 +43,7 @@ class Texts:
         payload = self._payload(ref)
         if payload is not None:
             stated = (payload.get(name) for name in _FIELDS)
-            text = next((one for one in stated if isinstance(one, str)), None)
+            text = next((text for text in stated if isinstance(text, str)), None)
             return None if text is None else len(text_of(text))
         span = span_named_by(ref)
         if span is None or span.end is None:

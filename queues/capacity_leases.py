@@ -116,12 +116,15 @@ class CapacityLeases:
         limits = [
             limit
             for most in capacity.ceilings()
-            for limit in (_limit("slots", most.slots, SLOTS_MAX), _cost_limit(most.cost))
+            for limit in (
+                _limit("slots", most.slots, SLOTS_MAX),
+                "" if most.cost == inf else _millionths(most.cost),
+            )
         ]
         scripts = self._of(resource)
         rank = CAPACITY_PRIORITIES.index(capacity_priority)
-        given = (check_name(holder), ttl_ms, rank, _millionths(cost), *limits)
-        reply = await scripts.run("lease_acquire", scripts.now(), *given)
+        arguments = (check_name(holder), ttl_ms, rank, _millionths(cost), *limits)
+        reply = await scripts.run("lease_acquire", scripts.now(), *arguments)
         if not reply:
             return None
         token, expires_at_ms = _GRANTED(reply)
@@ -135,7 +138,7 @@ class CapacityLeases:
         return bool(reply == 1)
 
     async def release(self, lease: Lease) -> bool:
-        """Free what it holds (§18.2); False when it was lost before."""
+        """Free a lease's slot and cost (§18.2); return False when it was lost before."""
         reply = await self._of(lease.resource).run("lease_release", lease.holder, lease.token)
         return bool(reply == 1)
 
@@ -154,7 +157,7 @@ class CapacityLeases:
         """
         check_range("ttl_ms", ttl_ms, 1, DURATION_MS_MAX)
         scripts = self._of(resource)
-        used = [_millionths(costs.get(one, 0.0)) for one in CAPACITY_PRIORITIES]
+        used = [_millionths(costs.get(priority, 0.0)) for priority in CAPACITY_PRIORITIES]
         reply = await scripts.run("lease_draw", scripts.now(), check_name(name), ttl_ms, *used)
         return _state(capacity, reply)
 
@@ -181,24 +184,22 @@ def _millionths(cost: float) -> int:
     return round(cost * _MILLIONTHS)
 
 
-def _cost_limit(most: float) -> int | str:
-    return "" if most == inf else _millionths(most)
-
-
-def _limit(what: str, most: float, highest: int) -> int | str:
+def _limit(name: str, most: float, highest: int) -> int | str:
     if most == inf:
         return ""
     if not isfinite(most) or most != int(most):
-        raise QueueError("queue_argument_invalid", f"{what} must be whole, not {most}")
-    return check_range(what, int(most), 0, highest)
+        raise QueueError("queue_argument_invalid", f"{name} must be whole, not {most}")
+    return check_range(name, int(most), 0, highest)
 
 
 def _state(capacity: Capacity, reply: Any) -> CapacityState:
-    free_in_ms, *rest = reply
-    slots, costs, waiting = rest[0::3], rest[1::3], rest[2::3]
+    free_in_ms, *by_priority = reply
+    slots, costs, waiting = by_priority[0::3], by_priority[1::3], by_priority[2::3]
     return CapacityState(
         capacity,
-        tuple(Amount(*one) for one in zip(slots, (c / _MILLIONTHS for c in costs), strict=True)),
+        tuple(
+            Amount(*amount) for amount in zip(slots, (c / _MILLIONTHS for c in costs), strict=True)
+        ),
         tuple(waiting),
         None if free_in_ms < 0 else free_in_ms,
     )

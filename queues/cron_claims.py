@@ -33,10 +33,10 @@ class Crons:
         """Claim a period for this worker, for as long as two periods; False when another has it."""
         check_range("every_s", every_s, 1, PERIOD_S_MAX)
         key = f"{_PREFIX}{check_name(name)}:{period}"
-        taken: Any = await self._scripts.ask(
+        claimed: Any = await self._scripts.ask(
             self._redis.set(key, worker_id.encode(), nx=True, ex=2 * every_s)
         )
-        return bool(taken)
+        return bool(claimed)
 
     async def release(self, name: str, period: int) -> None:
         """Give a period back that could not be run, so that somebody tries again."""
@@ -50,8 +50,8 @@ class Crons:
     async def recall(self, name: str) -> dict[str, Any]:
         """Return what the last run kept, empty where nothing is left of it."""
         key = f"{check_name(name)}:state"
-        kept: Any = self._redis.getrange(f"{_PREFIX}{key}", 0, TEXT_BYTES_MAX)
-        state = await self._scripts.ask(kept, {key: "string"})
+        reply: Any = self._redis.getrange(f"{_PREFIX}{key}", 0, TEXT_BYTES_MAX)
+        state = await self._scripts.ask(reply, {key: "string"})
         if not state:
             return {}
         read = records("cron_state", [state], json_object)

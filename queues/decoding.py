@@ -28,7 +28,7 @@ TEXT_BYTES_MAX: Final = 64 * 1024
 _REQUIRED: Final = object()
 
 
-class Foreign(ValueError):  # noqa: N818 - it says what the value is
+class Foreign(ValueError):
     """Raised for a value that no version of this program writes."""
 
 
@@ -78,9 +78,9 @@ def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
 
     def read(value: Any) -> str:
         try:
-            found = value.decode() if isinstance(value, bytes) else value
-            if isinstance(found, str) and len(found.encode()) <= bytes_max:
-                return found
+            decoded = value.decode() if isinstance(value, bytes) else value
+            if isinstance(decoded, str) and len(decoded.encode()) <= bytes_max:
+                return decoded
         except UnicodeError:
             pass
         raise Foreign("not a text within its bounds")
@@ -104,10 +104,10 @@ def matching(pattern: str) -> Read[str]:
     read_text, whole_text = text(), re.compile(pattern)
 
     def read(value: Any) -> str:
-        found = read_text(value)
-        if not whole_text.fullmatch(found):
+        decoded = read_text(value)
+        if not whole_text.fullmatch(decoded):
             raise Foreign("not of the form that it should have")
-        return found
+        return decoded
 
     return read
 
@@ -117,21 +117,21 @@ def one_of(*values: str) -> Read[str]:
     read_text = text()
 
     def read(value: Any) -> str:
-        found = read_text(value)
-        if found not in values:
+        word = read_text(value)
+        if word not in values:
             raise Foreign("not a word that is known here")
-        return found
+        return word
 
     return read
 
 
-def many(each: Read[T], count_max: int) -> Read[tuple[T, ...]]:
+def many(read_element: Read[T], count_max: int) -> Read[tuple[T, ...]]:
     """Return a reader of lists of at most `count_max` elements."""
 
     def read(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple) or len(value) > count_max:
             raise Foreign("not a list within its bounds")
-        return tuple([each(one) for one in value])
+        return tuple([read_element(entry) for entry in value])
 
     return read
 
@@ -142,19 +142,19 @@ def row(*readers: Read[Any]) -> Read[tuple[Any, ...]]:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(readers):
             raise Foreign("not as many values as there should be")
-        return tuple([reader(one) for reader, one in zip(readers, value, strict=True)])
+        return tuple([reader(entry) for reader, entry in zip(readers, value, strict=True)])
 
     return read
 
 
-def by_name(each: Read[T], count_max: int) -> Read[dict[str, T]]:
+def by_name(read_element: Read[T], count_max: int) -> Read[dict[str, T]]:
     """Return a reader of objects of at most so many values, each under a name."""
     name = text()
 
     def read(value: Any) -> dict[str, T]:
         if not isinstance(value, dict) or len(value) > count_max:
             raise Foreign("not an object within its bounds")
-        return {name(key): each(held) for key, held in value.items()}
+        return {name(key): read_element(element) for key, element in value.items()}
 
     return read
 
@@ -162,19 +162,19 @@ def by_name(each: Read[T], count_max: int) -> Read[dict[str, T]]:
 def json_object(value: Any) -> dict[str, Any]:
     """Read a JSON object."""
     try:
-        found = orjson.loads(content()(value))
+        document = orjson.loads(content()(value))
     except orjson.JSONDecodeError:
         raise Foreign("not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Foreign("JSON, and no object")
-    return found
+    return document
 
 
 def pairs(value: Any) -> dict[bytes, bytes]:
     """Read a flat list of fields and values."""
     if not isinstance(value, list | tuple) or len(value) % 2:
         raise Foreign("not pairs")
-    if not all(isinstance(one, bytes) for one in value):
+    if not all(isinstance(element, bytes) for element in value):
         raise Foreign("pairs of something else")
     return dict(zip(value[::2], value[1::2], strict=True))
 
@@ -185,28 +185,28 @@ def fields(record: Mapping[Any, Any], table: Mapping[Any, Field]) -> dict[str, A
     Raises:
         Foreign: when one is missing that has no default, or cannot be read.
     """
-    found = {}
+    values = {}
     for name, field in table.items():
         value = record.get(name, field.default)
         if value is _REQUIRED:
             raise Foreign("a field is missing")
         own = name.decode() if isinstance(name, bytes) else name
-        found[field.name or own] = field.read(value) if name in record else value
-    return found
+        values[field.name or own] = field.read(value) if name in record else value
+    return values
 
 
 def records(
     kind: str, values: Iterable[Any], read: Read[T], foreign: list[Any] | None = None
 ) -> list[T]:
     """Read many values; what is foreign is left out, counted, and added to `foreign`."""
-    found, left_out = [], 0
+    readable, left_out = [], 0
     for value in values:
         try:
-            found.append(read(value))
+            readable.append(read(value))
         except Foreign:
             left_out += 1
             if foreign is not None:
                 foreign.append(value)
     if left_out:
         dropped(kind, left_out)
-    return found
+    return readable

@@ -1,5 +1,7 @@
 """What can go wrong here, named for what the caller does next."""
 
+from typing import Any
+
 from kernel.work.requests import WorkReceipt
 
 
@@ -36,7 +38,7 @@ class EmbeddedServerError(Exception):
         self.message = message
 
 
-class ProducerError(Exception):
+class GatewayError(Exception):
     """The gateway refused, or could not be reached for too long.
 
     `code` is the gateway's own, or one of these:
@@ -44,13 +46,25 @@ class ProducerError(Exception):
         gateway_failed: an answer that is no gateway's.
     """
 
-    def __init__(self, code: str, message: str, status: int = 0) -> None:
+    def __init__(
+        self, code: str, message: str, status: int = 0, details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
-        self.field = ""
+        self.details = details or {}
+
+
+class ProducerError(GatewayError):
+    """A producer's request was refused, or its gateway could not be reached for too long."""
+
+    def __init__(
+        self, code: str, message: str, status: int = 0, details: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(code, message, status, details)
+        self.field: str = self.details.get("field", "")
         """The field that is to blame, if there is one."""
-        self.index: int | None = None
+        self.index: int | None = self.details.get("index")
         """The index of the request that is to blame, if there is one."""
-        self.asked: tuple[WorkReceipt, ...] = ()
+        self.receipts: tuple[WorkReceipt, ...] = ()
         """The requests of the call that are on the record all the same."""

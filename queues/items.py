@@ -51,7 +51,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of a request.
+    """The state of an item after a request for it.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
     successor: it waits behind a claim. dead: it lies in the dead letter box.
@@ -70,7 +70,7 @@ class Claim:
     payload: bytes
     priority: str
     causes: tuple[str, ...]
-    """In order of arrival, the first 1000."""
+    """The ids of the causes in order of arrival, the first 1000."""
     lineage: tuple[Lineage, ...]
     """The lineage of each of `causes`."""
     causes_count: int
@@ -99,7 +99,7 @@ class LiveItem:
     state_ends_at_ms: int | None
     """When a delayed item is due or a claim expires; None in every other state."""
     error: str
-    """Of the last retry, or ""."""
+    """The error of the last retry, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class DeadItem:
     attempts: int
     error_signature: str
     error: str
-    """Of the last retry before, or ""."""
+    """The error of the last retry before the end, or ""."""
     enqueued_at_ms: int
     died_at_ms: int
 
@@ -132,7 +132,7 @@ class QueueDepth:
     in_flight: int
     dead: int
     oldest_eligible_age_ms: dict[str, int]
-    """By priority, of the item that is served next there; 0 where nothing waits for a claim."""
+    """By priority, the age of the item that is served next; 0 where nothing waits for a claim."""
     paused: bool
     paused_priorities: frozenset[str]
 
@@ -148,14 +148,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_range(what: str, number: int, low: int, high: int) -> int:
+def check_range(name: str, number: int, low: int, high: int) -> int:
     """Return a number that lies within its bounds.
 
     Raises:
         QueueError: `queue_argument_invalid`.
     """
     if not low <= number <= high:
-        raise QueueError("queue_argument_invalid", f"{what} must be {low}..{high}, not {number}")
+        raise QueueError("queue_argument_invalid", f"{name} must be {low}..{high}, not {number}")
     return number
 
 
@@ -189,11 +189,11 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
         )
     if not item.key or not item.cause_id:
         raise QueueError("queue_argument_invalid", "an empty key or cause id")
-    for what in ("key", "cause_id", "operation_id"):
-        name: str = getattr(item, what)
+    for field in ("key", "cause_id", "operation_id"):
+        name: str = getattr(item, field)
         # A character is four bytes at most.
         if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
-            raise QueueError("queue_item_too_large", f"{what} over {NAME_BYTES_MAX} bytes")
+            raise QueueError("queue_item_too_large", f"{field} over {NAME_BYTES_MAX} bytes")
     return (
         *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
         _lineage_bytes(item) if item.operation_id or item.traceparent else b"",

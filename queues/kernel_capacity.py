@@ -64,11 +64,14 @@ class _Resource:
     used: dict[CapacityPriority, float] = field(default_factory=_no_costs)
     """Cost that this process has used in this piece."""
 
-    told: dict[CapacityPriority, float] = field(default_factory=_no_costs)
+    reported: dict[CapacityPriority, float] = field(default_factory=_no_costs)
     """The part of `used` that `state` includes."""
 
     def used_since(self) -> ByPriority:
-        return tuple(Amount(cost=self.used[one] - self.told[one]) for one in CAPACITY_PRIORITIES)
+        return tuple(
+            Amount(cost=self.used[priority] - self.reported[priority])
+            for priority in CAPACITY_PRIORITIES
+        )
 
 
 class LeasedCapacity:
@@ -122,11 +125,11 @@ class LeasedCapacity:
                     ceiling=ceiling,
                     known=False,
                 )
-            left = state.left(capacity_priority, resource.used_since()).cost
+            cost = state.left(capacity_priority, resource.used_since()).cost
             free_in_ms = self._period_ms if state.free_in_ms is None else state.free_in_ms
         return CapacityGrant(
-            granted=left > 0,
-            cost_remaining=max(0.0, left),
+            granted=cost > 0,
+            cost_remaining=max(0.0, cost),
             ec_capacity_lease_id=lease_id,
             retry_after_s=max(1, ceil(free_in_ms / 1000)),
             ceiling=ceiling,
@@ -152,16 +155,16 @@ class LeasedCapacity:
                 name, used = f"{self._holder}.{resource.piece}", dict(resource.used)
                 # What is known already is not handed in again: that would hold it for longer.
                 new = {
-                    one: min(cost, COST_MAX)
-                    for one, cost in used.items()
-                    if cost != resource.told[one]
+                    priority: min(cost, COST_MAX)
+                    for priority, cost in used.items()
+                    if cost != resource.reported[priority]
                 }
             asked_at_s = self._clock_s()
             state = await self._leases.draw(
                 resource.name, resource.capacity, name, new, self._period_ms
             )
             with self._lock:
-                resource.state, resource.read_at_s, resource.told = state, asked_at_s, used
+                resource.state, resource.read_at_s, resource.reported = state, asked_at_s, used
                 if asked_at_s >= resource.piece_ends_s:
                     self._begin_piece(resource, asked_at_s)
 
@@ -191,8 +194,9 @@ class LeasedCapacity:
         What was handed in stays held under the name of its own piece.
         """
         resource.used = {
-            one: resource.used[one] - resource.told[one] for one in CAPACITY_PRIORITIES
+            priority: resource.used[priority] - resource.reported[priority]
+            for priority in CAPACITY_PRIORITIES
         }
-        resource.told = _no_costs()
+        resource.reported = _no_costs()
         resource.piece += 1
         resource.piece_ends_s = at_s + self._period_ms / 1000 / _PIECES

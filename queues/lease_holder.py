@@ -38,11 +38,11 @@ class LeaseHolder:
             await self.release()
         elif lease is not None and lease.capacity_priority == priority and await self.renew():
             return True
-        given = await self._leases.acquire(
+        acquired = await self._leases.acquire(
             resource, capacity, self.name, self._ttl_ms, capacity_priority=priority
         )
-        self.lease = given or self.lease
-        return given is not None
+        self.lease = acquired or self.lease
+        return acquired is not None
 
     async def renew(self) -> bool:
         """Keep the lease for another time to live; False when there is none any more."""

@@ -169,7 +169,7 @@ class OutboxRelay:
             freed = self._route.freed(self._keeping(view, items, Around.BELOW), items)
             requests = _open_requests(view, self._queue.name, self._last_sequence)
             due_now = due(requests, self._ledger.host.now_us())
-            keeping = self._keeping(view, [one.item_key for one in due_now], Around.ABOVE)
+            keeping = self._keeping(view, [request.item_key for request in due_now], Around.ABOVE)
             raised = self._route.raised(keeping, due_now)
             ready = self._route.ready(keeping, [*due_now, *raised])
             self._note(view, requests)
@@ -220,15 +220,17 @@ class OutboxRelay:
 
 
 def _open_requests(view: LedgerView, queue: str, after: int) -> list[Request]:
-    found: list[Request] = []
+    requests: list[Request] = []
     while page := view.open_requests(queue=queue, after=after, limit=PAGE_REQUESTS):
-        found += page
+        requests += page
         after = page[-1].request_sequence
-    return found
+    return requests
 
 
-def _left_out(asked: Sequence[Request], ready: Sequence[Request]) -> bool:
-    return not {one.request_id for one in asked} <= {one.request_id for one in ready}
+def _left_out(due_now: Sequence[Request], ready: Sequence[Request]) -> bool:
+    return not {request.request_id for request in due_now} <= {
+        request.request_id for request in ready
+    }
 
 
 def _authority_item(request: Request) -> NewItem:

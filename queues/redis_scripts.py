@@ -90,9 +90,9 @@ class Scripts:
 
     def at(self, prefix: str) -> "Scripts":
         """Return the same scripts bound to another prefix."""
-        other = Scripts(self.redis, prefix, self._clock)
-        other._registered = self._registered
-        return other
+        scripts = Scripts(self.redis, prefix, self._clock)
+        scripts._registered = self._registered
+        return scripts
 
     def now(self) -> int | str:
         """Return the handed-in time in ms, or "" for the server's own."""
@@ -111,8 +111,8 @@ class Scripts:
             script = self.redis.register_script(script_text(name))
             self._registered[name] = script
         with translated():
-            answer, *more = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
-        for kind, count in zip(more[::2], more[1::2], strict=True):
+            answer, *drops = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
+        for kind, count in zip(drops[::2], drops[1::2], strict=True):
             dropped(kind.decode(), count)
         return answer
 

@@ -54,7 +54,7 @@ def _random_token() -> str:
 
 
 class WorkQueue(QueueView):
-    """One named queue on Redis.
+    """A named queue of coalesced work items on Redis, claimed in the order of priorities.
 
     Every method raises `QueueError` with `queue_unavailable` when Redis cannot be reached. A
     cancelled call may or may not have taken effect: a claim made by it expires, an enqueue is
@@ -251,8 +251,8 @@ class WorkQueue(QueueView):
         return await self._switch("resume", priority)
 
     async def _switch(self, script: str, priority: str | None) -> bool:
-        what = "all" if priority is None else self._priority(priority).rank
-        return bool(await self._scripts.run(script, what) == 1)
+        rank = "all" if priority is None else self._priority(priority).rank
+        return bool(await self._scripts.run(script, rank) == 1)
 
     async def wait(self, timeout_s: float, least: str | None = None) -> bool:
         """Block until `claim` with this `least` may find something; False after `timeout_s`.
@@ -268,7 +268,7 @@ class WorkQueue(QueueView):
         pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms, rank))
         if pause_ms == 0:
             return True
-        lists = [f"{self.prefix}wake:{each}" for each in range(rank + 1)]
+        lists = [f"{self.prefix}wake:{priority_rank}" for priority_rank in range(rank + 1)]
         blocked = self._redis.blpop(lists, timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
         woken = await self._scripts.ask(cast("Awaitable[Any]", blocked), QUEUE)
         return woken is not None or pause_ms < timeout_ms

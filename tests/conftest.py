@@ -1,7 +1,7 @@
 """Fixtures and the Hypothesis profile that every test may ask for.
 
 The default, `ci`, draws the same examples in every run. HYPOTHESIS_PROFILE=nightly draws others
-each time, twenty times as many; it prints how a failure is had again, and `--hypothesis-seed N`
+each time, forty times as many; it prints how a failure is had again, and `--hypothesis-seed N`
 repeats a run. Properties that ask for a share of the profile's examples
 (`settings().max_examples // 4`) grow with it.
 """
@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, settings
 
 # A shared machine may be slow at any moment; a slow example says nothing about the code.
 _either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", _either, derandomize=True, database=None)
+settings.register_profile("ci", _either, derandomize=True, database=None, max_examples=50)
 settings.register_profile("nightly", _either, max_examples=2000, print_blob=True)
 settings.register_profile("mutants", _either, derandomize=True, database=None, max_examples=20)
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(_PROFILE)
 
 NIGHTLY_TIMEOUT_S = 3600
-"""How long a test may take that looks at twenty times as many examples."""
+"""How long a test may take that looks at forty times as many examples."""
 
 _WATCHED = ("time.", "sqlite3.", "socket.", "ssl.")
 
@@ -48,7 +48,9 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     # What a test itself does on its loop is its own affair, and files are read at a start.
     watched = BlockBuster(["actors", "queues", "workers"])
-    functions = [one for name, one in watched.functions.items() if name.startswith(_WATCHED)]
+    functions = [
+        function for name, function in watched.functions.items() if name.startswith(_WATCHED)
+    ]
     for function in functions:
         function.activate()
     try:

@@ -31,7 +31,7 @@ code; with 429 where the kernel names a time.
 def text() -> str:
     """Return the file."""
     answered = {code: meaning for code, meaning in ERRORS.items() if meaning.status is not None}
-    others = {code: meaning for code, meaning in ERRORS.items() if meaning.status is None}
+    without_status = {code: meaning for code, meaning in ERRORS.items() if meaning.status is None}
     return "\n".join(
         [
             HEAD,
@@ -43,7 +43,7 @@ def text() -> str:
             "## What clients and commands say themselves, and what stands in reports and logs\n",
             "| Status | Code | Fault | Again | Taken |",
             "|---|---|---|---|---|",
-            *_rows(sorted(others.items())),
+            *_rows(sorted(without_status.items())),
             "",
         ]
     )

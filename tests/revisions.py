@@ -51,9 +51,11 @@ def differences(statements: tuple[str, ...]) -> Any:
 
 def upgrade_text(statements: tuple[str, ...]) -> str:
     """Return the body of a revision's `upgrade`, empty where there is nothing to do."""
-    found = differences(statements)
-    made = {one.table_name for one in found.ops if isinstance(one, CreateTableOp)}
-    lines = render_python_code(found, render_item=_rendered).splitlines()
+    upgrade = differences(statements)
+    made = {
+        operation.table_name for operation in upgrade.ops if isinstance(operation, CreateTableOp)
+    }
+    lines = render_python_code(upgrade, render_item=_rendered).splitlines()
     text = dedent("\n".join(line for line in lines if not line.strip().startswith("#"))).strip()
     if text == "pass":
         return ""
@@ -83,7 +85,7 @@ def write_baseline() -> str:
 
 def write_revision(name: str) -> str:
     """Write a further revision and return what was done."""
-    known = sum((one.statements for one in revisions_after(0, "sqlite")), ())
+    known = sum((revision.statements for revision in revisions_after(0, "sqlite")), ())
     version = schema.SCHEMA_VERSION + 1
     _write(version, name, upgrade_text(known) or "pass  # what Alembic does not see")
     _count_up(version)

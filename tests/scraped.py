@@ -9,7 +9,7 @@ class Scraped:
     """One answer."""
 
     def __init__(self, text: str) -> None:
-        self.families = {one.name: one for one in text_string_to_metric_families(text)}
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
         self.values = {
             (sample.name, *sorted(sample.labels.items())): sample.value
             for family in self.families.values()
@@ -25,19 +25,19 @@ class Scraped:
     def counters(self) -> dict[tuple[object, ...], float]:
         """Everything that can only grow."""
         return {
-            one: value
-            for one, value in self.values.items()
-            if str(one[0]).endswith(("_total", "_count", "_bucket"))
+            sample: value
+            for sample, value in self.values.items()
+            if str(sample[0]).endswith(("_total", "_count", "_bucket"))
         }
 
     def described(self) -> set[tuple[str, str]]:
         """Name and kind of every metric of ours; the parser leaves a counter's ending out."""
         return {
-            (f"{name}_total" if one.type == "counter" else name, one.type)
-            for name, one in self.families.items()
+            (f"{name}_total" if family.type == "counter" else name, family.type)
+            for name, family in self.families.items()
             if name.startswith("rotulus_")
         }
 
 
 def declared(table: tuple[Metric, ...]) -> set[tuple[str, str]]:
-    return {(one.name, one.kind) for one in table}
+    return {(metric.name, metric.kind) for metric in table}

@@ -61,13 +61,13 @@ def everything_read(path: Path) -> dict[str, list[object]] | None:
     Left out are the columns of which the README of `kernel/verify` says that nobody verifies them.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(_opened(path)) as db:
-        found = {"schema": sorted(map(repr, sqlite_catalog.schema_faults(db)))}
+        contents = {"schema": sorted(map(repr, sqlite_catalog.schema_faults(db)))}
         for table in schema.metadata.sorted_tables:
             names = [name for name in column_names(table) if not _is_free(table.name, name)]
             if names:
                 sql = f"SELECT {', '.join(names)} FROM {table.name}"  # noqa: S608 - the schema's
-                found[table.name] = db.execute(sql).fetchall()
-        return found
+                contents[table.name] = db.execute(sql).fetchall()
+        return contents
     return None
 
 

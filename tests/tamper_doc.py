@@ -1,7 +1,7 @@
 """`make tamper`: what verification finds of every change to the tables, as the table of its README.
 
 What it writes is `kernel/verify/README.md`; a test fails when that file says anything else. An
-honest ledger of everything that the kernel does is changed in one place, verified, and thrown away.
+honest ledger with rows in every table is changed in one place, verified, and thrown away.
 """
 
 # ruff: noqa: E501
@@ -22,7 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
-from tests.kernel.honest import write_honestly
+from tests.kernel.honest import write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
 from tests.turned_bytes import sentence
 
@@ -95,7 +95,7 @@ def honest_file(path: Path) -> Path:
     """Write the honest ledger and return its path."""
     host = FakeHost()
     ledger = Ledger.create(SqliteStore(path), host.host)
-    write_honestly(ledger, host)
+    write_briefly(ledger, host)
     with ledger.transaction() as transaction:
         _found_gateways(transaction.tables)
     ledger.close()
@@ -112,7 +112,7 @@ def _found_gateways(tables: Any) -> None:
         tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
 
 
-class Impossible(Exception):  # noqa: N818 - the change is none
+class Impossible(Exception):
     """There are not two rows, or not two values, for this change."""
 
 
@@ -132,12 +132,12 @@ class Tampering:
         except (Impossible, sqlite3.IntegrityError):
             copy.db.close()
             return "–"
-        found = copy.verify(limit_findings=1).findings
-        if not found:
+        findings = copy.verify(limit_findings=1).findings
+        if not findings:
             return "no"
         keys = {key_of(table, row) for row in rows}
-        named = {found[0].key, *(key for key in keys if key.startswith(f"{found[0].key}/"))}
-        return "row" if found[0].table == table.name and keys & named else found[0].table
+        named = {findings[0].key, *(key for key in keys if key.startswith(f"{findings[0].key}/"))}
+        return "row" if findings[0].table == table.name and keys & named else findings[0].table
 
 
 def _changed(column: Column[Any], held: Any) -> Any:
@@ -168,31 +168,31 @@ def of_column(
             copy.set(table, row, **{name: value})
             yield from (row, {**row, name: value})
             return
-        others = [other.name for other in table.columns if other is not column]
+        other_names = [other.name for other in table.columns if other is not column]
         pair = next(
             (
-                (one, other)
-                for one, other in itertools.pairwise(copy.rows(table))
+                (row, other)
+                for row, other in itertools.pairwise(copy.rows(table))
                 # Where all else is the same, two rows that change a value change nothing.
-                if one[name] != other[name]
-                and [one[n] for n in others] != [other[n] for n in others]
+                if row[name] != other[name]
+                and [row[n] for n in other_names] != [other[n] for n in other_names]
             ),
             None,
         )
         if pair is None:
             raise Impossible
-        one, other = pair
-        values = {one["place"]: other[name], other["place"]: one[name]}
-        aside = {int: -1, bytes: b"aside"}.get(type(one[name]), "aside")
-        copy.set(table, one, **{name: aside})
+        exchanged, neighbour = pair
+        values = {exchanged["place"]: neighbour[name], neighbour["place"]: exchanged[name]}
+        aside = {int: -1, bytes: b"aside"}.get(type(exchanged[name]), "aside")
+        copy.set(table, exchanged, **{name: aside})
         if (
-            copy.run("SELECT 1 FROM", table.name, f"WHERE rowid = {one['place']}").fetchone()
+            copy.run("SELECT 1 FROM", table.name, f"WHERE rowid = {exchanged['place']}").fetchone()
             is None
         ):
-            one = one | {"place": aside}
-        copy.set(table, other, **{name: values[pair[1]["place"]]})
-        copy.set(table, one, **{name: values[pair[0]["place"]]})
-        yield from (one, other)
+            exchanged = exchanged | {"place": aside}
+        copy.set(table, neighbour, **{name: values[pair[1]["place"]]})
+        copy.set(table, exchanged, **{name: values[pair[0]["place"]]})
+        yield from (exchanged, neighbour)
 
     return change
 
@@ -223,7 +223,7 @@ def _unlike(table: Table, rows: list[dict[str, Any]], row: dict[str, Any]) -> di
             unique |= {column.name for column in constraint.columns}
     new = dict(row)
     for name in unique:
-        last = max((one[name] for one in rows if one[name] is not None), default=0)
+        last = max((row[name] for row in rows if row[name] is not None), default=0)
         new[name] = last + 1 if isinstance(row[name], int) else f"{row[name]}x"
     return new
 
@@ -232,15 +232,15 @@ def _exchange(copy: Copy, table: Table) -> Iterator[dict[str, Any]]:
     """Let two rows change places: each keeps its key and takes all else of the other."""
     rows = copy.rows(table)
     keys = {column.name for column in table.primary_key.columns} | {"place"}
-    for one, other in itertools.pairwise(rows):
-        ours = {name: value for name, value in one.items() if name not in keys}
+    for row, other in itertools.pairwise(rows):
+        ours = {name: value for name, value in row.items() if name not in keys}
         theirs = {name: value for name, value in other.items() if name not in keys}
         if ours == theirs:
             continue
         copy.delete(table, other)
-        copy.set(table, one, **theirs)
+        copy.set(table, row, **theirs)
         copy.insert(table, {**other, **ours})
-        yield from (one, other)
+        yield from (row, other)
         return
     raise Impossible
 
@@ -284,8 +284,8 @@ def text(folder: Path) -> str:
         else:
             lines.append(f"| `{table}` | `{column}` | {' | '.join(cells)} |")
         reasons += _reasons(table, column, cells)
-    why = ["Not found, and why:", "", *dict.fromkeys(reasons)]
-    return "\n".join([HEAD, *whole, "", *lines, "", *why, TAIL])
+    reasons_given = ["Not found, and why:", "", *dict.fromkeys(reasons)]
+    return "\n".join([HEAD, *whole, "", *lines, "", *reasons_given, TAIL])
 
 
 def _reasons(table: str, column: str, cells: list[str]) -> list[str]:

@@ -39,7 +39,7 @@ DISTINCT = "names or salts what no other process may name so"
 ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "actors/commit/group_committer.py": (MEASURING, frozenset({"time.perf_counter", "time.sleep"})),
     "actors/sessions/runtime.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
-    "queues/client/http_retry.py": ("spreads clients", frozenset({"random.uniform"})),
+    "queues/client/gateway_http.py": ("spreads clients", frozenset({"random.uniform"})),
     "queues/client/producer.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "queues/dropped.py": ("limits how often it logs", frozenset({"time.monotonic"})),
     "queues/gateways/message_seal.py": (DISTINCT, frozenset({"secrets.token_bytes"})),

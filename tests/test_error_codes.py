@@ -11,7 +11,7 @@ import pytest
 from actors.error_codes import ERRORS
 from kernel.belief.errors import BeliefCode, InputCode
 from kernel.work.errors import Code as WorkCode
-from queues.client.http_retry import TRY_AGAIN
+from queues.client.gateway_http import TRY_AGAIN
 from tests import errors_doc
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
 from workers.clients.gateway import _NOT_TAKEN
@@ -123,7 +123,7 @@ def test_codes_that_types_list_are_in_the_table(codes):
 
 
 def test_a_status_says_the_same_to_who_knows_no_codes():
-    """A client may decide by the status alone (`http_retry`)."""
+    """A client may decide by the status alone (`gateway_http`)."""
     for code, meaning in ERRORS.items():
         if meaning.status is not None:
             assert meaning.is_retryable == (meaning.status in TRY_AGAIN), code

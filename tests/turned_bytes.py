@@ -29,8 +29,12 @@ def keep(
     parts = {part: {"pages": dict(flipped), "bytes": dict(sorted(outcomes.items()))}}
     if (kept.get("page_bytes"), kept.get("pages")) == (page_bytes, pages):
         of = part.rpartition("/")[2]
-        others = kept["parts"].items()
-        parts |= {name: one for name, one in others if name != part and name.endswith(f"/{of}")}
+        kept_parts = kept["parts"].items()
+        parts |= {
+            name: part_pages
+            for name, part_pages in kept_parts
+            if name != part and name.endswith(f"/{of}")
+        }
     document = {
         "page_bytes": page_bytes,
         "pages": dict(pages),
@@ -61,12 +65,12 @@ def sentence() -> str:
     if not RESULT.exists():
         return "None were flipped yet."
     kept = json.loads(RESULT.read_text())
-    came, flipped = outcomes(kept), flipped_pages(kept)
+    counts, flipped = outcomes(kept), flipped_pages(kept)
     shares = ", ".join(f"{kind} {flipped[kind]} of {n}" for kind, n in kept["pages"].items())
     return (
         "Of a ledger of two operations, a refusal and a belief session, in pages of"
         f" {kept['page_bytes']} bytes, every byte of {flipped.total()} pages had one bit flipped,"
-        f" one byte at a time ({shares}): of {came.total():,} bytes {came['found']:,} gave a"
-        f" finding, {came['nothing changed']:,} changed nothing that is read and"
-        f" {came['missed']:,} were missed."
+        f" one byte at a time ({shares}): of {counts.total():,} bytes {counts['found']:,} gave a"
+        f" finding, {counts['nothing changed']:,} changed nothing that is read and"
+        f" {counts['missed']:,} were missed."
     )

@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Waiting:
-    """One caller's units and their results."""
+    """Holds one caller's units, and their results once the batch ended."""
 
     units: Sequence[Unit]
     fence: Fence | None = None
@@ -163,19 +163,19 @@ def _anchored(result: Any, error: Any) -> Any:
     return result.outcome if error is None else error
 
 
-def _run(asked: object, run: Callable[[CommitContext], Any], context: CommitContext) -> Any:
+def _run(unit: object, run: Callable[[CommitContext], Any], context: CommitContext) -> Any:
     try:
         with context.transaction.savepoint():
             return run(context)
     except OF_THE_LEDGER:
         raise
     except TextNotStorable as error:
-        return refuse(context, asked, error)
+        return refuse(context, unit, error)
     except _VERDICTS as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this unit's
-        _log.exception("unit_failed", unit=type(asked).__name__)
-        return refuse(context, asked, error)
+        _log.exception("unit_failed", unit=type(unit).__name__)
+        return refuse(context, unit, error)
 
 
 def fail_unsettled(batch: Sequence[Waiting], error: Exception) -> None:

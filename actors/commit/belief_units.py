@@ -20,7 +20,7 @@ from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.stated_receipts import ANCHORED_SESSIONS_MAX, BeliefAnchor
 
 
-class AnchorRefused(KernelError):  # noqa: N818 - a verdict
+class AnchorRefused(KernelError):
     """The kernel refused the operation that anchors sessions; nothing of them was recorded."""
 
     def __init__(self, rejection: Rejection) -> None:
@@ -52,11 +52,11 @@ class AnchorUnit:
         Raises:
             AnchorRefused: none of the events may stay.
         """
-        recorded = [one for one in context.pending_belief if _is_recorded(one, context)]
-        for some in _operations(recorded):
-            result = _anchor([one.batch for one in some], context)
-            for one in some:
-                one.outcome = result
+        recorded = [pending for pending in context.pending_belief if _is_recorded(pending, context)]
+        for group in _operations(recorded):
+            result = _anchor([part.batch for part in group], context)
+            for part in group:
+                part.outcome = result
 
 
 def record_and_anchor(batch: BeliefBatch, context: CommitContext) -> SubmissionResult:
@@ -81,17 +81,17 @@ def _is_recorded(pending: PendingBelief, context: CommitContext) -> bool:
 
 def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
     """Cut what was recorded into what one operation may anchor: nearly always all of it."""
-    some: list[PendingBelief] = []
+    group: list[PendingBelief] = []
     size = 0
-    for one in pending:
-        length = len(canonicalize(one.batch.session_id))
-        if some and (len(some) == ANCHORED_SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
-            yield some
-            some, size = [], 0
-        some.append(one)
+    for part in pending:
+        length = len(canonicalize(part.batch.session_id))
+        if group and (len(group) == ANCHORED_SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(part)
         size += length
-    if some:
-        yield some
+    if group:
+        yield group
 
 
 def _anchor(batches: list[BeliefBatch], context: CommitContext) -> SubmissionResult:

@@ -172,11 +172,11 @@ class Committer:
         if fence is None:
             return
         try:
-            held = await anyio.to_thread.run_sync(self._holds, fence)
+            is_held = await anyio.to_thread.run_sync(self._holds, fence)
         except LedgerUnavailable as error:
             # What went wrong names the database, which is no caller's business.
             raise CommitFailed("the ledger cannot be read; ask again") from error
-        if not held:
+        if not is_held:
             raise _stale(fence)
 
     async def run(self) -> None:
@@ -204,7 +204,7 @@ class Committer:
         for waiting in batch:
             waiting.done.set()
         parts = whole(batch)
-        if head is not None and not all(isinstance(one, _QUIET) for one in units_of(parts)):
+        if head is not None and not all(isinstance(unit, _QUIET) for unit in units_of(parts)):
             _tell(self._committed, head)
         units = sum(map(_size, batch))
         results = _each_once(result for waiting in batch for result in waiting.results or ())
@@ -258,10 +258,10 @@ class Committer:
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
                 context = CommitContext(transaction, self._kernel, self._orchestrator)
-                fences = {one.waiting.fence for one in parts if one.waiting.fence is not None}
+                fences = {part.waiting.fence for part in parts if part.waiting.fence is not None}
                 if hinted:
                     _read_ahead(transaction, fences, parts)
-                held = {one: holds(transaction, one) for one in fences}
+                held = {fence: holds(transaction, fence) for fence in fences}
                 for part in parts:
                     fence = part.waiting.fence
                     is_held = fence is None or held[fence]
@@ -282,22 +282,24 @@ class Committer:
 
     def _record_rolled_back(self, outcomes: Outcomes) -> None:
         """Leave a receipt for each operation that was undone; none when that fails as well."""
-        results = (one for outcome in outcomes if isinstance(outcome, list) for one in outcome)
+        results = (
+            result for outcome in outcomes if isinstance(outcome, list) for result in outcome
+        )
         undone = list(_submissions(_each_once(results)))
         if not undone:
             return
         try:
             with self._ledger.transaction() as transaction:
                 transaction.next_commit_time_us()
-                for one in undone:
+                for submission in undone:
                     body = {
                         "reason_code": ROLLED_BACK,
-                        "undone_ec_sequence_number": str(one.ec_sequence_number),
-                        "undone_row_hash": one.row_hash,
+                        "undone_ec_sequence_number": str(submission.ec_sequence_number),
+                        "undone_row_hash": submission.row_hash,
                     }
                     receipt_id = f"receipt:{transaction.host.new_id()}"
                     append_receipt(
-                        transaction, receipt_id, Receipt(ROLLED_BACK, body), one.operation_id
+                        transaction, receipt_id, Receipt(ROLLED_BACK, body), submission.operation_id
                     )
         except (LedgerUnavailable, CommitOutcomeUnknown) as error:
             _log.warning("rolled_back_without_receipt", operations=len(undone), error=str(error))
@@ -333,11 +335,11 @@ def _size(waiting: Waiting) -> int:
     return len(waiting.units)
 
 
-class _NotCommitted(Exception):  # noqa: N818 - not for callers
+class _NotCommitted(Exception):
     """Raised when the ledger could not be reached and nothing of a transaction was written."""
 
 
-class _HintFailed(Exception):  # noqa: N818 - not for callers
+class _HintFailed(Exception):
     """Raised when reading ahead failed; the transaction is tried again without it."""
 
 
@@ -360,10 +362,10 @@ def _read_ahead(
         raise _HintFailed from error
 
 
-def _tell(whom: Callable[[Any], None], what: object) -> None:
+def _tell(listener: Callable[[Any], None], batch: object) -> None:
     """Call a listener of durable batches; its failure changes nothing about the batch."""
     try:
-        whom(what)
+        listener(batch)
     except Exception:  # noqa: BLE001 - what is durable stays so
         _log.exception("told_in_vain")
 

@@ -36,15 +36,15 @@ NAMED_MAX = 256
 
 def records_of(intent: Intent) -> Iterator[RecordKey]:
     """Yield the records that an intent's operation will read."""
-    found = _RECORDS.get(type(intent))
-    return iter(()) if found is None else found(intent)
+    reader = _RECORDS.get(type(intent))
+    return iter(()) if reader is None else reader(intent)
 
 
 def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
     """Yield the key under which the same request may have been answered before."""
-    asked = _ASKED.get(type(intent))
-    if asked is not None:
-        verb, target_field = asked
+    answered_by = _ASKED.get(type(intent))
+    if answered_by is not None:
+        verb, target_field = answered_by
         targets = (getattr(intent, target_field),)
         key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
         yield idempotency_key_key(key)

@@ -34,26 +34,26 @@ class PriorityLanes(Generic[T]):
         lanes = (self._receive, self._urgent_receive)
         return sum(lane.statistics().current_buffer_used for lane in lanes)
 
-    async def put(self, one: T) -> None:
+    async def put(self, item: T) -> None:
         """Append to the ordinary lane, as soon as there is a place.
 
         Raises:
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
         """
         try:
-            self._send.send_nowait(one)
+            self._send.send_nowait(item)
         except anyio.WouldBlock:
-            await self._send.send(one)
+            await self._send.send(item)
         self._filled.set()
 
-    def put_urgent(self, one: T) -> None:
+    def put_urgent(self, item: T) -> None:
         """Append to the urgent lane.
 
         Raises:
             anyio.WouldBlock: there is no place.
             anyio.BrokenResourceError, anyio.ClosedResourceError: the lanes were closed.
         """
-        self._urgent_send.send_nowait(one)
+        self._urgent_send.send_nowait(item)
         self._filled.set()
 
     async def take(self, limit: int, size_of: Callable[[T], int]) -> list[T]:
@@ -62,30 +62,30 @@ class PriorityLanes(Generic[T]):
         while not self.waiting:
             self._filled = anyio.Event()
             await self._filled.wait()
-        taken: list[T] = []
+        items: list[T] = []
         size = 0
 
         def move(lane: MemoryObjectReceiveStream[T], most: float) -> None:
             nonlocal size
             with suppress(anyio.WouldBlock):
                 while size < most:
-                    taken.append(lane.receive_nowait())
-                    size += size_of(taken[-1])
+                    items.append(lane.receive_nowait())
+                    size += size_of(items[-1])
 
         others_wait = self._receive.statistics().current_buffer_used > 0
         for_others = OTHERS_SHARE * limit if others_wait else 0
         move(self._urgent_receive, limit - for_others)
         if others_wait:
-            move(self._receive, size + max(1, for_others) if taken else limit)
-        return taken
+            move(self._receive, size + max(1, for_others) if items else limit)
+        return items
 
     def close(self) -> list[T]:
         """Close both lanes and return what nobody has taken."""
-        left: list[T] = []
+        items: list[T] = []
         for lane in (self._urgent_receive, self._receive):
             with suppress(anyio.WouldBlock):
                 while True:
-                    left.append(lane.receive_nowait())
+                    items.append(lane.receive_nowait())
         for end in (self._send, self._urgent_send, self._receive, self._urgent_receive):
             end.close()
-        return left
+        return items

@@ -5,7 +5,7 @@ It failed alone, so it would fail again, whichever gateway carries it out. Its c
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -92,7 +92,7 @@ class RefusalRunsUnit:
 
 
 def refuse(
-    context: CommitContext, asked: object, cause: Exception, session_id: str | None = None
+    context: CommitContext, request: object, cause: Exception, session_id: str | None = None
 ) -> ActorError:
     """Leave a durable receipt of a request that failed by itself; the same one leaves one.
 
@@ -100,7 +100,7 @@ def refuse(
     SHA-256 over its JSON with sorted keys and every character beyond ASCII escaped.
     """
     transaction = context.transaction
-    kind, digest = type(asked).__name__, digest_of(asked)
+    kind, digest = type(request).__name__, digest_of(request)
     receipt_id = f"receipt:{UNPROCESSABLE}:{digest}"
     _log.error(
         UNPROCESSABLE, asked=kind, request_digest=digest, cause=repr(cause)[:CAUSE_CHARS_MAX]
@@ -112,9 +112,9 @@ def refuse(
             "request_digest": digest,
             "cause": type(cause).__name__,
         }
-        named = session_id or getattr(asked, "session_id", None)
-        if isinstance(named, str) and _is_plain(named):
-            body["session_id"] = named
+        stated_id = session_id or getattr(request, "session_id", None)
+        if isinstance(stated_id, str) and _is_plain(stated_id):
+            body["session_id"] = stated_id
         transaction.next_commit_time_us()
         reason = Reason(body.get("session_id", ""), "apply", UNPROCESSABLE)
         if not context.kernel.has_receipt(transaction, reason, None, body["cause"]):
@@ -127,22 +127,18 @@ def refuse(
     )
 
 
-def digest_of(asked: object) -> str:
+def digest_of(request: object) -> str:
     """Return the digest by which a refused request is known; any object has one."""
     for render in (_json, repr):
         try:
-            return sha256_hex(_bytes(render, asked))
+            return sha256_hex(render(request).encode("ascii", "backslashreplace"))
         except Exception:  # noqa: BLE001, S112 - what was sent may defy either (depth, size)
             continue
-    return sha256_hex(type(asked).__name__.encode())
+    return sha256_hex(type(request).__name__.encode())
 
 
-def _bytes(render: Callable[[object], str], asked: object) -> bytes:
-    return render(asked).encode("ascii", "backslashreplace")
-
-
-def _json(asked: object) -> str:
-    return json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"), default=_plain)
+def _json(request: object) -> str:
+    return json.dumps(_plain(request), sort_keys=True, separators=(",", ":"), default=_plain)
 
 
 def _plain(value: object) -> Any:

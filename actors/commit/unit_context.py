@@ -11,7 +11,7 @@ from kernel.model.result import SubmissionResult
 
 @dataclass(slots=True)
 class PendingBelief:
-    """One session's events, and their outcome once the transaction was anchored."""
+    """Holds one session's events, and their outcome once the transaction was anchored."""
 
     batch: BeliefBatch
     outcome: SubmissionResult | Exception | None = None

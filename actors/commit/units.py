@@ -90,7 +90,7 @@ class IntentUnit:
         A model's answers are on the record with the operation that they belong to, or not at all.
         """
         transaction = context.transaction
-        answer_refs = [transaction.put_blob(one.answer) for one in outputs_of(self.intent)]
+        answer_refs = [transaction.put_blob(output.answer) for output in outputs_of(self.intent)]
         document = context.orchestrator.construct(
             self.intent,
             transaction,
@@ -120,7 +120,7 @@ class EnvelopeUnit:
 
     @cached_property
     def parsed(self) -> Parsed:
-        """What it reads as; asked for before the transaction begins, which it would prolong."""
+        """The parsed envelope; parsing it in the transaction would prolong that."""
         return parse(self._stated)
 
     def run(self, context: CommitContext) -> Submitted:
@@ -155,7 +155,7 @@ class SimulationUnit:
             document,
             self.asked.policy,
             self.session_profile_hash,
-            asked=Simulation(
+            simulation=Simulation(
                 submitter,
                 self.asked.retention,
                 self.session_id,
@@ -194,12 +194,12 @@ class RecomputeUnit:
 
     def run(self, context: CommitContext) -> tuple[RecomputeOutcome, Submitted | None]:
         """Submit it when it is due; a late or early one leaves no trace."""
-        found = due(context.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if found.readiness is RecomputeReadiness.CLOSED:
+        state = due(context.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
+        if state.readiness is RecomputeReadiness.CLOSED:
             return "closed", None
-        if found.readiness is RecomputeReadiness.INPUT_PENDING:
+        if state.readiness is RecomputeReadiness.INPUT_PENDING:
             return "input_pending", None
-        migrates = all(one.document["trigger_kind"] == MIGRATION for one in found.served)
+        migrates = all(request.document["trigger_kind"] == MIGRATION for request in state.served)
         actor: Literal["system", "migration"] = "migration" if migrates else "system"
         result = IntentUnit(self.intent, self.session_id, actor).run(context)
         return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
@@ -228,7 +228,7 @@ class RequestRecomputeUnit:
         result = IntentUnit(intent, None).run(context)
         if isinstance(result, RejectedResult):
             return result
-        found = request_of(
+        recorded = request_of(
             context.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
         )
         return {
@@ -236,7 +236,7 @@ class RequestRecomputeUnit:
             "ec_sequence_number": str(result.ec_sequence_number),
             "duplicate": result.duplicate,
             # None while a cascade is written down, and for the members of a cycle.
-            "request": None if found is None else found.document,
+            "request": None if recorded is None else recorded.document,
             "emitted_receipts": list(result.emitted_receipts),
         }
 
@@ -301,12 +301,12 @@ class ReplayUnit:
 
     def run(self, context: CommitContext) -> tuple[AuditReplayReceipt, ...]:
         """Replay and return the receipts, in the order of replaying."""
-        given = (self.strategy, self.registry, self.context)
+        rules = (self.strategy, self.registry, self.context)
         try:
             if isinstance(self.target, str):
-                return (replay_operation(context.transaction, self.target, *given),)
+                return (replay_operation(context.transaction, self.target, *rules),)
             first, last = self.target
-            return replay_range(context.transaction, first, last, *given)
+            return replay_range(context.transaction, first, last, *rules)
         except LedgerCorrupt as error:
             # Only the past cannot be read; this transaction does not depend on it.
             raise KernelError(str(error), code="replay_differs") from error

@@ -240,16 +240,20 @@ class MailboxConsumer:
 
     async def _take_from(self, held: Mapping[int, Fence], tasks: anyio.abc.TaskGroup) -> None:
         cursors = {shard: self._readings[fence].cursor for shard, fence in held.items()}
-        found = await self._mail.read(cursors, ENTRIES_AT_ONCE_MAX)
-        if found is None:
+        by_shard = await self._mail.read(cursors, ENTRIES_AT_ONCE_MAX)
+        if by_shard is None:
             return
         fresh = {
             shard: list(takewhile(lambda entry: not entry.ends, entries))
-            for shard, entries in found.items()
+            for shard, entries in by_shard.items()
             if self._held_shards.held.get(shard) == held[shard]
         }
         # Counted before it is begun: a process that ends has no time to say so.
-        offsets = {shard: [one.offset for one in some] for shard, some in fresh.items() if some}
+        offsets = {
+            shard: [entry.offset for entry in of_shard]
+            for shard, of_shard in fresh.items()
+            if of_shard
+        }
         if offsets and not await self._mail.take(offsets):
             return
         askings = {
@@ -262,7 +266,7 @@ class MailboxConsumer:
             if self._held_shards.held.get(shard) != fence:
                 await self._mail.give_back({shard: offsets.get(shard, ())})
                 continue
-            reading, entries = self._readings[fence], found.get(shard, ())
+            reading, entries = self._readings[fence], by_shard.get(shard, ())
             reading.begun = True
             begun = fresh.get(shard, [])
             for entry in begun:
@@ -309,15 +313,15 @@ class MailboxConsumer:
         position = Position(entry.mailbox_id, entry.offset)
         digest = sha256_hex(entry.body)
         unit = SetAsideUnit(asking.session_id, fence.shard, position, entry.ends, digest)
-        told: ActorError | None = await self._runtime.record(unit, fence)
-        if told is None:
-            told = ReplyLost("the request was taken before; ask again")
+        error: ActorError | None = await self._runtime.record(unit, fence)
+        if error is None:
+            error = ReplyLost("the request was taken before; ask again")
         else:
             where = {"shard": fence.shard, "offset": entry.offset, "ends": entry.ends}
             _log.critical("entry_set_aside", session_id=asking.session_id, **where)
             await self._mail.set_aside(fence.shard, entry.offset)
         self._open += 1
-        reply = encode_reply(asking.ask_id, None, told)
+        reply = encode_reply(asking.ask_id, None, error)
         self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
 
     def _begin(
@@ -389,13 +393,13 @@ class MailboxConsumer:
     async def _settle(self, batch: Sequence[_Finished]) -> None:
         replies: dict[str, list[tuple[str, bytes]]] = {}
         given_back: dict[int, list[str]] = {}
-        for one in batch:
-            if one.given_back:
-                given_back.setdefault(one.shard, []).append(one.offset)
+        for message in batch:
+            if message.given_back:
+                given_back.setdefault(message.shard, []).append(message.offset)
                 continue
-            self._undeleted.setdefault(one.shard, set()).add(one.offset)
-            if one.gateway is not None:
-                replies.setdefault(one.gateway, []).append((one.ask_id, one.reply))
+            self._undeleted.setdefault(message.shard, set()).add(message.offset)
+            if message.gateway is not None:
+                replies.setdefault(message.gateway, []).append((message.ask_id, message.reply))
         if given_back:
             await self._mail.give_back(given_back)
         if self._undeleted and await self._mail.delete(self._undeleted):

@@ -1,17 +1,19 @@
 """Encodes messages to another gateway as bytes, and decodes the answers on their way back.
 
-The form is JSON, written and read by tables; nothing that is read is ever executed. It is Python's
-JSON, because a caller's value may hold what stricter readers refuse (a lone surrogate, NaN, an
-integer beyond 64 bits), and has to arrive unchanged. Gateways of one ledger run the same release.
-An entry that cannot be decoded is deleted, and its caller asks again.
+A message is an object of its kind and its fields: a field whose declared type has a form of its own
+is written and read in that, every other field as it is. The JSON is Python's, because a caller's
+value may hold what stricter readers refuse (a lone surrogate, NaN, an integer beyond 64 bits) and
+has to arrive unchanged; nothing that is read is ever executed. Gateways of one ledger run the same
+release. An entry that cannot be decoded is deleted, and its caller asks again.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import anyio.to_thread
 from pydantic import Field, TypeAdapter
@@ -34,14 +36,10 @@ from actors.messages import (
     SubmitEnvelope,
 )
 from actors.orchestrator.intents import (
-    AdaptFields,
-    CreateClaim,
-    CreateSource,
     Intent,
-    LinkInput,
+    PublicIntent,
     RecalculateAuthority,
     SynthesizedUnderstanding,
-    SynthesizeUnderstanding,
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.checks.v01_sizes import too_many_entries
@@ -53,21 +51,11 @@ LONG_CHARS = 64 << 10
 """What is longer is written and read on a thread, and in steps."""
 
 _DECODER = SteppedDecoder()
-_INTENT: TypeAdapter[Any] = TypeAdapter(
-    Annotated[
-        CreateSource
-        | SynthesizeUnderstanding
-        | CreateClaim
-        | LinkInput
-        | AdaptFields
-        | RecalculateAuthority
-        | SynthesizedUnderstanding,
-        Field(discriminator="intent_kind"),
-    ]
-)
+_AnyIntent = Annotated[
+    PublicIntent | RecalculateAuthority | SynthesizedUnderstanding,
+    Field(discriminator="intent_kind"),
+]
 """Every intent that another gateway may forward."""
-
-_REPORT: TypeAdapter[Any] = TypeAdapter(WorkReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +86,7 @@ def from_bytes(content: bytes) -> Any:
 
 def is_long(message: Message) -> bool:
     """Tell whether writing a message down is nothing for the event loop."""
-    values = [getattr(message, field.name) for field in fields(message) if field.init]
+    values = [getattr(message, name) for name in _MESSAGES[type(message)]]
     models = chain.from_iterable(value for value in values if isinstance(value, tuple))
     inside = [model if isinstance(model, str) else vars(model) for model in models]
     return is_longer_than([*values, *inside], LONG_CHARS)
@@ -107,23 +95,24 @@ def is_long(message: Message) -> bool:
 Result = TypeVar("Result")
 
 
-async def aside(work: Callable[..., Result], *given: Any, is_long: bool) -> Result:
+async def aside(work: Callable[..., Result], *arguments: Any, is_long: bool) -> Result:
     """Do what writes or reads a message: here, or on a thread where it is long."""
-    return await anyio.to_thread.run_sync(work, *given) if is_long else work(*given)
+    return await anyio.to_thread.run_sync(work, *arguments) if is_long else work(*arguments)
 
 
 def encode_asking(asking: ForwardedMessage) -> bytes:
     """Return a forwarded request as bytes."""
-    kind = type(asking.message)
+    message = asking.message
+    forms = _MESSAGES[type(message)]
     return to_bytes(
         {
             "ask_id": asking.ask_id,
             "gateway": asking.gateway,
             "session_id": asking.session_id,
-            "request_id": asking.message.request_id,
-            "traceparents": asking.message.traceparents,
-            "kind": kind.__name__,
-            "fields": _MESSAGES[kind][0](asking.message),
+            "request_id": message.request_id,
+            "traceparents": message.traceparents,
+            "kind": type(message).__name__,
+            "fields": {name: form.write(getattr(message, name)) for name, form in forms.items()},
         }
     )
 
@@ -135,9 +124,10 @@ def decode_asking(content: bytes) -> ForwardedMessage:
         ValueError, KeyError, TypeError: when they hold none.
     """
     document = from_bytes(content)
-    message = _READERS[document["kind"]](document["fields"])
+    kind, values = _KINDS[document["kind"]], document["fields"]
+    message = kind(**{name: form.read(values[name]) for name, form in _MESSAGES[kind].items()})
     message.request_id = document["request_id"]
-    message.traceparents = tuple(tuple(each) for each in document["traceparents"])
+    message.traceparents = tuple(tuple(of_message) for of_message in document["traceparents"])
     return ForwardedMessage(
         document["ask_id"], document["gateway"], document["session_id"], message
     )
@@ -166,37 +156,22 @@ def decode_reply(content: bytes) -> tuple[str, Any, Exception | None]:
     return (ask_id, None, answer) if failed else (ask_id, answer, None)
 
 
-def _intents(intents: tuple[Intent, ...]) -> list[Any]:
-    # Not in JSON mode, which would take null for infinity; a model's answer in it is text.
-    return [intent.model_dump() for intent in intents]
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How values of one type are written as JSON and read again."""
+
+    write: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], Any] = lambda value: value
 
 
-def _read_intents(documents: list[Any]) -> tuple[Any, ...]:
-    return tuple(_INTENT.validate_python(document) for document in documents)
+def _validated(kind: Any, mode: Literal["json", "python"]) -> _Form:
+    adapter = TypeAdapter(kind)
+    return _Form(partial(adapter.dump_python, mode=mode), adapter.validate_python)
 
 
-def _declared(message: Declare) -> Any:
-    return {
-        "ontology": message.ontology.to_dict(),
-        "hypotheses": message.hypotheses,
-        "policy": message.policy.to_dict(),
-        "metadata": message.metadata,
-        "survivors_max": message.survivors_max,
-    }
-
-
-def _read_declared(given: Any) -> Declare:
-    ontology, policy = OntologyBundle(**given["ontology"]), SessionPolicy(**given["policy"])
-    hypotheses = tuple(given["hypotheses"])
-    return Declare(ontology, hypotheses, policy, given["metadata"], given["survivors_max"])
-
-
-def _named(message: Message) -> dict[str, Any]:
-    return {field.name: getattr(message, field.name) for field in fields(message) if field.init}
-
-
-def _read_eliminated(given: Any) -> Eliminate:
-    return Eliminate(**{**given, "eliminated": tuple(given["eliminated"])})
+# Not in JSON mode, which would take null for infinity; a model's answer in it is text.
+_INTENT = _validated(_AnyIntent, "python")
+_INTENTS = _validated(tuple[_AnyIntent, ...], "python")
 
 
 def _sized(envelope: Any) -> Any:
@@ -207,59 +182,59 @@ def _sized(envelope: Any) -> Any:
     return envelope
 
 
-def _simulated(message: Simulate) -> Any:
-    operation = message.operation
+def _write_operation(operation: Any) -> dict[str, Any]:
     is_intent = isinstance(operation, Intent)
+    return {"intent": _INTENT.write(operation)} if is_intent else {"envelope": operation}
+
+
+def _read_operation(value: Any) -> Any:
+    return _INTENT.read(value["intent"]) if "intent" in value else _sized(value["envelope"])
+
+
+_AS_IT_IS = _Form()
+_FORMS: Mapping[Any, _Form] = MappingProxyType(
+    {
+        Sequence[str]: _Form(read=tuple),
+        OntologyBundle: _Form(OntologyBundle.to_dict, lambda value: OntologyBundle(**value)),
+        SessionPolicy: _Form(SessionPolicy.to_dict, lambda value: SessionPolicy(**value)),
+        object: _Form(read=_sized),
+        Intent | dict[str, Any]: _Form(_write_operation, _read_operation),
+        tuple[Intent, ...]: _INTENTS,
+        tuple[RecalculateAuthority, ...]: _INTENTS,
+        tuple[WorkReport, ...]: _validated(tuple[WorkReport, ...], "json"),
+        SimulationExternalEffectPolicy: _validated(SimulationExternalEffectPolicy, "json"),
+    }
+)
+"""The form of a message's field, by its declared type; any other field is JSON as it is."""
+
+
+def _forms(kind: type[Message]) -> dict[str, _Form]:
+    types = get_type_hints(kind, include_extras=True)
     return {
-        "intent": operation.model_dump() if isinstance(operation, Intent) else None,
-        "envelope": None if is_intent else operation,
-        "policy": message.policy.model_dump(mode="json"),
-        "retention": message.retention,
-        "simulation_key": message.simulation_key,
+        field.name: _FORMS.get(types[field.name], _AS_IT_IS) for field in fields(kind) if field.init
     }
 
 
-def _read_simulated(given: Any) -> Simulate:
-    intent = given["intent"]
-    return Simulate(
-        _sized(given["envelope"]) if intent is None else _INTENT.validate_python(intent),
-        SimulationExternalEffectPolicy.model_validate(given["policy"]),
-        given["retention"],
-        given["simulation_key"],
-    )
-
-
-_MESSAGES: Mapping[type[Message], tuple[Callable[[Any], Any], Callable[[Any], Message]]] = (
-    MappingProxyType(
-        {
-            Declare: (_declared, _read_declared),
-            Eliminate: (_named, _read_eliminated),
-            EnterObligation: (_named, lambda given: EnterObligation(**given)),
-            RequestExit: (_named, lambda given: RequestExit(**given)),
-            DeclareConclusion: (_named, lambda given: DeclareConclusion(**given)),
-            RequestTermination: (_named, lambda given: RequestTermination(**given)),
-            Query: (_named, lambda given: Query(**given)),
-            Audit: (_named, lambda given: Audit(**given)),
-            Operate: (
-                lambda message: _intents(message.intents),
-                lambda given: Operate(_read_intents(given)),
-            ),
-            SubmitEnvelope: (
-                lambda message: message.document,
-                lambda given: SubmitEnvelope(_sized(given)),
-            ),
-            Simulate: (_simulated, _read_simulated),
-            Recomputed: (
-                lambda message: _intents(message.intents),
-                lambda given: Recomputed(_read_intents(given)),
-            ),
-            Reports: (
-                lambda message: [report.model_dump(mode="json") for report in message.reports],
-                lambda given: Reports(tuple(_REPORT.validate_python(one) for one in given)),
-            ),
-        }
-    )
+_MESSAGES: Mapping[type[Message], Mapping[str, _Form]] = MappingProxyType(
+    {
+        kind: _forms(kind)
+        for kind in (
+            Declare,
+            Eliminate,
+            EnterObligation,
+            RequestExit,
+            DeclareConclusion,
+            RequestTermination,
+            Query,
+            Audit,
+            Operate,
+            SubmitEnvelope,
+            Simulate,
+            Recomputed,
+            Reports,
+        )
+    }
 )
-"""The functions to JSON and back, by kind of message."""
+"""Every message that another gateway may send, with the forms of its fields."""
 
-_READERS = {kind.__name__: read for kind, (_, read) in _MESSAGES.items()}
+_KINDS = {kind.__name__: kind for kind in _MESSAGES}

@@ -8,24 +8,7 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
-from actors.errors import (
-    ActorError,
-    ActorFailed,
-    ClocksDiffer,
-    CommitFailed,
-    EliminationStoreConflict,
-    EliminationStoreFailed,
-    EnvelopeTooLarge,
-    IntentInvalid,
-    MailboxFull,
-    RefusalsTooMany,
-    ReplyLost,
-    RequestSetAside,
-    RequestUnprocessable,
-    RuntimeFull,
-    SessionCorrupt,
-    StaleEpoch,
-)
+from actors.errors import ActorError, IntentInvalid
 from kernel.belief.errors import BeliefError
 from kernel.errors import KernelError
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
@@ -39,9 +22,9 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list):
-        return value if _are_texts(value) else [encode(one) for one in value]
+        return value if _are_texts(value) else [encode(entry) for entry in value]
     if isinstance(value, Mapping):
-        items = {name: encode(one) for name, one in value.items()}
+        items = {name: encode(entry) for name, entry in value.items()}
         return {"$": "dict", "items": items} if "$" in items else items
     for kind, (name, write, _) in _ANSWERS.items():
         if isinstance(value, kind):
@@ -52,39 +35,31 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Return the answer that `encode` was called with."""
     if isinstance(value, list):
-        return value if _are_texts(value) else [decode(one) for one in value]
+        return value if _are_texts(value) else [decode(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     if "$" in value:
         return _ANSWER_READERS[value["$"]](value)
-    return {name: decode(one) for name, one in value.items()}
+    return {name: decode(entry) for name, entry in value.items()}
 
 
 def _are_texts(values: list[Any]) -> bool:
     """Tell whether a list, which may be of a million ids, stands for itself."""
-    return all(type(one) is str for one in values)
+    return all(type(value) is str for value in values)
 
 
 def _submission(result: SubmissionResult) -> dict[str, Any]:
     return {"document": result.document(), "duplicate": result.duplicate}
 
 
-def _read_submission(given: Any) -> SubmissionResult:
-    return replace(SubmissionResult.from_document(given["document"]), duplicate=given["duplicate"])
+def _read_submission(document: Any) -> SubmissionResult:
+    result = SubmissionResult.from_document(document["document"])
+    return replace(result, duplicate=document["duplicate"])
 
 
-def _rejected(result: RejectedResult) -> dict[str, Any]:
-    return {
-        "operation_id": result.operation_id,
-        "rejection": asdict(result.rejection),
-        "receipt_id": result.receipt_id,
-    }
-
-
-def _read_rejected(given: Any) -> RejectedResult:
-    return RejectedResult(
-        given["operation_id"], Rejection(**given["rejection"]), given["receipt_id"]
-    )
+def _read_rejected(document: Any) -> RejectedResult:
+    rejection = Rejection(**document["rejection"])
+    return RejectedResult(document["operation_id"], rejection, document["receipt_id"])
 
 
 def _simulation(result: SimulationResult) -> dict[str, Any]:
@@ -98,62 +73,38 @@ def _simulation(result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _read_simulation(given: Any) -> SimulationResult:
+def _read_simulation(document: Any) -> SimulationResult:
     return SimulationResult(
-        given["outcome"],
-        _read_preview(given["preview"]),
-        decode(given["submission"]),
-        given["receipt_id"],
-        given["reason"],
-        tuple(
-            ExternalEffectViolation.model_validate(violation) for violation in given["violations"]
-        ),
+        document["outcome"],
+        _read_preview(document["preview"]),
+        decode(document["submission"]),
+        document["receipt_id"],
+        document["reason"],
+        tuple(map(ExternalEffectViolation.model_validate, document["violations"])),
     )
 
 
-def _read_preview(given: Any) -> SimulationPreview | None:
-    if given is None:
+def _read_preview(document: Any) -> SimulationPreview | None:
+    if document is None:
         return None
-    state = given["preview_state"]
+    state = document["preview_state"]
     payload = PREVIEW_PAYLOADS[state["preview_kind"]].model_validate(state["preview_payload"])
-    stated = {**given, "preview_state": {**state, "preview_payload": payload}}
+    stated = {**document, "preview_state": {**state, "preview_payload": payload}}
     return SimulationPreview.model_validate(stated)
 
 
-_ERRORS: Mapping[str, type[ActorError]] = MappingProxyType(
-    {
-        kind.code: kind
-        for kind in (
-            ActorFailed,
-            CommitFailed,
-            EliminationStoreConflict,
-            EliminationStoreFailed,
-            MailboxFull,
-            ClocksDiffer,
-            ReplyLost,
-            EnvelopeTooLarge,
-            RefusalsTooMany,
-            RequestSetAside,
-            RequestUnprocessable,
-            RuntimeFull,
-            SessionCorrupt,
-            StaleEpoch,
-        )
-    }
+_ERRORS = MappingProxyType(
+    {kind.code: kind for kind in ActorError.__subclasses__() if "__init__" not in vars(kind)}
 )
 """Errors that are made of a message and details alone."""
 
 
-def _actor_error(error: ActorError) -> dict[str, Any]:
-    return {
-        "code": error.code,
-        "message": str(error),
-        "details": encode(error.details),
-    }
+def _error(error: Any) -> dict[str, Any]:
+    return {"code": error.code, "message": str(error), "details": encode(error.details)}
 
 
-def _read_actor_error(given: Any) -> ActorError:
-    code, message, details = given["code"], given["message"], decode(given["details"])
+def _read_actor_error(document: Any) -> ActorError:
+    code, message, details = document["code"], document["message"], decode(document["details"])
     if code == IntentInvalid.code:
         return IntentInvalid(message, details["field"])
     if code in _ERRORS:
@@ -163,41 +114,35 @@ def _read_actor_error(given: Any) -> ActorError:
     return error
 
 
-def _read_belief_error(given: Any) -> BeliefError:
-    return BeliefError(given["code"], given["message"], decode(given["details"]))
-
-
 _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callable[[Any], Any]]] = (
     MappingProxyType(
         {
             tuple: (
                 "tuple",
-                lambda value: {"items": [encode(one) for one in value]},
-                lambda given: tuple(decode(one) for one in given["items"]),
+                lambda values: {"items": [encode(value) for value in values]},
+                lambda document: tuple(decode(value) for value in document["items"]),
             ),
             SubmissionResult: ("submission", _submission, _read_submission),
-            RejectedResult: ("rejected", _rejected, _read_rejected),
+            RejectedResult: ("rejected", asdict, _read_rejected),
             SimulationResult: ("simulation", _simulation, _read_simulation),
             BeliefError: (
                 "belief_error",
-                lambda error: {
-                    "code": error.code,
-                    "message": error.message,
-                    "details": encode(error.details),
-                },
-                _read_belief_error,
+                lambda error: {**_error(error), "message": error.message},
+                lambda document: BeliefError(
+                    document["code"], document["message"], decode(document["details"])
+                ),
             ),
-            ActorError: ("actor_error", _actor_error, _read_actor_error),
+            ActorError: ("actor_error", _error, _read_actor_error),
             KernelError: (
                 "kernel_error",
                 lambda error: {"code": error.code, "message": str(error)},
-                lambda given: KernelError(given["message"], code=given["code"]),
+                lambda document: KernelError(document["message"], code=document["code"]),
             ),
             # Whatever else went wrong there is a defect here as it is there.
             Exception: (
                 "error",
                 lambda error: {"message": repr(error)},
-                lambda given: RuntimeError(given["message"]),
+                lambda document: RuntimeError(document["message"]),
             ),
         }
     )
@@ -206,7 +151,7 @@ _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callabl
 
 _ANSWER_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
-        "dict": lambda given: {name: decode(one) for name, one in given["items"].items()},
+        "dict": lambda document: {name: decode(value) for name, value in document["items"].items()},
         **{name: read for name, _, read in _ANSWERS.values()},
     }
 )

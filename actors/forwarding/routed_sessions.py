@@ -90,8 +90,8 @@ class RoutedSessions:
         """Hand an answer to its caller, if that still waits."""
         try:
             waiting = self._waiting.get(asked_for(content))
-        except ValueError as found:
-            _log.error("reply_unreadable", error=repr(found))
+        except ValueError as error:
+            _log.error("reply_unreadable", error=repr(error))
             return
         if waiting is not None:
             waiting.set(content)
@@ -130,10 +130,10 @@ class RoutedSessions:
 
 async def _answer_in(content: bytes) -> Any:
     try:
-        _, answer, error = await aside(decode_reply, content, is_long=len(content) > LONG_CHARS)
-    except Exception as found:  # noqa: BLE001 - whatever it is, nobody else can read it either
-        _log.error("reply_unreadable", error=repr(found))
+        _, answer, refusal = await aside(decode_reply, content, is_long=len(content) > LONG_CHARS)
+    except Exception as error:  # noqa: BLE001 - whatever it is, nobody else can read it either
+        _log.error("reply_unreadable", error=repr(error))
         raise ReplyLost("the answer cannot be read; ask again") from None
-    if error is not None:
-        raise error
+    if refusal is not None:
+        raise refusal
     return answer

@@ -57,7 +57,7 @@ Found = TypeVar("Found")
 Verb = Literal["create", "annotate", "document_relationship_create", "document_relationship_update"]
 
 
-class GraphRefused(KernelError):  # noqa: N818 - the answer to a merge
+class GraphRefused(KernelError):
     """The kernel refused an operation of a merge; nothing of the merge was written."""
 
     def __init__(self, rejected: RejectedResult) -> None:
@@ -142,20 +142,22 @@ class Incidents:
     ) -> Struck:
         """Write tombstones of nodes or edges, named by their record ids."""
         session_id = _session_id(incident_id)
-        said = {"timestamp": timestamp} if timestamp else {}
+        stated = {"timestamp": timestamp} if timestamp else {}
 
         def record(context: CommitContext) -> Struck:
-            found = self._session(context.transaction, session_id, incident_id)
-            struck = _classify(found, record_ids)
+            replayed = self._session(context.transaction, session_id, incident_id)
+            struck = _classify(replayed, record_ids)
             claimed = frozenset(record_ids)
-            self._store.strike(context, session_id, claimed, provenance, **said)
+            self._store.strike(context, session_id, claimed, provenance, **stated)
             return struck
 
         return self._store.write(session_id, record)
 
     def opened_at(self, incident_id: str) -> tuple[str, Tombstones]:
         """Return when an incident was opened (ISO 8601), and its tombstones."""
-        return self._read(incident_id, lambda found: (found.declared_at, _tombstones(found)))
+        return self._read(
+            incident_id, lambda replayed: (replayed.declared_at, _tombstones(replayed))
+        )
 
     def tombstones(self, incident_id: str) -> Tombstones:
         """Return what is struck in an incident."""
@@ -164,7 +166,8 @@ class Incidents:
     def live_view(self, incident_id: str) -> Graph:
         """Return the incident's graph without what is struck and what touches a struck node."""
         survivors, struck = self._read(
-            incident_id, lambda found: (found.belief.survivors, found.outside | found.eliminated)
+            incident_id,
+            lambda replayed: (replayed.belief.survivors, replayed.outside | replayed.eliminated),
         )
         # The graph may be newer than the tombstones: what it has gained since is no survivor.
         with self._ledger.view() as view:
@@ -214,25 +217,25 @@ def _sorted(nodes: Iterable[CausalNode], edges: Iterable[CausalEdge]) -> Graph:
     )
 
 
-def _tombstones(found: ReplayedSession) -> Tombstones:
-    record_ids = found.outside | found.eliminated
+def _tombstones(replayed: ReplayedSession) -> Tombstones:
+    record_ids = replayed.outside | replayed.eliminated
     nodes = {record_id: node_id_of(record_id) for record_id in record_ids}
     return Tombstones(
         tuple(sorted(name for name in nodes.values() if name is not None)),
-        tuple(sorted(edge_key_of(one) for one, name in nodes.items() if name is None)),
+        tuple(sorted(edge_key_of(record_id) for record_id, name in nodes.items() if name is None)),
     )
 
 
-def _classify(found: ReplayedSession, record_ids: Sequence[str]) -> Struck:
+def _classify(replayed: ReplayedSession, record_ids: Sequence[str]) -> Struck:
     applied: dict[str, None] = {}
     unmatched: dict[str, None] = {}
     already = []
     for record_id in record_ids:
-        if record_id in applied or record_id in unmatched or record_id in found.outside:
+        if record_id in applied or record_id in unmatched or record_id in replayed.outside:
             already.append(record_id)
-        elif record_id not in found.belief.universe:
+        elif record_id not in replayed.belief.universe:
             unmatched[record_id] = None
-        elif found.belief.survives(record_id):
+        elif replayed.belief.survives(record_id):
             applied[record_id] = None
         else:
             already.append(record_id)
@@ -249,7 +252,7 @@ class _Element:
     effects: tuple[Document, ...]
     node_refs: tuple[str, ...]
     edge_ref: str | None
-    seen: str | None
+    written_by: str | None
     """The operation that wrote the edge last."""
 
 
@@ -261,16 +264,16 @@ def _operations(context: CommitContext, plan: Merge) -> Iterator[WriteCausalGrap
     changed_edges: list[_Element] = []
     for node_id, node in plan.nodes.items():
         record_id = node_record_id(node_id)
-        seen = plan.written_by.get(record_id)
-        make = _new_node if seen is None else _changed_node
+        writer = plan.written_by.get(record_id)
+        make = _new_node if writer is None else _changed_node
         element = _Element(make(record_id, node_payload(node)), (record_id,), None, None)
-        (new_nodes if seen is None else changed_nodes).append(element)
+        (new_nodes if writer is None else changed_nodes).append(element)
     for key, edge in plan.edges.items():
-        seen = plan.written_by.get(key.record_id)
-        effect = _edge_effect("edge_create" if seen is None else "edge_reclassify", edge)
+        writer = plan.written_by.get(key.record_id)
+        effect = _edge_effect("edge_create" if writer is None else "edge_reclassify", edge)
         ends = tuple(map(node_record_id, key[:2]))
-        element = _Element((effect,), ends, key.record_id, seen)
-        (new_edges if seen is None else changed_edges).append(element)
+        element = _Element((effect,), ends, key.record_id, writer)
+        (new_edges if writer is None else changed_edges).append(element)
     parts: tuple[tuple[Verb, list[_Element]], ...] = (
         ("create", new_nodes),
         ("annotate", changed_nodes),
@@ -279,16 +282,20 @@ def _operations(context: CommitContext, plan: Merge) -> Iterator[WriteCausalGrap
     )
     for verb, elements in parts:
         for page in _pages(elements):
-            refs = dict.fromkeys(ref for one in page for ref in one.node_refs)
+            refs = dict.fromkeys(ref for element in page for ref in element.node_refs)
             yield WriteCausalGraph(
                 # What is merged was not there, so the same is never written twice.
                 intent_key=context.transaction.host.new_id(),
                 verb=verb,
-                effects=tuple(effect for one in page for effect in one.effects),
+                effects=tuple(effect for element in page for effect in element.effects),
                 node_refs=tuple(refs),
-                edge_refs=tuple(one.edge_ref for one in page if one.edge_ref is not None),
+                edge_refs=tuple(
+                    element.edge_ref for element in page if element.edge_ref is not None
+                ),
                 seen_operation_ids=tuple(
-                    dict.fromkeys(one.seen for one in page if one.seen is not None)
+                    dict.fromkeys(
+                        element.written_by for element in page if element.written_by is not None
+                    )
                 ),
             )
 
@@ -319,8 +326,8 @@ def _edge_effect(kind: str, edge: CausalEdge) -> Document:
 
 
 def _pages(elements: list[_Element]) -> Iterator[list[_Element]]:
-    rest = iter(elements)
-    while page := list(islice(rest, ELEMENTS_AN_OPERATION)):
+    waiting = iter(elements)
+    while page := list(islice(waiting, ELEMENTS_AN_OPERATION)):
         start, size = 0, 0
         for position, element in enumerate(page):
             grown = sum(len(canonicalize(effect)) for effect in element.effects)

@@ -101,17 +101,17 @@ class LedgerEliminationStore:
 
     def get_survivors(self, session_id: str) -> frozenset[str]:
         """Return the universe without its tombstones."""
-        return self.read(session_id, lambda found: found.belief.survivors)
+        return self.read(session_id, lambda replayed: replayed.belief.survivors)
 
     def get_eliminated(self, session_id: str) -> frozenset[str]:
         """Return the tombstones."""
-        return self.read(session_id, lambda found: found.eliminated)
+        return self.read(session_id, lambda replayed: replayed.eliminated)
 
     def recover(self, session_id: str) -> RecoveredState:
         """Return universe, tombstones and survivors of one moment."""
 
-        def state(found: ReplayedSession) -> RecoveredState:
-            universe, survivors = frozenset(found.belief.universe.ids), found.belief.survivors
+        def state(replayed: ReplayedSession) -> RecoveredState:
+            universe, survivors = frozenset(replayed.belief.universe.ids), replayed.belief.survivors
             return RecoveredState(universe, universe - survivors, survivors)
 
         return self.read(session_id, state)
@@ -145,14 +145,14 @@ class LedgerEliminationStore:
         summary = view.belief_session(session_id)
         if summary is None:
             raise session_not_found(session_id)
-        kept = self._kept.get(session_id)
-        if kept is None or kept.belief.head_event_hash != summary["head_event_hash"]:
+        replayed = self._kept.get(session_id)
+        if replayed is None or replayed.belief.head_event_hash != summary["head_event_hash"]:
             belief = BeliefSession.restore(view.belief_events(session_id))
             if belief.head_event_hash != summary["head_event_hash"]:
                 raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-            kept = self._keep(_recorded(belief))
+            replayed = self._keep(_recorded(belief))
         self._kept.move_to_end(session_id)
-        return kept
+        return replayed
 
     def declare(
         self,
@@ -179,16 +179,16 @@ class LedgerEliminationStore:
         session_id: str,
         claimed: frozenset[str],
         provenance: EliminationProvenance,
-        **said: str,
+        **details: str,
     ) -> frozenset[str]:
         """Strike hypotheses, and return those that this call has struck.
 
-        What else is `said` of the elimination is recorded with it.
+        The `details` are recorded with the elimination.
         """
-        found = self.session(context.transaction, session_id)
-        belief = found.belief
+        replayed = self.session(context.transaction, session_id)
+        belief = replayed.belief
         outside = {name for name in claimed if name not in belief.universe}
-        if not any(map(belief.survives, claimed)) and outside <= found.outside:
+        if not any(map(belief.survives, claimed)) and outside <= replayed.outside:
             return frozenset()
         stamp = _stamp(context)
         # A trigger may come again with other ids; what makes an observation one is its event.
@@ -196,26 +196,26 @@ class LedgerEliminationStore:
             provenance.source_id,
             stamp["event_id"],
             claimed,
-            {"trigger": provenance.trigger, **said},
+            {"trigger": provenance.trigger, **details},
             **stamp,
         )
         if result.event is None:
             raise BeliefError("CONFLICT", "the event id is in use", {"event_id": result.event_id})
-        found.outside |= outside
+        replayed.outside |= outside
         _record(context, belief, result.event)
         return frozenset(result.applied)
 
-    def _keep(self, found: ReplayedSession) -> ReplayedSession:
-        self._kept[found.belief.session_id] = found
+    def _keep(self, replayed: ReplayedSession) -> ReplayedSession:
+        self._kept[replayed.belief.session_id] = replayed
         if len(self._kept) > SESSIONS_KEPT_MAX:
             self._kept.popitem(last=False)
-        return found
+        return replayed
 
 
 def _recorded(belief: BeliefSession) -> ReplayedSession:
     declared, *later = belief.audit()
-    named = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
-    outside = {name for ids in named for name in ids if name not in belief.universe}
+    eliminated = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
+    outside = {name for ids in eliminated for name in ids if name not in belief.universe}
     return ReplayedSession(belief, declared.ts, outside)
 
 

@@ -106,7 +106,7 @@ class Orchestrator:
         """
         since = iso_time(now_us - self._causal_window_us)
         written = (
-            operation.seen.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
+            operation.versions_read.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
             for ref, node in touched.items()
         )
         parents = {operation_id: at for operation_id, at in written if at > since}
@@ -122,10 +122,10 @@ def intent_digest(intent: Intent) -> str:
         IntentInvalid: when the intent has no canonical form.
     """
     try:
-        asked = intent.asked().model_dump(
+        request = intent.asked().model_dump(
             mode="json", exclude_none=True, exclude={"capacity_override"}
         )
-        return digest(asked)
+        return digest(request)
     except ValueError as error:
         raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
 

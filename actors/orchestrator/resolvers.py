@@ -45,6 +45,7 @@ from kernel.model.node_kinds import (
     RUNTIME_PREFIXES,
     UNDERSTANDING,
 )
+from kernel.model.receipt import receipt_effect
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
@@ -93,7 +94,9 @@ class ResolvedOperation:
     scope_kind: str | None = None
     """The kind of scope, if it does not follow from the neighbours."""
 
-    seen: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    versions_read: Mapping[str, tuple[str, str]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     """For a node that was read before the transaction: the operation that wrote it, and when."""
 
     visibility: tuple[str, ...] = ()
@@ -153,19 +156,19 @@ def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> 
     """An understanding starts without an authority; the request for one comes with it (§21.1)."""
     payload = _understanding_payload(view, intent.node_id, intent.title, intent.source_spans)
     sources = [span.source_ref for span in intent.source_spans]
-    more: tuple[Document, ...] = ()
+    effects: tuple[Document, ...] = ()
     if intent.source_span_unavailable is not None:
         if sources:
             raise IntentInvalid("it has source_spans", "source_span_unavailable")
         payload["display_kind"] = "synthesis_summary_no_spans"
-        more = (_unavailable(intent.node_id, intent.source_span_unavailable),)
+        effects = (_unavailable(intent.node_id, intent.source_span_unavailable),)
         sources = [_document(view, ref) for ref in intent.source_span_unavailable.source_doc_refs]
     return _create(
         "synthesize_consolidated_understanding",
         intent.node_id,
         intent.corpus_id,
         payload,
-        more=more,
+        further_effects=effects,
         sources=tuple(dict.fromkeys(sources)),
         extra=_priority(intent.recompute_priority),
     )
@@ -173,13 +176,13 @@ def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> 
 
 def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> ResolvedOperation:
     """A model's understanding inherits from all that was read for it, quoted or not (EC4)."""
-    request, read = intent.request, {one.node_id: one for one in intent.read}
+    request, read = intent.request, {version.node_id: version for version in intent.read}
     unread = [span.source_ref for span in intent.source_spans if span.source_ref not in read]
     if unread:
         raise IntentInvalid(f"{unread[0]} was not read", "source_spans")
     payload = _understanding_payload(view, request.node_id, intent.title, intent.source_spans)
     payload["text"] = wrap_untrusted(intent.text, source=request.node_id, kind="synthesis")
-    versions = {one.node_id: one.version for one in intent.read}
+    versions = {version.node_id: version.version for version in intent.read}
     operation = _create(
         "synthesize_consolidated_understanding",
         request.node_id,
@@ -188,8 +191,10 @@ def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> R
         sources=tuple(read),
         extra={**_priority(request.recompute_priority), "read_set_versions": versions},
     )
-    seen = {one.node_id: (one.operation_id, one.updated_at) for one in intent.read}
-    return replace(operation, seen=seen)
+    versions_read = {
+        version.node_id: (version.operation_id, version.updated_at) for version in intent.read
+    }
+    return replace(operation, versions_read=versions_read)
 
 
 def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
@@ -203,16 +208,16 @@ def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
         "span": intent.span.model_dump(),
         "authority": intent.authority,
     }
-    more: tuple[Document, ...] = ()
+    effects: tuple[Document, ...] = ()
     if intent.understanding_id is not None:
         _expect_kind(view, intent.understanding_id, UNDERSTANDING, "understanding_id")
-        more = _input_effects(intent.node_id, intent.understanding_id, intent.essentiality)
+        effects = _input_effects(intent.node_id, intent.understanding_id, intent.essentiality)
     return _create(
         "create",
         intent.node_id,
         intent.corpus_id,
         payload,
-        more=more,
+        further_effects=effects,
         sources=(intent.span.source_ref,),
         neighbour=intent.understanding_id,
         extra=_priority(intent.recompute_priority),
@@ -275,9 +280,11 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
     """The value and its inputs are written, the index follows, and the view is fresh (§8.2)."""
     target = intent.target_cu_id
     inputs = intent.inputs
-    versions = [one.model_dump() for one in inputs.excerpt]
+    versions = [version.model_dump() for version in inputs.excerpt]
     # Of many inputs some are named, of every visibility class one.
-    context = tuple(dict.fromkeys([target, *(one.parent_node_id for one in inputs.excerpt)]))
+    context = tuple(
+        dict.fromkeys([target, *(version.parent_node_id for version in inputs.excerpt)])
+    )
     effects = [
         make_effect(
             "node_write",
@@ -295,11 +302,11 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
             {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
         ),
     ]
-    found = due(view, target, intent.as_of_sequence)
+    state = due(view, target, intent.as_of_sequence)
     most_urgent = min(
-        (request.priority for request in found.requests), key=PRIORITIES.index, default=None
+        (request.priority for request in state.requests), key=PRIORITIES.index, default=None
     )
-    if len(found.served) == len(found.requests):  # nobody has asked since
+    if len(state.served) == len(state.requests):  # nobody has asked since
         effects.append(
             make_effect("materialized_view_recompute", authority_view(target), {"node_ref": target})
         )
@@ -311,7 +318,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         source_refs=context,
         read_set=context,
         write_set=(target,),
-        causes=_askers(view, found.served),
+        causes=_askers(view, state.served),
         extra=MappingProxyType(
             {
                 "recompute_as_of_sequence": intent.as_of_sequence,
@@ -324,21 +331,18 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
 
 def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
     """Return the operations that asked for a recompute; others are found by what they wrote."""
-    asked = (request for request in requests if request.document["trigger_kind"] in ENQUEUED_KINDS)
-    rows = (view.log_row_at(one.cause_sequence) for one in asked)
+    enqueued = (
+        request for request in requests if request.document["trigger_kind"] in ENQUEUED_KINDS
+    )
+    rows = (view.log_row_at(request.cause_sequence) for request in enqueued)
     return {row["operation_id"]: row["committed_at"] for row in rows if row is not None}
 
 
 def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says how far the chains of sessions go."""
-    effect = {
-        "effect_id": "receipt_only:anchored",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": ANCHOR_RECEIPT,
-        "payload": intent.anchor.model_dump(),
-        "schema_version": 1,
-    }
+    effect = receipt_effect(
+        ANCHOR_RECEIPT, intent.anchor.model_dump(), effect_id="receipt_only:anchored"
+    )
     return ResolvedOperation(
         BELIEF_ANCHOR,
         BELIEF_ANCHOR,
@@ -378,14 +382,11 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
 
 def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
     """A report is caused by the operation that asked for the effect."""
-    effect = {
-        "effect_id": f"receipt_only:{intent.intent_key}",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": PERFORMED if intent.performed else FAILED,
-        "payload": intent.report,
-        "schema_version": 1,
-    }
+    effect = receipt_effect(
+        PERFORMED if intent.performed else FAILED,
+        intent.report,
+        effect_id=f"receipt_only:{intent.intent_key}",
+    )
     parents = [intent.report["original_operation_id"]]
     return ResolvedOperation(
         REPORT_VERB,
@@ -398,30 +399,25 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
 
 def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says what is asked for."""
-    asked = intent.asked_for
-    effect = {
-        "effect_id": "receipt_only:enqueued",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": ENQUEUED_RECEIPT,
-        "payload": asked.model_dump(exclude_none=True),
-        "schema_version": 1,
-    }
+    stated = intent.asked_for
+    effect = receipt_effect(
+        ENQUEUED_RECEIPT, stated.model_dump(exclude_none=True), effect_id="receipt_only:enqueued"
+    )
     # A page may have nothing left to ask for but its end.
-    targets = [request.target_cu_id for request in asked.requests] or [asked.trigger_source_id]
+    targets = [request.target_cu_id for request in stated.requests] or [stated.trigger_source_id]
     return ResolvedOperation(
         ENQUEUE,
         ENQUEUE,
         (effect,),
         (targets[0],),
         neighbours=tuple(targets[1:]),
-        scope_kind=None if asked.cascades else "global_sweep",
+        scope_kind=None if stated.cascades else "global_sweep",
     )
 
 
 def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation:
     """A part of a merge of the causal graph, whose effects the merge rules have made already."""
-    first, *rest = intent.node_refs
+    first, *neighbours = intent.node_refs
     written = tuple(dict.fromkeys(effect["target_ref"] for effect in intent.effects))
     parents = {"causal_parent_operation_ids": list(intent.seen_operation_ids)}
     return ResolvedOperation(
@@ -431,7 +427,7 @@ def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation
         (first,),
         read_set=intent.node_refs,
         write_set=written,
-        neighbours=tuple(rest),
+        neighbours=tuple(neighbours),
         edge_refs=intent.edge_refs,
         extra=MappingProxyType(parents if intent.seen_operation_ids else {}),
     )
@@ -470,7 +466,7 @@ def _create(
     corpus_id: str,
     payload: Document,
     *,
-    more: tuple[Document, ...] = (),
+    further_effects: tuple[Document, ...] = (),
     sources: tuple[str, ...] = (),
     neighbour: str | None = None,
     extra: Mapping[str, Any] = MappingProxyType({}),
@@ -482,11 +478,13 @@ def _create(
     effects = (
         make_effect("node_write", node_id, payload),
         make_effect("membership_write", node_id, membership),
-        *more,
+        *further_effects,
         make_effect("index_update", node_id, index),
     )
     neighbours = (neighbour,) if neighbour else ()
-    edges = tuple(one["target_ref"] for one in more if one["effect_kind"] == "edge_create")
+    edges = tuple(
+        effect["target_ref"] for effect in further_effects if effect["effect_kind"] == "edge_create"
+    )
     return ResolvedOperation(
         operation_kind,
         "create",
@@ -515,15 +513,12 @@ def _understanding_payload(
     }
 
 
-def _unavailable(node_id: str, why: SpansUnavailable) -> Document:
-    return {
-        "effect_id": f"receipt_only:{node_id}",
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": "source_span_unavailable",
-        "payload": {"cu_node_ref": node_id, **why.model_dump(mode="json")},
-        "schema_version": 1,
-    }
+def _unavailable(node_id: str, unavailable: SpansUnavailable) -> Document:
+    return receipt_effect(
+        "source_span_unavailable",
+        {"cu_node_ref": node_id, **unavailable.model_dump(mode="json")},
+        effect_id=f"receipt_only:{node_id}",
+    )
 
 
 def _document(view: LedgerView, ref: str) -> str:

@@ -19,28 +19,28 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import Verdict
 
-Said = tuple[dict[str, Any], BeliefEvent | None]
+VerbAnswer = tuple[dict[str, Any], BeliefEvent | None]
 """The answer but for its snapshot, and the event if there is a new one."""
 
 
-def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> Said:
+def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> VerbAnswer:
     """Carry out a verb and return its whole answer, with the session as it is afterwards.
 
     Raises:
         BeliefError: when it is refused; nothing has changed.
     """
-    told = {"expected_head": message.expected_head, **stamp}
-    answer, event = _VERBS[type(message)](belief, message, told)
+    options = {"expected_head": message.expected_head, **stamp}
+    answer, event = _VERBS[type(message)](belief, message, options)
     return answer | {"snapshot": belief.snapshot(message.survivors_max)}, event
 
 
-def _eliminate(belief: BeliefSession, message: Eliminate, told: Mapping[str, Any]) -> Said:
+def _eliminate(belief: BeliefSession, message: Eliminate, options: Mapping[str, Any]) -> VerbAnswer:
     result = belief.eliminate(
         message.source_id,
         message.observation_id,
         message.eliminated,
         message.justification,
-        **told,
+        **options,
     )
     answer = {
         "applied_eliminated": result.applied,
@@ -51,26 +51,34 @@ def _eliminate(belief: BeliefSession, message: Eliminate, told: Mapping[str, Any
     return answer, result.event
 
 
-def _enter(belief: BeliefSession, message: EnterObligation, told: Mapping[str, Any]) -> Said:
-    event = belief.enter_obligation(message.obligation_id, message.min_total_eliminations, **told)
+def _enter(
+    belief: BeliefSession, message: EnterObligation, options: Mapping[str, Any]
+) -> VerbAnswer:
+    event = belief.enter_obligation(
+        message.obligation_id, message.min_total_eliminations, **options
+    )
     return {"audit_event_id": event.event_id}, event
 
 
-def _exit(belief: BeliefSession, message: RequestExit, told: Mapping[str, Any]) -> Said:
-    verdict = belief.request_exit(message.obligation_id, message.context, **told)
+def _exit(belief: BeliefSession, message: RequestExit, options: Mapping[str, Any]) -> VerbAnswer:
+    verdict = belief.request_exit(message.obligation_id, message.context, **options)
     return _judged("approved", verdict)
 
 
-def _conclude(belief: BeliefSession, message: DeclareConclusion, told: Mapping[str, Any]) -> Said:
-    verdict = belief.declare_conclusion(message.conclusion_id, message.context, **told)
+def _conclude(
+    belief: BeliefSession, message: DeclareConclusion, options: Mapping[str, Any]
+) -> VerbAnswer:
+    verdict = belief.declare_conclusion(message.conclusion_id, message.context, **options)
     return _judged("accepted", verdict)
 
 
-def _terminate(belief: BeliefSession, message: RequestTermination, told: Mapping[str, Any]) -> Said:
-    return _judged("approved", belief.request_termination(message.context, **told))
+def _terminate(
+    belief: BeliefSession, message: RequestTermination, options: Mapping[str, Any]
+) -> VerbAnswer:
+    return _judged("approved", belief.request_termination(message.context, **options))
 
 
-def _judged(name: str, verdict: Verdict) -> Said:
+def _judged(name: str, verdict: Verdict) -> VerbAnswer:
     answer = {
         name: verdict.approved,
         "reason": verdict.reason,
@@ -79,7 +87,7 @@ def _judged(name: str, verdict: Verdict) -> Said:
     return answer, verdict.event
 
 
-_VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any]], Said]] = (
+_VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any]], VerbAnswer]] = (
     MappingProxyType(
         {
             Eliminate: _eliminate,

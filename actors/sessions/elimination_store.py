@@ -70,8 +70,8 @@ async def write_through(
                 await _create(store, belief)
             elif event.delta["eliminated"]:
                 payload = event.payload
-                why = EliminationProvenance(payload["source_id"], payload["observation_id"])
-                await _eliminate(store, belief.session_id, event.delta["eliminated"], why)
+                provenance = EliminationProvenance(payload["source_id"], payload["observation_id"])
+                await _eliminate(store, belief.session_id, event.delta["eliminated"], provenance)
     except EliminationStoreUnavailable as error:
         raise EliminationStoreFailed(str(error)) from error
 
@@ -84,9 +84,9 @@ async def _create(store: AsyncEliminationStore, belief: BeliefSession) -> None:
 
 
 async def _eliminate(
-    store: AsyncEliminationStore, session_id: str, ids: list[str], why: EliminationProvenance
+    store: AsyncEliminationStore, session_id: str, ids: list[str], provenance: EliminationProvenance
 ) -> None:
     try:
-        await store.eliminate(session_id, ids, why)
+        await store.eliminate(session_id, ids, provenance)
     except BeliefError as error:
         raise EliminationStoreConflict(error.message, error.details) from error

@@ -86,7 +86,7 @@ class Sessions(Protocol):
 
 @dataclass(slots=True)
 class _Active:
-    """One activation of one session."""
+    """One activation of one session: its mailbox, its cancel scope and its fence."""
 
     session_id: str
     fence: Fence | None
@@ -139,7 +139,7 @@ class SessionRuntime:
     @property
     def mailbox_depths(self) -> list[int]:
         """How many messages wait for each active session."""
-        return [one.send.statistics().current_buffer_used for one in self._active.values()]
+        return [active.send.statistics().current_buffer_used for active in self._active.values()]
 
     @property
     def corrupt_sessions(self) -> dict[str, str]:
@@ -194,7 +194,7 @@ class SessionRuntime:
         Nobody may ask the shard's sessions any more. When this is cancelled, the actors are still
         to be stopped.
         """
-        ending = [one for one in self._active.values() if _is_of(one, shard)]
+        ending = [active for active in self._active.values() if _is_of(active, shard)]
         for active in ending:
             active.send.close()
         for active in ending:
@@ -202,7 +202,7 @@ class SessionRuntime:
 
     def stop(self, shard: int) -> None:
         """End the actors of a shard that another gateway owns; their callers may ask again."""
-        for active in [one for one in self._active.values() if _is_of(one, shard)]:
+        for active in [session for session in self._active.values() if _is_of(session, shard)]:
             self._stop(active)
 
     def _stop(self, active: _Active) -> None:
@@ -226,7 +226,7 @@ class SessionRuntime:
         actor: SessionActor | None = None
         with active.scope, structlog.contextvars.bound_contextvars(session_id=session_id):
             batch: list[Message] = []
-            error: Exception = ActorFailed("the session's actor stopped")
+            failure: Exception = ActorFailed("the session's actor stopped")
             try:
                 actor = await self._recover(session_id, active.fence)
                 _log.debug("session_activated")
@@ -239,25 +239,25 @@ class SessionRuntime:
                         # Asking for sessions that are not there must not fill the runtime.
                         break
                 _log.debug("session_passivated")
-            except (CorruptBeliefEvent, LedgerCorrupt) as found:
-                _log.critical("session_corrupt", error=str(found))
-                self._corrupt[session_id] = str(found)
-                error = SessionCorrupt(str(found), {"session_id": session_id})
-            except StaleEpoch as found:
-                error = found
+            except (CorruptBeliefEvent, LedgerCorrupt) as error:
+                _log.critical("session_corrupt", error=str(error))
+                self._corrupt[session_id] = str(error)
+                failure = SessionCorrupt(str(error), {"session_id": session_id})
+            except StaleEpoch as error:
+                failure = error
                 self._lose(active.fence)
-            except ActorError as found:
-                _log.error("actor_failed", error=str(found))
-                error = found
-            except Exception as found:  # noqa: BLE001 - supervision: whatever it was, the actor ends
+            except ActorError as error:
+                _log.error("actor_failed", error=str(error))
+                failure = error
+            except Exception as error:  # noqa: BLE001 - supervision: whatever it was, the actor ends
                 _log.exception("actor_failed")
-                error = ActorFailed(f"the session's actor failed: {found!r}")
+                failure = ActorFailed(f"the session's actor failed: {error!r}")
             finally:
                 # No await between here and the end: nobody can put a message into the old mailbox.
                 if self._active.get(session_id) is active:
                     del self._active[session_id]
                 for message in [*batch, *_drain(receive)]:
-                    message.reply.fail(active.error or error)
+                    message.reply.fail(active.error or failure)
                 active.send.close()
                 receive.close()
                 active.ended.set()
@@ -274,7 +274,7 @@ class SessionRuntime:
         session_id = actor.session_id
         to_handle = deque([batch])
         while to_handle:
-            messages = [one for one in to_handle.popleft() if not one.reply.is_filled]
+            messages = [message for message in to_handle.popleft() if not message.reply.is_filled]
             try:
                 await actor.handle(messages)
             except RequestUnprocessable as error:
@@ -389,9 +389,9 @@ async def _release(actor: SessionActor | None) -> None:
 
 
 def _drain(receive: MemoryObjectReceiveStream[Message], limit: float = inf) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
     with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
         while limit > 0:
-            found.append(receive.receive_nowait())
-            limit -= found[-1].parts
-    return found
+            messages.append(receive.receive_nowait())
+            limit -= messages[-1].parts
+    return messages

@@ -104,7 +104,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What an activation reads beside the belief session."""
+    """The parts that an activation reads beside its belief session."""
 
     title: str | None = None
     consumed: Position | None = None
@@ -245,7 +245,7 @@ class SessionActor:
         await anyio.to_thread.run_sync(belief.fill_in, events)
 
     async def _commit(self, batch: _Batch) -> list[Any]:
-        positions = [one.position for one, *_ in batch.answers if one.position is not None]
+        positions = [answer.position for answer, *_ in batch.answers if answer.position is not None]
         if positions:
             batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
         if batch.events:

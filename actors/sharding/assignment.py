@@ -37,7 +37,7 @@ class LeaseTablePort(Protocol):
 
     @property
     def table_id(self) -> str:
-        """Differs from the one before when Redis lost the table and everything beside it."""
+        """The table's id; it is another one when Redis lost the table and everything beside it."""
 
     @property
     def settled(self) -> bool:
@@ -46,7 +46,7 @@ class LeaseTablePort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What a gateway should do about its shards now."""
+    """The shards that a gateway should take, hand over, give back or treat as lost now."""
 
     take: tuple[Shard, ...] = ()
     hand_over: tuple[int, ...] = ()
@@ -68,8 +68,8 @@ def shard_of(session_id: str, shards: int) -> int:
 def share_of(gateway: str, gateways: Iterable[str], shards: int) -> int:
     """Return how many shards a gateway should own; the shares of all add up to all shards."""
     names = sorted(gateways)
-    whole, rest = divmod(shards, len(names))
-    return whole + (names.index(gateway) < rest)
+    whole, remainder = divmod(shards, len(names))
+    return whole + (names.index(gateway) < remainder)
 
 
 def owner_in(table: LeaseTablePort, shard: int) -> str | None:
@@ -90,16 +90,16 @@ def plan(
         if fence.epoch != epochs[number] or _is_anothers(gateway, table, number)
     )
     kept = [number for number in sorted(held) if number not in lost]
-    rest = [shard for shard in shards if shard.shard not in kept]
+    others = [shard for shard in shards if shard.shard not in kept]
     if table is None:
-        return ShardPlan(tuple(one for one in rest if one.owner in own_before), lost=lost)
+        return ShardPlan(tuple(shard for shard in others if shard.owner in own_before), lost=lost)
     if gateway not in table.gateways:
         return ShardPlan(lost=lost)
-    leased = [one for one in rest if owner_in(table, one.shard) == gateway]
+    leased = [shard for shard in others if owner_in(table, shard.shard) == gateway]
     free = [
-        one
-        for one in rest
-        if owner_in(table, one.shard) is None and (one.owner in own_before or table.settled)
+        shard
+        for shard in others
+        if owner_in(table, shard.shard) is None and (shard.owner in own_before or table.settled)
     ]
     room = share_of(gateway, table.gateways, len(shards)) - len(kept)
     beyond = max(0, -room)
@@ -107,7 +107,7 @@ def plan(
     return ShardPlan(
         take=tuple([*leased, *free][:room]),
         hand_over=tuple(kept[len(kept) - beyond :]),
-        give_back=tuple(one.shard for one in leased[room:]),
+        give_back=tuple(shard.shard for shard in leased[room:]),
         lost=lost,
     )
 

@@ -107,7 +107,7 @@ class ShardKeeper:
         self._follow_now = WakeSignal()
         self._turn = anyio.Lock()
 
-    async def found(self) -> bytes:
+    async def found_ledger(self) -> bytes:
         """Give a new ledger its shards, and return the key of its gateways' mail.
 
         Raises:
@@ -223,7 +223,7 @@ class ShardKeeper:
     async def _hand_over(self, shards: Iterable[int]) -> None:
         """Stop serving shards, let their actors finish, and release the shards on the record."""
         dropped = [self._held_shards.drop(shard) for shard in shards]
-        fences = [one for one in dropped if one is not None]
+        fences = [fence for fence in dropped if fence is not None]
         if not fences:
             return
         with anyio.move_on_after(FINISH_S):

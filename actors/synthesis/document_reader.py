@@ -54,21 +54,21 @@ class DocumentReader:
         """
         return [self._document(node_id) for node_id in dict.fromkeys(node_ids)]
 
-    def look_up(self, asked: SearchSources | ReadSource, corpus_id: str) -> list[ReadDocument]:
+    def look_up(self, lookup: SearchSources | ReadSource, corpus_id: str) -> list[ReadDocument]:
         """Return what a model asked for, at most `SEARCH_FOUND_MAX` sources of the corpus."""
-        if isinstance(asked, ReadSource):
-            return self._shown([asked.node_id], corpus_id)
-        words = [word.casefold() for word in asked.words]
-        found: list[ReadDocument] = []
+        if isinstance(lookup, ReadSource):
+            return self._shown([lookup.node_id], corpus_id)
+        words = [word.casefold() for word in lookup.words]
+        documents: list[ReadDocument] = []
         nodes = self._agent.view.nodes_of_kind(SOURCE, after=None, limit=SEARCH_NODES_MAX)
         for node in nodes:
-            for one in self._shown([node["node_id"]], corpus_id):
-                text = one.source.text.casefold()
+            for document in self._shown([node["node_id"]], corpus_id):
+                text = document.source.text.casefold()
                 if all(word in text for word in words):
-                    found.append(one)
-            if len(found) == SEARCH_FOUND_MAX:
+                    documents.append(document)
+            if len(documents) == SEARCH_FOUND_MAX:
                 break
-        return found
+        return documents
 
     def _shown(self, node_ids: list[str], corpus_id: str) -> list[ReadDocument]:
         shown = []

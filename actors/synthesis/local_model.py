@@ -27,12 +27,12 @@ class LocalModel:
     async def complete(self, call: ModelCall) -> ModelAnswer:
         """Answer with an understanding draft that quotes every source which has a sentence."""
         prompt = parse_prompt(call.prompt)
-        wanted = frozenset(_words(prompt.query))
+        query_words = frozenset(_words(prompt.query))
         quotes = [
             {"quote": sentence, "source": field.source}
             for field in prompt.fields
             if field.kind == CONTENT
-            if (sentence := _best_sentence(field.text, wanted))
+            if (sentence := _best_sentence(field.text, query_words))
         ]
         if quotes:
             draft = {
@@ -48,10 +48,12 @@ class LocalModel:
         return ModelAnswer(text, LOCAL_VERSION, LOCAL_PROVIDER, usage)
 
 
-def _best_sentence(text: str, wanted: frozenset[str]) -> str:
+def _best_sentence(text: str, query_words: frozenset[str]) -> str:
     """Return the earliest of the sentences that share most words with the question."""
-    sentences = [one[0].strip()[:SENTENCE_MAX_CHARS] for one in _SENTENCE.finditer(text)]
-    return max(sentences, key=lambda one: len(wanted.intersection(_words(one))), default="")
+    sentences = [match[0].strip()[:SENTENCE_MAX_CHARS] for match in _SENTENCE.finditer(text)]
+    return max(
+        sentences, key=lambda sentence: len(query_words.intersection(_words(sentence))), default=""
+    )
 
 
 def _words(text: str) -> list[str]:

@@ -88,34 +88,34 @@ def plain_name(name: str) -> str:
 
 
 _NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {one.name: frozenset(map(plain_name, one.fields)) for one in FIELD_FAMILIES}
+    {family.name: frozenset(map(plain_name, family.fields)) for family in FIELD_FAMILIES}
 )
 _OF_PREFIX: Mapping[str, str] = MappingProxyType(
-    {plain_name(prefix): one.name for one in FIELD_FAMILIES for prefix in one.prefixes}
+    {plain_name(prefix): family.name for family in FIELD_FAMILIES for prefix in family.prefixes}
 )
 
 
 def families_of(names: Iterable[str]) -> dict[str, str]:
     """Return the family of each field of one mapping of metadata, `unknown` for others."""
-    given = list(names)
-    plain = {plain_name(name) for name in given}
+    listed = list(names)
+    plain = {plain_name(name) for name in listed}
     weight = {family: len(plain & fields) for family, fields in _NAMES.items()}
     for family, companion in _TOGETHER.items():
         weight[family] += weight[companion]
-    return {name: _family_of(name, weight) for name in given}
+    return {name: _family_of(name, weight) for name in listed}
 
 
 def _family_of(name: str, weight: Mapping[str, int]) -> str:
     prefixed = _PREFIXED.match(name)
     if prefixed is not None:
-        said = _OF_PREFIX.get(plain_name(prefixed[1]))
-        if said is not None:
-            return _narrowed(said, plain_name(prefixed[2]))
+        prefix_family = _OF_PREFIX.get(plain_name(prefixed[1]))
+        if prefix_family is not None:
+            return _narrowed(prefix_family, plain_name(prefixed[2]))
     listing = [family for family, fields in _NAMES.items() if plain_name(name) in fields]
     return max(listing, key=weight.__getitem__, default=UNKNOWN_FAMILY)
 
 
-def _narrowed(said: str, field: str) -> str:
+def _narrowed(family: str, field: str) -> str:
     """Mail and PDF have two families each: a prefix names the file, the field says which."""
-    companion = _TOGETHER.get(said)
-    return companion if companion is not None and field in _NAMES[companion] else said
+    companion = _TOGETHER.get(family)
+    return companion if companion is not None and field in _NAMES[companion] else family

@@ -44,7 +44,7 @@ class ModelParameters(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One question to a model."""
+    """One question to a model, with the parameters of its answer."""
 
     prompt: str
     """The whole text, wrapped; its hash is taken over exactly this."""

@@ -119,8 +119,8 @@ def parse_prompt(text: str) -> ParsedPrompt:
         ValueError: when it holds a marker that is not part of a whole field.
     """
     fields = tuple(
-        PromptField(unescape(one["source"]), unescape(one["kind"]), unescape(one["body"]))
-        for one in _FIELD.finditer(text)
+        PromptField(unescape(match["source"]), unescape(match["kind"]), unescape(match["body"]))
+        for match in _FIELD.finditer(text)
     )
     query = _QUERY.search(text)
     if query is None or text.count("<") != 2 * (len(fields) + 1):

@@ -29,7 +29,7 @@ EMITTED_MAX = 256
 _US_PER_S = 1_000_000
 
 
-class ContextFull(ActorError):  # noqa: N818 - a state of the context
+class ContextFull(ActorError):
     """The session's context, or what one specialist may emit, is used up; nothing was taken."""
 
     code = "session_context_full"

@@ -76,10 +76,10 @@ class _Work:
     authorized: bool = False
     emitted: list[Intent] = field(default_factory=list)
 
-    def add(self, found: list[ReadDocument]) -> int:
+    def add(self, documents: list[ReadDocument]) -> int:
         """Take documents that are new; returns how many."""
         known = {document.version.node_id for document in self.documents}
-        new = [one for one in found if one.version.node_id not in known]
+        new = [document for document in documents if document.version.node_id not in known]
         if len(self.documents) + len(new) > MAX_MODEL_SOURCES:
             raise ModelError("model_prompt_too_large", f"more than {MAX_MODEL_SOURCES} sources")
         self.documents += new
@@ -125,10 +125,10 @@ class Synthesis:
         try:
             await self._sessions.ask(session_id, Query())
             work = _Work(session_id, request)
-            if await self._reading(work, lambda one: was_asked_before(one.view, request)):
+            if await self._reading(work, lambda agent: was_asked_before(agent.view, request)):
                 # The kernel gives the first answer, or refuses other content under the key.
                 work.emitted.append(SynthesizedUnderstanding(**_naming(request)))
-            elif not await self._reading(work, lambda one: _recall(one, request)):
+            elif not await self._reading(work, lambda agent: _recall(agent, request)):
                 await self._ask_model(work)
             [result] = await self._sessions.ask(session_id, Operate(tuple(work.emitted)))
         finally:
@@ -138,7 +138,7 @@ class Synthesis:
         return result
 
     async def _ask_model(self, work: _Work) -> None:
-        await self._reading(work, lambda one: self._read_sources(one, work))
+        await self._reading(work, lambda agent: self._read_sources(agent, work))
         for _ in range(MAX_MODEL_CALLS):
             answer = await self._call(work)
             if isinstance(answer, NoFinding):
@@ -147,7 +147,7 @@ class Synthesis:
                 intent = _intent_of(work, answer)
                 await self._reading(work, partial(_hand_over, intent=intent))
                 return
-            added = await self._reading(work, partial(self._look_up, work=work, asked=answer))
+            added = await self._reading(work, partial(self._look_up, work=work, lookup=answer))
             work.notes.append(f"You asked: {answer.intent_kind}. Sources added: {added}.")
         raise ModelError("model_answer_invalid", f"no draft after {MAX_MODEL_CALLS} calls")
 
@@ -176,9 +176,11 @@ class Synthesis:
         work.authorized = is_outbound_authorized(agent.view, "user")
         work.add(self._reader(agent, work).read(work.request.source_refs))
 
-    def _look_up(self, agent: ReadOnlyAgent, work: _Work, asked: SearchSources | ReadSource) -> int:
+    def _look_up(
+        self, agent: ReadOnlyAgent, work: _Work, lookup: SearchSources | ReadSource
+    ) -> int:
         work.authorized = is_outbound_authorized(agent.view, "user")
-        return work.add(self._reader(agent, work).look_up(asked, work.request.corpus_id))
+        return work.add(self._reader(agent, work).look_up(lookup, work.request.corpus_id))
 
     async def _call(self, work: _Work) -> Answer:
         if self._client.external and work.restricted and not work.authorized:
@@ -247,10 +249,10 @@ def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
 
 def _recall(agent: ReadOnlyAgent, request: SynthesizeByModel) -> bool:
     """Emit the draft that waits for a request, if one does."""
-    kept = agent.session_context.get(_draft_key(request))
-    if kept is None:
+    draft = agent.session_context.get(_draft_key(request))
+    if draft is None:
         return False
-    agent.emit(SynthesizedUnderstanding.model_validate_json(kept))
+    agent.emit(SynthesizedUnderstanding.model_validate_json(draft))
     return True
 
 

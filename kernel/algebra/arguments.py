@@ -67,7 +67,7 @@ class VerbArguments:
     """What one verb says of its effects' payloads and of the receipts that it states."""
 
     by_kind: Mapping[str, Arguments] = field(default_factory=lambda: MappingProxyType({}))
-    """By the name of the effect kind."""
+    """The arguments of each effect kind, by its name."""
 
     receipts: frozenset[str] = frozenset()
     """Of these receipts it states one at least; a receipt that names no kind has the verb's."""
@@ -102,11 +102,11 @@ def _memberships(*states: str) -> dict[str, Arguments]:
     """Return the rules of memberships that go to these states, by default to candidate."""
     values = {"to_state": _one_of(*states)}
     defaults = _one_of("to_state") if "candidate" in states else frozenset()
-    found = {"membership_write": Arguments(values, defaults)}
+    arguments = {"membership_write": Arguments(values, defaults)}
     for name, kind in EFFECT_KINDS.items():
         if kind.canonical == "membership_state_transition":
-            found[name] = Arguments(values)
-    return found
+            arguments[name] = Arguments(values)
+    return arguments
 
 
 _STATE = "state"

@@ -79,11 +79,11 @@ def _under(canonical: str, store: str, inverses: Mapping[str, tuple[str, ...]]) 
     ]
 
 
-def _compensated(canonical: str, store: str, one: str, other: str) -> list[EffectKind]:
+def _compensated(canonical: str, store: str, kind: str, compensation: str) -> list[EffectKind]:
     """Return two kinds that compensate each other; neither is an inverse."""
     return [
-        EffectKind(one, canonical, store, COMPENSATING, compensations=(other,)),
-        EffectKind(other, canonical, store, COMPENSATING, compensations=(one,)),
+        EffectKind(kind, canonical, store, COMPENSATING, compensations=(compensation,)),
+        EffectKind(compensation, canonical, store, COMPENSATING, compensations=(kind,)),
     ]
 
 
@@ -242,12 +242,11 @@ _REFERENCES: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
 """By canonical kind, beside what a payload of any kind may name."""
 
 
-def _complete(row: EffectKind) -> EffectKind:
-    return replace(row, references={**_DRAWN, **_REFERENCES.get(row.canonical, {})})
-
-
 EFFECT_KINDS: Mapping[str, EffectKind] = MappingProxyType(
-    {row.name: _complete(row) for row in _ROWS}
+    {
+        row.name: replace(row, references={**_DRAWN, **_REFERENCES.get(row.canonical, {})})
+        for row in _ROWS
+    }
 )
 
 

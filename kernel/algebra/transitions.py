@@ -61,5 +61,5 @@ STEPS_OF_KIND: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 
 def compensations_of(kind: str) -> tuple[str, ...]:
     """Return the operations that lead back from what a kind of transition may do."""
-    found = (TRANSITIONS[step].compensated_by for step in STEPS_OF_KIND[kind])
-    return tuple(dict.fromkeys(found))
+    compensations = (TRANSITIONS[step].compensated_by for step in STEPS_OF_KIND[kind])
+    return tuple(dict.fromkeys(compensations))

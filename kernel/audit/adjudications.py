@@ -27,7 +27,7 @@ AdjudicationState = Literal["open", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class Adjudication:
-    """One item of the review queue."""
+    """One item of the review queue, with the operation that resolved it."""
 
     receipt: Document
     """The whole receipt: the conflicts, what exists, and the envelope that was held back; or what
@@ -74,7 +74,7 @@ def adjudications(
 
 
 def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> AdjudicationPage:
-    found: list[Adjudication] = []
+    items: list[Adjudication] = []
     scanned = 0
     while scanned < SCANNED_ROWS_MAX:
         rows = view.tables.select(
@@ -89,13 +89,13 @@ def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> Adjudica
             if resolution_of(view, row["receipt_id"]) is None:
                 name = f"receipt {row['receipt_id']}"
                 receipt = stored_document(row["receipt_bytes"], name)
-                found.append(Adjudication(receipt, None, None))
-                if len(found) == limit:
-                    return AdjudicationPage(tuple(found), after)
+                items.append(Adjudication(receipt, None, None))
+                if len(items) == limit:
+                    return AdjudicationPage(tuple(items), after)
         if len(rows) < PAGE_ROWS:
-            return AdjudicationPage(tuple(found), None)
+            return AdjudicationPage(tuple(items), None)
         scanned += len(rows)
-    return AdjudicationPage(tuple(found), after)
+    return AdjudicationPage(tuple(items), after)
 
 
 def _resolved_items(view: LedgerView, kind: str, after: int, limit: int) -> AdjudicationPage:
@@ -105,13 +105,13 @@ def _resolved_items(view: LedgerView, kind: str, after: int, limit: int) -> Adju
         if len(rows) >= limit and row["ec_sequence_number"] != rows[-1]["ec_sequence_number"]:
             break
         rows.append(row)
-    found = []
+    items = []
     for row in rows:
         receipt = item(view, row["receipt_id"])
         if receipt is not None and receipt["receipt_kind"] == kind:
-            found.append(Adjudication(receipt, row["operation_id"], row["adjudicated_at"]))
-    more = len(rows) >= limit
-    return AdjudicationPage(tuple(found), rows[-1]["ec_sequence_number"] if more else None)
+            items.append(Adjudication(receipt, row["operation_id"], row["adjudicated_at"]))
+    is_full = len(rows) >= limit
+    return AdjudicationPage(tuple(items), rows[-1]["ec_sequence_number"] if is_full else None)
 
 
 def _in_order_of_resolution(view: LedgerView, after: int, limit: int) -> list[Row]:

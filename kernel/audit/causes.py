@@ -1,4 +1,4 @@
-"""Why: the operations that caused one (§3.7, Q4), and what informed an authority (§8.5)."""
+"""The operations that caused an operation (§3.7, Q4), and the inputs of an authority (§8.5)."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Ancestry:
     """An operation and everything that it names, directly or not, as its cause."""
 
     page: Page
-    """In sequence, the operation itself last."""
+    """The operations in sequence, the one that was asked about last."""
 
     roots: tuple[str, ...]
     """The ancestors that name no cause: where the chain begins."""
@@ -60,32 +60,36 @@ def causal_ancestors(
 
     Every page walks again, at most `ancestors_max` operations, breadth first.
     """
-    found: dict[str, OperationEntry] = {}
+    ancestors: dict[str, OperationEntry] = {}
     missing: set[str] = set()
     waiting = [operation_id]
-    while waiting and len(found) < ancestors_max:
+    while waiting and len(ancestors) < ancestors_max:
         level, waiting = waiting, []
-        for one in level:
-            if one in found or one in missing or len(found) == ancestors_max:
+        for ancestor_id in level:
+            if (
+                ancestor_id in ancestors
+                or ancestor_id in missing
+                or len(ancestors) == ancestors_max
+            ):
                 continue
-            row = view.log_row_of(one)
+            row = view.log_row_of(ancestor_id)
             if row is None:
-                missing.add(one)
+                missing.add(ancestor_id)
                 continue
-            found[one] = OperationEntry.of_row(row)
-            waiting.extend(found[one].causal_parent_operation_ids)
+            ancestors[ancestor_id] = OperationEntry.of_row(row)
+            waiting.extend(ancestors[ancestor_id].causal_parent_operation_ids)
     if operation_id in missing:
         return None
-    entries = sorted(found.values(), key=lambda entry: entry.ec_sequence_number)
-    named = {parent for one in entries for parent in one.causal_parent_operation_ids}
-    later = [one for one in entries if one.ec_sequence_number > after]
+    entries = sorted(ancestors.values(), key=lambda entry: entry.ec_sequence_number)
+    parent_ids = {parent for entry in entries for parent in entry.causal_parent_operation_ids}
+    later = [entry for entry in entries if entry.ec_sequence_number > after]
     shown = tuple(later[:limit])
-    more = len(later) > len(shown)
+    has_more = len(later) > len(shown)
     return Ancestry(
-        Page(shown, shown[-1].ec_sequence_number if more else None),
-        tuple(one.operation_id for one in entries if not one.causal_parent_operation_ids),
+        Page(shown, shown[-1].ec_sequence_number if has_more else None),
+        tuple(entry.operation_id for entry in entries if not entry.causal_parent_operation_ids),
         tuple(sorted(missing)),
-        complete=named <= found.keys() | missing,
+        complete=parent_ids <= ancestors.keys() | missing,
     )
 
 
@@ -100,7 +104,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
     payload = node["payload"]
     inputs = sorted(
         payload.get("cu_authority_input_versions") or (),
-        key=lambda one: (-WEIGHTS[one["edge_essentiality"]], one["parent_node_id"]),
+        key=lambda edge: (-WEIGHTS[edge["edge_essentiality"]], edge["parent_node_id"]),
     )
     return AuthorityGrounds(
         node_id,

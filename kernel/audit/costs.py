@@ -30,7 +30,7 @@ _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens
 
 @dataclass(frozen=True, slots=True)
 class CostLedgerEntry:
-    """What one operation cost."""
+    """The estimated and actual cost of one operation."""
 
     entry_id: str
     operation_id: str
@@ -72,7 +72,7 @@ class CostTotal:
     operations: int
     estimated_cost: float
     actual_cost: float | None
-    """Of those that were measured; None where none was."""
+    """The sum of the measured costs; None where none was measured."""
 
     def document(self) -> Document:
         """Return the sum as JSON has it."""
@@ -135,7 +135,7 @@ def cost_totals(
         key = (entry.semantic_intent, entry.actor)
         by_whom[key].append(CostTotal(*key, 1, entry.estimated_cost or 0.0, entry.actual_cost))
     return CostTotals(
-        tuple(_together(found) for _, found in sorted(by_whom.items())), page.next_after
+        tuple(_together(totals) for _, totals in sorted(by_whom.items())), page.next_after
     )
 
 
@@ -145,7 +145,7 @@ def joined_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
     for page in pages:
         for total in page.totals:
             by_whom[total.semantic_intent, total.actor].append(total)
-    return tuple(_together(found) for _, found in sorted(by_whom.items()))
+    return tuple(_together(totals) for _, totals in sorted(by_whom.items()))
 
 
 def _together(totals: Sequence[CostTotal]) -> CostTotal:

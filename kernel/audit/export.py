@@ -100,8 +100,8 @@ def _sealed_by(view: LedgerView, row: Row) -> int:
     """Return the sequence of the newest receipt that a row seals; 0 where it seals none."""
     document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
     where = {"receipt_hash": document.get("receipt_chain_head")}
-    found = view.tables.select(schema.receipts, where, limit=1)
-    return int(found[0]["receipt_sequence"]) if found else 0
+    receipts = view.tables.select(schema.receipts, where, limit=1)
+    return int(receipts[0]["receipt_sequence"]) if receipts else 0
 
 
 def _receipts(view: LedgerView, after: int, upto: int) -> Iterator[Row]:

@@ -103,7 +103,7 @@ class OperationEntry:
     """One operation, both layers of it, as its row of the log tells it."""
 
     ec_sequence_number: int
-    """Of its place in the order."""
+    """The sequence of the operation's place in the order."""
 
     operation_id: str
     semantic_intent: str
@@ -116,7 +116,7 @@ class OperationEntry:
     causal_parent_operation_ids: tuple[str, ...]
     row_hash: str
     superseding_sequence: int | None = None
-    """Of the row that holds it, if that took the place of a lite one (K24)."""
+    """The sequence of the row that holds the operation, if that superseded a lite one (K24)."""
 
     @classmethod
     def of_row(cls, row: Row) -> "OperationEntry":
@@ -160,7 +160,7 @@ class Page:
 
 def find_operations(
     view: LedgerView,
-    wanted: AuditFilter,
+    criteria: AuditFilter,
     *,
     after: int = 0,
     limit: int = 100,
@@ -171,39 +171,39 @@ def find_operations(
     Raises:
         LedgerCorrupt: when a row of the log is not there.
     """
-    first, last = _bounds(view, wanted)
+    first, last = _bounds(view, criteria)
     last_seen = max(after, first - 1)
-    found: list[OperationEntry] = []
-    ends_at = _ends_at(view, wanted, last)
-    for sequence, row in islice(_candidates(view, wanted, last_seen), scanned_rows_max):
+    entries: list[OperationEntry] = []
+    ends_at = _ends_at(view, criteria, last)
+    for sequence, row in islice(_candidates(view, criteria, last_seen), scanned_rows_max):
         if sequence > ends_at:
-            return _page(found, None)
+            return _page(entries, None)
         last_seen = sequence
         if row is None or not first <= position_of(row) <= last:
             continue
         entry = OperationEntry.of_row(row)
-        if _matches(view, wanted, entry, row):
-            found.append(entry)
-            if len(found) == limit:
+        if _matches(view, criteria, entry, row):
+            entries.append(entry)
+            if len(entries) == limit:
                 break
     else:
         # Either the candidates or the bound ended; one more look tells which.
-        if next(_candidates(view, wanted, last_seen), None) is None:
-            return _page(found, None)
-    return _page(found, last_seen if last_seen < ends_at else None)
+        if next(_candidates(view, criteria, last_seen), None) is None:
+            return _page(entries, None)
+    return _page(entries, last_seen if last_seen < ends_at else None)
 
 
-def _page(found: list[OperationEntry], next_after: int | None) -> Page:
-    return Page(tuple(sorted(found, key=lambda one: one.ec_sequence_number)), next_after)
+def _page(entries: list[OperationEntry], next_after: int | None) -> Page:
+    return Page(tuple(sorted(entries, key=lambda entry: entry.ec_sequence_number)), next_after)
 
 
-def _ends_at(view: LedgerView, wanted: AuditFilter, last: int) -> int:
+def _ends_at(view: LedgerView, criteria: AuditFilter, last: int) -> int:
     """Return the sequence behind which no row speaks for a place up to the last.
 
     Effects are found where they were applied. What took a lite row's place was applied later.
     """
-    bounded = wanted.to_sequence is not None or wanted.before_us is not None
-    if wanted.entity is None or wanted.declared or not bounded:
+    bounded = criteria.to_sequence is not None or criteria.before_us is not None
+    if criteria.entity is None or criteria.declared or not bounded:
         return last
     lite = next(_log_rows(view, {"semantic_intent": LITE_INTENT}, 0), None)
     if lite is None or lite["ec_sequence_number"] > last:
@@ -250,14 +250,14 @@ def sequences_that_wrote(view: LedgerView, store: str, key: str, after: int) -> 
             return
 
 
-def _bounds(view: LedgerView, wanted: AuditFilter) -> tuple[int, int]:
-    first, last = wanted.from_sequence or 1, view.head().ec_sequence_number
-    if wanted.to_sequence is not None:
-        last = min(last, wanted.to_sequence)
-    if wanted.from_us is not None:
-        first = max(first, first_sequence_from(view, wanted.from_us))
-    if wanted.before_us is not None:
-        last = min(last, first_sequence_from(view, wanted.before_us) - 1)
+def _bounds(view: LedgerView, criteria: AuditFilter) -> tuple[int, int]:
+    first, last = criteria.from_sequence or 1, view.head().ec_sequence_number
+    if criteria.to_sequence is not None:
+        last = min(last, criteria.to_sequence)
+    if criteria.from_us is not None:
+        first = max(first, first_sequence_from(view, criteria.from_us))
+    if criteria.before_us is not None:
+        last = min(last, first_sequence_from(view, criteria.before_us) - 1)
     return first, last
 
 
@@ -265,14 +265,14 @@ Candidate = tuple[int, Row | None]
 """A sequence that was looked at, and the row that speaks there; None where none does."""
 
 
-def _candidates(view: LedgerView, wanted: AuditFilter, after: int) -> Iterator[Candidate]:
-    if wanted.entity is not None and not wanted.declared:
-        yield from _written(view, wanted.entity, after)
+def _candidates(view: LedgerView, criteria: AuditFilter, after: int) -> Iterator[Candidate]:
+    if criteria.entity is not None and not criteria.declared:
+        yield from _written(view, criteria.entity, after)
         return
-    columns = {"session_id": wanted.session_id, "semantic_intent": wanted.semantic_intent}
+    columns = {"session_id": criteria.session_id, "semantic_intent": criteria.semantic_intent}
     where = {name: value for name, value in columns.items() if value is not None}
     streams = [_log_rows(view, where, after)]
-    if wanted.semantic_intent not in (None, LITE_INTENT):
+    if criteria.semantic_intent not in (None, LITE_INTENT):
         # A lite row does not say the verb of what took its place.
         streams.append(_log_rows(view, where | {"semantic_intent": LITE_INTENT}, after))
     for row in heapq.merge(*streams, key=lambda row: int(row["ec_sequence_number"])):
@@ -307,19 +307,19 @@ def _written(view: LedgerView, key: str, after: int) -> Iterator[Candidate]:
         yield sequence, row
 
 
-def _matches(view: LedgerView, wanted: AuditFilter, entry: OperationEntry, row: Row) -> bool:
+def _matches(view: LedgerView, criteria: AuditFilter, entry: OperationEntry, row: Row) -> bool:
     fields = {
-        "semantic_intent": wanted.semantic_intent,
-        "actor": wanted.actor,
-        "session_id": wanted.session_id,
+        "semantic_intent": criteria.semantic_intent,
+        "actor": criteria.actor,
+        "session_id": criteria.session_id,
     }
     if any(value not in (None, getattr(entry, name)) for name, value in fields.items()):
         return False
     kinds = (None, *entry.effect_kinds, *entry.canonical_effect_kinds)
     return (
-        wanted.effect_kind in kinds
-        and _has_reversibility(view, wanted.reversibility, entry, row)
-        and (not wanted.declared or _touches(view, wanted.entity, row))
+        criteria.effect_kind in kinds
+        and _has_reversibility(view, criteria.reversibility, entry, row)
+        and (not criteria.declared or _touches(view, criteria.entity, row))
     )
 
 

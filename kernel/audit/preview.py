@@ -58,13 +58,13 @@ class RollbackPreview:
 
     operation: OperationEntry
     effects: tuple[EffectPreview, ...]
-    """In the order of undoing: the last that was applied is the first."""
+    """The effects in the order of undoing: the last that was applied is the first."""
 
     lowest_tier: int
     """1 where every effect is reversible or a receipt, else 2."""
 
     needs_user_confirmation: bool
-    """At tier 2, because something outside would persist."""
+    """Whether a user has to confirm tier 2, because an external effect would persist."""
 
     counts: dict[str, int]
     """How many effects have each reversibility."""
@@ -109,8 +109,8 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
     if len(applied) != len(declared):
         raise LedgerCorrupt(f"{len(applied)} effects on record, {len(declared)} in the envelope")
     effects = tuple(
-        _effect(view, sequence, one, stored_document(done["effect_bytes"], "an effect"))
-        for one, done in zip(reversed(declared), reversed(applied), strict=True)
+        _effect(view, sequence, effect, stored_document(row["effect_bytes"], "an effect"))
+        for effect, row in zip(reversed(declared), reversed(applied), strict=True)
     )
     counts = Counter(effect.reversibility for effect in effects)
     wholly_reversible = not counts.keys() - {REVERSIBLE, RECEIPT}

@@ -35,22 +35,24 @@ class GraphAsOf:
 
     def nodes(self, node_ids: Collection[str]) -> Mapping[str, Document]:
         """Return the records of the nodes that existed at the sequence."""
-        found = self._view.nodes(node_ids)
+        nodes = self._view.nodes(node_ids)
         for node_id in node_ids if self._changed else ():
             before = self._before(schema.nodes, node_id)
             if before:
-                found[node_id] = replaced_record(self._view.tables, before)
+                nodes[node_id] = replaced_record(self._view.tables, before)
             elif before is not None:
-                found.pop(node_id, None)
-        return found
+                nodes.pop(node_id, None)
+        return nodes
 
     def input_edges(self, node_id: str) -> Iterator[Document]:
         """Yield the active edges through which a node's authority was fed, by edge id."""
         present = self._view.input_edges(node_id)
         if not self._changed:
             return present
-        kept = (one for one in present if self._before(schema.edges, one["edge_id"]) is None)
-        return merge(kept, self._once_into(node_id), key=itemgetter("edge_id"))
+        unchanged = (
+            edge for edge in present if self._before(schema.edges, edge["edge_id"]) is None
+        )
+        return merge(unchanged, self._once_into(node_id), key=itemgetter("edge_id"))
 
     def _once_into(self, node_id: str) -> Iterator[Document]:
         for edge_id in sorted(self._changes.edges_once_into(node_id)):

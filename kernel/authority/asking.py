@@ -24,8 +24,8 @@ class TriggeredRequests:
     @property
     def dependents(self) -> Callable[[LedgerView, str], list[str]]:
         """How to find whom an understanding feeds; a request by name reaches nightly ones too."""
-        asked = any(trigger.kind in ENQUEUED_KINDS for trigger in self.triggers)
-        return dependents_of if asked else eager_dependents_of
+        is_enqueued = any(trigger.kind in ENQUEUED_KINDS for trigger in self.triggers)
+        return dependents_of if is_enqueued else eager_dependents_of
 
     def plan(
         self,
@@ -77,5 +77,7 @@ def _rank_of(view: LedgerView, node_id: str, rank: int) -> int:
     """The trigger's urgency, the understanding's own, or of what it waits for: the most urgent."""
     node = view.node(node_id)
     own = "" if node is None else str(node["payload"].get("recompute_priority"))
-    waiting = (RANKS[one.priority] for one in view.open_requests_of(AUTHORITY_QUEUE, node_id))
+    waiting = (
+        RANKS[request.priority] for request in view.open_requests_of(AUTHORITY_QUEUE, node_id)
+    )
     return min(rank, RANKS.get(own, rank), *waiting)

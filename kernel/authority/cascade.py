@@ -29,7 +29,7 @@ class CascadePlan:
     beyond_cap: tuple[str, ...]
 
 
-class CascadeTooWide(Exception):  # noqa: N818 - a plan's size, not a failure
+class CascadeTooWide(Exception):
     """A change reaches more understandings than one transaction may ask for."""
 
 
@@ -102,9 +102,11 @@ def _parents_first(
     if not cyclic:
         return order, cyclic
     # Below a cycle there is an order again once the cycle itself is left out.
-    rest = {node: depth for node, depth in depths.items() if node not in cyclic}
-    below_rest = {node: [child for child in children[node] if child in rest] for node in rest}
-    return _parents_first(rest, below_rest)[0], cyclic
+    acyclic = {node: depth for node, depth in depths.items() if node not in cyclic}
+    below_acyclic = {
+        node: [child for child in children[node] if child in acyclic] for node in acyclic
+    }
+    return _parents_first(acyclic, below_acyclic)[0], cyclic
 
 
 def on_cycles(nodes: set[str], children: Mapping[str, Iterable[str]]) -> set[str]:
@@ -115,8 +117,8 @@ def on_cycles(nodes: set[str], children: Mapping[str, Iterable[str]]) -> set[str
     """
     below = {node: [child for child in children[node] if child in nodes] for node in nodes}
     above: dict[str, list[str]] = {node: [] for node in nodes}
-    for node, found in below.items():
-        for child in found:
+    for node, children_below in below.items():
+        for child in children_below:
             above[child].append(node)
     cyclic: set[str] = set()
     placed: set[str] = set()
@@ -135,8 +137,8 @@ def _finished(below: Mapping[str, list[str]]) -> list[str]:
         path = [] if root in seen else [(root, iter(below[root]))]
         seen.add(root)
         while path:
-            node, rest = path[-1]
-            child = next((one for one in rest if one not in seen), None)
+            node, children = path[-1]
+            child = next((child for child in children if child not in seen), None)
             if child is None:
                 finished.append(node)
                 path.pop()
@@ -148,12 +150,12 @@ def _finished(below: Mapping[str, list[str]]) -> list[str]:
 
 def _unplaced(start: str, above: Mapping[str, list[str]], placed: set[str]) -> list[str]:
     """Mark what is reached as placed, and return what was not placed before."""
-    found: list[str] = []
+    unplaced: list[str] = []
     waiting = [start]
     while waiting:
         node = waiting.pop()
         if node not in placed:
             placed.add(node)
-            found.append(node)
+            unplaced.append(node)
             waiting.extend(above[node])
-    return found
+    return unplaced

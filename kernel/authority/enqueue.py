@@ -29,6 +29,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import (
     PAGE_REQUESTS_MAX,
     EnqueuedRequest,
@@ -57,13 +58,13 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
     if len(stated) != 1:
         raise _invalid(f"states {ENQUEUED_RECEIPT} once")
     try:
-        asked = RecomputeRequested.model_validate(stated[0])
+        page = RecomputeRequested.model_validate(stated[0])
     except ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
-    if asked.cascades:
-        _record_asked_for(operation, asked)
+        raise _invalid(first_problem(error)[1]) from None
+    if page.cascades:
+        _record_asked_for(operation, page)
     else:
-        _record_page(operation, asked)
+        _record_page(operation, page)
 
 
 def plan_deferred(view: LedgerView, request: Request) -> list[RecomputeRequested]:
@@ -73,9 +74,9 @@ def plan_deferred(view: LedgerView, request: Request) -> list[RecomputeRequested
     plan, kinds = asking.plan(view, lambda node: asking.dependents(view, node), None)
     root = document["trigger_source_id"]
     steps = [
-        one
-        for one in _requests_of(plan, kinds)
-        if not _is_asked(view, one.target_cu_id, one.trigger_kind, root)
+        step
+        for step in _requests_of(plan, kinds)
+        if not _is_asked(view, step.target_cu_id, step.trigger_kind, root)
     ]
     pages = _pages(root, steps, plan) or [RecomputeRequested(trigger_source_id=root, requests=[])]
     owned = [page.model_copy(update={"cascade_request_id": request.request_id}) for page in pages]
@@ -136,63 +137,63 @@ def request_of(
         descending=True,
         limit=_RECENT_REQUESTS,
     )
-    asked = (Request.of_row(row) for row in rows)
-    named = (trigger_kind, trigger_source_id)
-    return next((one for one in asked if _named(one.document) == named), None)
+    requests = (Request.of_row(row) for row in rows)
+    trigger = (trigger_kind, trigger_source_id)
+    return next((request for request in requests if _trigger_of(request.document) == trigger), None)
 
 
-def _named(document: Document) -> tuple[Any, Any]:
+def _trigger_of(document: Document) -> tuple[Any, Any]:
     return document["trigger_kind"], document["trigger_source_id"]
 
 
 def _is_asked(view: LedgerView, node_id: str, kind: str, source: str) -> bool:
     """Whether the same source has asked for it already and has no answer yet."""
     waiting = view.open_requests_of(AUTHORITY_QUEUE, node_id)
-    return any(_named(one.document) == (kind, source) for one in waiting)
+    return any(_trigger_of(request.document) == (kind, source) for request in waiting)
 
 
-def _record_asked_for(operation: Operation, asked: RecomputeRequested) -> None:
-    view, source = operation.transaction, asked.trigger_source_id
-    if len(asked.requests) != 1 or asked.cascade_request_id or asked.closes_cascade:
+def _record_asked_for(operation: Operation, page: RecomputeRequested) -> None:
+    view, source = operation.transaction, page.trigger_source_id
+    if len(page.requests) != 1 or page.cascade_request_id or page.closes_cascade:
         raise _invalid("who lets a request cascade states that one alone")
-    [one] = asked.requests
-    if one.trigger_kind not in ENQUEUED_KINDS:
-        raise _invalid(f"{one.trigger_kind} is set off, not asked for")
-    if not is_understanding(view.node(one.target_cu_id)):
+    [request] = page.requests
+    if request.trigger_kind not in ENQUEUED_KINDS:
+        raise _invalid(f"{request.trigger_kind} is set off, not asked for")
+    if not is_understanding(view.node(request.target_cu_id)):
         raise EffectInapplicable(
-            f"{one.target_cu_id} is not an understanding",
+            f"{request.target_cu_id} is not an understanding",
             code="authority_target_unknown",
             field="target_refs.0",
         )
-    if _is_asked(view, one.target_cu_id, one.trigger_kind, source):
+    if _is_asked(view, request.target_cu_id, request.trigger_kind, source):
         return
-    rank = RANKS[one.priority]
-    trigger = Trigger(one.trigger_kind, (one.target_cu_id,))
+    rank = RANKS[request.priority]
+    trigger = Trigger(request.trigger_kind, (request.target_cu_id,))
     record(operation, TriggeredRequests((trigger,), rank, rank), source)
 
 
-def _record_page(operation: Operation, asked: RecomputeRequested) -> None:
-    transaction, source = operation.transaction, asked.trigger_source_id
-    if asked.cascade_request_id is not None:
+def _record_page(operation: Operation, page: RecomputeRequested) -> None:
+    transaction, source = operation.transaction, page.trigger_source_id
+    if page.cascade_request_id is not None:
         waiting = transaction.open_requests_of(CASCADE_QUEUE, CASCADES)
-        if not waiting or waiting[0].request_id != asked.cascade_request_id:
+        if not waiting or waiting[0].request_id != page.cascade_request_id:
             raise EffectInapplicable(
                 "a page belongs to the oldest cascade that is open",
                 code="authority_cascade_closed",
                 field="primitive_effects.0.payload.cascade_request_id",
             )
-    for request in asked.requests:
+    for request in page.requests:
         target, kind = request.target_cu_id, request.trigger_kind
         row = transaction.tables.get(schema.nodes, target)
         if row is None or row["node_kind"] != UNDERSTANDING:
             continue  # it is gone since the plan was made
         if not _is_asked(transaction, target, kind, source):
             record_request(operation, target, kind, source, RANKS[request.priority])
-    report(operation, source, tuple(asked.cyclic), tuple(asked.beyond_cap))
-    if asked.closes_cascade and asked.cascade_request_id is not None:
+    report(operation, source, tuple(page.cyclic), tuple(page.beyond_cap))
+    if page.closes_cascade and page.cascade_request_id is not None:
         close_request(
             transaction,
-            asked.cascade_request_id,
+            page.cascade_request_id,
             outcome="completed",
             operation_id=operation.operation_id,
             closed_sequence=operation.sequence,

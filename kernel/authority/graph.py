@@ -37,7 +37,7 @@ def few_dependents_of(view: LedgerView, node_id: str, limit: int) -> list[str] |
 
 def eager_dependents_of(view: LedgerView, node_id: str) -> list[str]:
     """Return the understandings that a node feeds and that do not wait for the tick, sorted."""
-    return [one for one in dependents_of(view, node_id) if not is_nightly(view.node(one))]
+    return [child for child in dependents_of(view, node_id) if not is_nightly(view.node(child))]
 
 
 def is_nightly(node: Document | None) -> bool:
@@ -48,8 +48,10 @@ def is_nightly(node: Document | None) -> bool:
 def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
     fed = {row["target_node_id"] for row in edges if row["input_from"] is not None}
     # The kind has a column of its own, so the record is not read.
-    rows = ((one, view.tables.get(schema.nodes, one)) for one in fed)
-    return sorted(one for one, row in rows if row is not None and row["node_kind"] == UNDERSTANDING)
+    rows = ((child, view.tables.get(schema.nodes, child)) for child in fed)
+    return sorted(
+        child for child, row in rows if row is not None and row["node_kind"] == UNDERSTANDING
+    )
 
 
 class InputGraph(Protocol):

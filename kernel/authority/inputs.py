@@ -32,7 +32,7 @@ class InputEdge:
 
     edge_id: str
     visibility_class: str
-    """Of the input."""
+    """The visibility class of the input."""
 
     brings: AuthorityInput
 
@@ -49,7 +49,7 @@ class StatedInputs:
         """Return the fields that are stored with the result."""
         return {
             "cu_authority_inputs": {"count": self.count, "digest": self.digest},
-            "cu_authority_input_versions": [one.document() for one in self.excerpt],
+            "cu_authority_input_versions": [version.document() for version in self.excerpt],
         }
 
     def document(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class StatedInputs:
         return {
             "count": self.count,
             "digest": self.digest,
-            "excerpt": [one.document() for one in self.excerpt],
+            "excerpt": [version.document() for version in self.excerpt],
         }
 
 
@@ -83,8 +83,8 @@ def stated_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[A
 
 def pages_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield the items in lists of a size, the last of which may be shorter."""
-    rest = iter(items)
-    while page := list(islice(rest, size)):
+    remaining = iter(items)
+    while page := list(islice(remaining, size)):
         yield page
 
 

@@ -76,7 +76,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     beyond = dict.fromkeys(_fed_by(tables, below))
     tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())
     _fed_by(tables, beyond.keys() - below.keys())
-    waiting = {one for one in (*below, *beyond) if _may_be_understanding(tables, one)}
+    waiting = {node_id for node_id in (*below, *beyond) if _may_be_understanding(tables, node_id)}
     waiting |= above.keys() | computed.keys()
     _read_requests(tables, waiting)
     feeding = {"input_from": UNDERSTANDING}
@@ -96,8 +96,8 @@ def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str
     for _ in range(STEPS_BACK_MAX):
         seen |= waiting
         nodes = (view.node(ref) for ref in waiting)
-        drawn = {one for node in nodes if node for one in sources_in(node["payload"])}
-        waiting = {one for one in drawn if "\x00" not in one} - seen
+        drawn = {source for node in nodes if node for source in sources_in(node["payload"])}
+        waiting = {source for source in drawn if "\x00" not in source} - seen
         if not waiting or len(waiting) > DRAWN_MAX:
             return
         tables.read_ahead(schema.nodes, "node_id", waiting)

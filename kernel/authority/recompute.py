@@ -60,9 +60,9 @@ def check_recompute(
             code="recompute_as_of_ahead",
             field="recompute_as_of_sequence",
         )
-    found = due(operation.transaction, node_id, as_of)
-    if found.readiness in _REFUSALS:
-        raise _refused(found.readiness)
+    state = due(operation.transaction, node_id, as_of)
+    if state.readiness in _REFUSALS:
+        raise _refused(state.readiness)
     payload = _payload(envelope, node_id)
     _check_nothing_else_is_written(envelope, payload)
     expected, inputs = _computed(operation.transaction, node_id, as_of, strategy)
@@ -72,7 +72,7 @@ def check_recompute(
         entry = effect.payload.get("entry")
         if isinstance(entry, dict) and "cu_authority" in entry:
             _check_value(entry, expected)
-    return found.served
+    return state.served
 
 
 def complete_recompute(operation: Operation, envelope: Envelope, served: list[Request]) -> None:

@@ -55,7 +55,7 @@ def record(operation: Operation, asking: TriggeredRequests, source: str) -> None
             raise CascadeTooWide
         if asking.dependents is dependents_of:
             return few
-        return [one for one in few if not is_nightly(transaction.node(one))]
+        return [child for child in few if not is_nightly(transaction.node(child))]
 
     try:
         plan, kinds = asking.plan(transaction, below, CASCADE_REQUESTS_MAX)
@@ -152,12 +152,12 @@ def _raise_parents(
             if parent in planned:
                 continue
             slower = [
-                one
-                for one in transaction.open_requests_of(AUTHORITY_QUEUE, parent)
-                if RANKS[one.priority] > rank
+                request
+                for request in transaction.open_requests_of(AUTHORITY_QUEUE, parent)
+                if RANKS[request.priority] > rank
             ]
-            for one in slower:
+            for request in slower:
                 values = {"priority": PRIORITIES[rank]}
-                transaction.tables.update(schema.outbox, (one.request_id,), values)
+                transaction.tables.update(schema.outbox, (request.request_id,), values)
             if slower:
                 waiting.append(parent)

@@ -82,13 +82,13 @@ def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
     if isinstance(view, LedgerTransaction):
         known, head = view.known_of_requests, view.head_now
         at = (head.ec_sequence_number, head.request_sequence, head.receipt_sequence)
-    asked = (node_id, as_of_sequence, at)
-    if known.get("due_asked") != asked:
+    question = (node_id, as_of_sequence, at)
+    if known.get("due_asked") != question:
         waiting = tuple(view.open_requests_of(AUTHORITY_QUEUE, node_id))
         state = _readiness(view, node_id, as_of_sequence, waiting)
-        known["due_asked"], known["due"] = asked, Due(state, waiting, as_of_sequence)
-    found: Due = known["due"]
-    return found
+        known["due_asked"], known["due"] = question, Due(state, waiting, as_of_sequence)
+    answer: Due = known["due"]
+    return answer
 
 
 def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> RecomputeReadiness:
@@ -99,7 +99,7 @@ def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> RecomputeR
 def _readiness(
     view: LedgerView, node_id: str, as_of_sequence: int, waiting: tuple[Request, ...]
 ) -> RecomputeReadiness:
-    if all(one.cause_sequence > as_of_sequence for one in waiting):
+    if all(request.cause_sequence > as_of_sequence for request in waiting):
         return RecomputeReadiness.CLOSED
     if _cascade_was_open(view, as_of_sequence):
         return RecomputeReadiness.INPUT_PENDING
@@ -126,10 +126,10 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
 
     Linear in the requests and in what waits above them.
     """
-    asked = [request for request in requests if request.queue == AUTHORITY_QUEUE]
-    if not asked or view.open_requests_of(CASCADE_QUEUE, CASCADES):
+    recomputes = [request for request in requests if request.queue == AUTHORITY_QUEUE]
+    if not recomputes or view.open_requests_of(CASCADE_QUEUE, CASCADES):
         return []
-    known = dict.fromkeys((request.item_key for request in asked), True)
+    known = dict.fromkeys((request.item_key for request in recomputes), True)
 
     def pending(node: str) -> bool:
         if node not in known:
@@ -137,7 +137,9 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
         return known[node]
 
     states = _held_back(view, [*known], pending)
-    return [request for request in asked if states[request.item_key] is RecomputeReadiness.READY]
+    return [
+        request for request in recomputes if states[request.item_key] is RecomputeReadiness.READY
+    ]
 
 
 def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
@@ -154,17 +156,17 @@ def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
     """
     known = {request.item_key for request in requests}
     waiting = [request.item_key for request in requests if RANKS[request.priority] < LEAST_URGENT]
-    found: list[Request] = []
+    awaited: list[Request] = []
     if view.open_requests_of(CASCADE_QUEUE, CASCADES):
-        return found  # nothing is due, whatever its urgency
+        return awaited  # nothing is due, whatever its urgency
     while waiting:
         for parent in view.input_sources(waiting.pop(), UNDERSTANDING):
             if parent not in known:
                 known.add(parent)
                 above = view.open_requests_of(AUTHORITY_QUEUE, parent)
-                found += above
+                awaited += above
                 waiting += [parent] if above else []
-    return found
+    return awaited
 
 
 def _held_back(
@@ -181,13 +183,13 @@ def _held_back(
             waiting += above[node]
     cyclic = on_cycles({*above}, above)
     together: dict[str, set[str]] = {}
-    held = {}
+    states = {}
     for node in nodes:
         parents = set(above[node])
         if node in cyclic:
             parents -= together.setdefault(node, _reached(node, above))
-        held[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
-    return held
+        states[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
+    return states
 
 
 def _reached(node: str, above: dict[str, list[str]]) -> set[str]:
@@ -197,13 +199,13 @@ def _reached(node: str, above: dict[str, list[str]]) -> set[str]:
         seen: set[str] = set()
         waiting = [*above[start]]
         while waiting:
-            one = waiting.pop()
-            if one not in seen:
-                seen.add(one)
-                waiting += above[one]
+            parent = waiting.pop()
+            if parent not in seen:
+                seen.add(parent)
+                waiting += above[parent]
         return seen
 
-    return {one for one in walk(node) if node in walk(one)}
+    return {reached for reached in walk(node) if node in walk(reached)}
 
 
 def close_requests(
@@ -242,11 +244,11 @@ def close_request(transaction: LedgerTransaction, request_id: str, **outcome: ob
 def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]) -> None:
     """Close the requests for understandings that no longer exist: nobody can serve them."""
     transaction = operation.transaction
-    for one in applied:
-        if one.store == schema.nodes.name and one.post_image_hash is None:
+    for write in applied:
+        if write.store == schema.nodes.name and write.post_image_hash is None:
             close_requests(
                 transaction,
-                one.record_key,
+                write.record_key,
                 operation.sequence,
                 outcome="cancelled",
                 operation_id=operation.operation_id,
@@ -268,7 +270,7 @@ def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
         newest = _newest_closed(view, CASCADE_QUEUE, CASCADES, _ANY_SEQUENCE)
         outcome = None if newest is None else view.outcome_of(newest["request_id"])
         known["cascades"] = (
-            min((one.cause_sequence for one in waiting), default=_ANY_SEQUENCE),
+            min((request.cause_sequence for request in waiting), default=_ANY_SEQUENCE),
             0 if outcome is None else outcome["closed_sequence"],
         )
     opened, closed = known["cascades"]
@@ -277,7 +279,7 @@ def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
 
 def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> bool:
     waiting = view.open_requests_of(queue, item_key)
-    if any(one.cause_sequence <= as_of_sequence for one in waiting):
+    if any(request.cause_sequence <= as_of_sequence for request in waiting):
         return True
     # Requests of an item are closed in their order, so the newest of that time was closed last.
     newest = _newest_closed(view, queue, item_key, as_of_sequence)

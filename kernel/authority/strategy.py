@@ -83,9 +83,12 @@ class BetaPosteriorMean:
         counts = dict.fromkeys(WEIGHTS, 0)
 
         def weighted() -> Iterator[float]:
-            for one in inputs:
-                counts[one.edge_essentiality] += 1
-                yield WEIGHTS[one.edge_essentiality] * one.captured_at_authority
+            for authority_input in inputs:
+                counts[authority_input.edge_essentiality] += 1
+                yield (
+                    WEIGHTS[authority_input.edge_essentiality]
+                    * authority_input.captured_at_authority
+                )
 
         alpha = math.fsum(chain((1.0,), weighted()))
         # Whole numbers, so exact in any order as well.

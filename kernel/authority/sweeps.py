@@ -90,7 +90,7 @@ class BackfillProgress:
     understandings: int
     materialized: int
     requested: int
-    """Without an authority, and asked for."""
+    """Understandings without an authority for which a recompute was requested."""
 
     @property
     def ready(self) -> bool:
@@ -100,11 +100,13 @@ class BackfillProgress:
     def plus(self, view: LedgerView, nodes: list[Document]) -> "BackfillProgress":
         """Return the progress with more understandings counted."""
         lacking = [node for node in nodes if node["payload"].get("cu_authority") is None]
-        asked = sum(bool(view.open_requests_of(AUTHORITY_QUEUE, one["node_id"])) for one in lacking)
+        requested = sum(
+            bool(view.open_requests_of(AUTHORITY_QUEUE, row["node_id"])) for row in lacking
+        )
         return BackfillProgress(
             self.understandings + len(nodes),
             self.materialized + len(nodes) - len(lacking),
-            self.requested + asked,
+            self.requested + requested,
         )
 
     def document(self) -> Document:

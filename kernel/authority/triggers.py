@@ -49,11 +49,11 @@ def triggers_of(
     if envelope.semantic_intent == "recalculate_authority":
         return []
     triggers = []
-    for effect, one in applied:
-        if one.store == schema.nodes.name:
-            trigger = _node_trigger(view, effect, one)
-        elif one.store == schema.edges.name:
-            trigger = _edge_trigger(view, one)
+    for effect, write in applied:
+        if write.store == schema.nodes.name:
+            trigger = _node_trigger(view, effect, write)
+        elif write.store == schema.edges.name:
+            trigger = _edge_trigger(view, write)
         else:
             continue
         if trigger is not None:

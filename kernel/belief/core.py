@@ -103,10 +103,12 @@ class CMBSCore:
         """
         if probe_id in self._consumed_probes:
             return ProbeResult(accepted=False, error="duplicate probe")
-        removed = {one for one in eliminated if one in self._survivors}
+        removed = {
+            hypothesis_id for hypothesis_id in eliminated if hypothesis_id in self._survivors
+        }
         self._consumed_probes.add(probe_id)
-        for one in removed:
-            del self._survivors[one]
+        for hypothesis_id in removed:
+            del self._survivors[hypothesis_id]
         if removed:
             self._elimination_history.append(EliminationEvent(probe_id, observable_id, removed))
             for obligation_id in self._obligation_elimination_counts:

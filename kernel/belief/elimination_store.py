@@ -57,7 +57,7 @@ class RecoveredState:
 
 
 class EliminationStore(Protocol):
-    """Five methods; each may wait for a disk or a network.
+    """A store of eliminations outside; each of its five methods may wait for a disk or a network.
 
     All but the first raise BeliefError SESSION_NOT_FOUND for a session that was never created, and
     a store somewhere else raises EliminationStoreUnavailable.
@@ -100,7 +100,7 @@ def universe_differs(session_id: str) -> BeliefError:
     return BeliefError("SESSION_EXISTS", "the session has another universe", details)
 
 
-class EliminationStoreUnavailable(Exception):  # noqa: N818 - the state of the store
+class EliminationStoreUnavailable(Exception):
     """The store did not answer. It may have written the tombstones; the same call again is safe."""
 
     code = "elimination_store_unavailable"

@@ -52,7 +52,7 @@ class BeliefInputError(ValueError):
         self.code: InputCode = code
 
 
-class CorruptBeliefEvent(Exception):  # noqa: N818 - it names what was found, not what was asked
+class CorruptBeliefEvent(Exception):
     """A stored event does not say what its hash, its chain or its replay says."""
 
     code = "belief_event_corrupt"

@@ -109,13 +109,13 @@ class BeliefEvent:
             CorruptBeliefEvent: on any difference.
         """
         try:
-            found = decode_json(data)
+            document = decode_json(data)
         except (ValueError, RecursionError) as error:
             raise CorruptBeliefEvent(f"not readable as JSON: {error}") from error
-        _check_shape(found)
-        claimed = found.pop("event_hash")
+        _check_shape(document)
+        claimed = document.pop("event_hash")
         try:
-            event = cls.seal(**found)
+            event = cls.seal(**document)
         except ValueError as error:
             raise CorruptBeliefEvent(f"not canonical: {error}") from error
         if event.event_hash != claimed:
@@ -152,25 +152,25 @@ def read_link(content: bytes) -> tuple[str, str, str]:
     """
     # Before the first two stand only lists of texts, whose quotes are escaped; so is every quote
     # between the third and the end. The markers occur nowhere else.
-    found = _FRONT(content), _PRIOR(content, content.rfind(b'"prev_event_hash":"'))
-    if found[0] is None or found[1] is None:
+    matches = _FRONT(content), _PRIOR(content, content.rfind(b'"prev_event_hash":"'))
+    if matches[0] is None or matches[1] is None:
         raise CorruptBeliefEvent("its bytes are not canonical")
-    event_hash, event_id = found[0].groups()
-    return decode_json(b'"%s"' % event_id), event_hash.decode(), found[1][1].decode()
+    event_hash, event_id = matches[0].groups()
+    return decode_json(b'"%s"' % event_id), event_hash.decode(), matches[1][1].decode()
 
 
-def _check_shape(found: object) -> None:
-    if not isinstance(found, dict) or found.keys() != _FIELDS:
+def _check_shape(document: object) -> None:
+    if not isinstance(document, dict) or document.keys() != _FIELDS:
         raise CorruptBeliefEvent("its fields are not those of an event")
-    for name, value in found.items():
+    for name, value in document.items():
         if not isinstance(value, dict if name in _OBJECTS else str):
             raise CorruptBeliefEvent(f"{name} has the wrong type")
-    if not all(_HEX64(found[name]) for name in _HASHES):
+    if not all(_HEX64(document[name]) for name in _HASHES):
         raise CorruptBeliefEvent("a hash is not 64 hex digits")
-    if found["verb"] not in VERBS:
+    if document["verb"] not in VERBS:
         raise CorruptBeliefEvent("its verb is unknown")
-    struck = found["delta"].get("eliminated")
-    if len(found["delta"]) != 1 or not isinstance(struck, list):
+    struck = document["delta"].get("eliminated")
+    if len(document["delta"]) != 1 or not isinstance(struck, list):
         raise CorruptBeliefEvent("its delta is not a list of eliminated ids")
     if not all(isinstance(name, str) for name in struck):
         raise CorruptBeliefEvent("its delta names something that is not an id")

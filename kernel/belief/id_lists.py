@@ -59,7 +59,7 @@ def canonical_object(document: dict[str, Any]) -> bytes:
 def _canonical(value: Any) -> bytes:
     if isinstance(value, dict) and _holds_long_list(value):
         return canonical_object(value)
-    if _is_long(value) and all(type(one) is str for one in value):
+    if _is_long(value) and all(type(element) is str for element in value):
         try:
             return canonical_texts(value)
         except TypeError:
@@ -81,7 +81,7 @@ def _is_long(value: Any) -> bool:
 def are_equal(first: Sequence[str], second: Sequence[str]) -> bool:
     """Tell whether two lists hold the same ids in the same order."""
     pairs = zip(in_steps(first), in_steps(second), strict=False)
-    return len(first) == len(second) and all(list(one) == list(other) for one, other in pairs)
+    return len(first) == len(second) and all(list(left) == list(right) for left, right in pairs)
 
 
 def let_go(ids: list[str]) -> None:
@@ -105,10 +105,10 @@ def _buckets(ids: Iterable[str]) -> Iterator[list[str]]:
 
     The process's salted hashes choose the cuts, so no caller can arrange its ids against them.
     """
-    given = list(ids)
+    listed = list(ids)
     step = max(1, STEP_IDS // (2 * _SAMPLED_OF))
-    cuts = sorted({one for one in given if not hash(one) % _SAMPLED_OF})[::step]
+    cuts = sorted({id_ for id_ in listed if not hash(id_) % _SAMPLED_OF})[::step]
     buckets: list[list[str]] = [[] for _ in range(len(cuts) + 1)]
-    for one in given:
-        buckets[bisect_right(cuts, one)].append(one)
+    for id_ in listed:
+        buckets[bisect_right(cuts, id_)].append(id_)
     yield from filter(None, buckets)

@@ -23,11 +23,11 @@ def replay(
     session_type: type[SessionT],
     events: Iterable[bytes],
     session: SessionT | None = None,
-    seen: Callable[[SessionT], None] | None = None,
+    observe: Callable[[SessionT], None] | None = None,
 ) -> SessionT:
     """Rebuild a session from its stored events, or apply them to one that stands before them.
 
-    `seen` is given the session after each event.
+    `observe` is given the session after each event.
 
     Raises:
         CorruptBeliefEvent: with the index of the first event that is not what it claims.
@@ -48,8 +48,8 @@ def replay(
         except (BeliefError, KeyError, TypeError) as error:
             reason = f"it cannot have happened: {error}"
             raise CorruptBeliefEvent(reason, index=index) from error
-        if seen is not None:
-            seen(session)
+        if observe is not None:
+            observe(session)
     if session is None:
         raise BeliefError("INVALID_REQUEST", "a session has at least one event")
     return session

@@ -76,8 +76,8 @@ class BeliefSession(SessionState):
         }
         if metadata is not None:
             payload["metadata"] = check_opaque("metadata", metadata)
-        nothing = universe.hash_bitmap(bytes(universe.bitmap_bytes))
-        hashes = (nothing, session._survivors_hash)
+        empty_hash = universe.hash_bitmap(bytes(universe.bitmap_bytes))
+        hashes = (empty_hash, session._survivors_hash)
         event = session._journal.draft(
             "DECLARE_SESSION", payload, event_id=event_id, ts=ts, hashes=hashes
         )
@@ -85,17 +85,19 @@ class BeliefSession(SessionState):
         return session, event
 
     @classmethod
-    def restore(cls, events: Iterable[bytes], seen: Callable[[Self], None] | None = None) -> Self:
+    def restore(
+        cls, events: Iterable[bytes], observe: Callable[[Self], None] | None = None
+    ) -> Self:
         """Replay stored events, each of which must chain and come out the same to the byte.
 
         A log whose end was cut off still replays: compare ``head_event_hash`` with where the head
-        is anchored. `seen` is given the session after each event.
+        is anchored. `observe` is given the session after each event.
 
         Raises:
             CorruptBeliefEvent: with the index of the first event that is not what it claims.
             BeliefError: INVALID_REQUEST when there is no event at all.
         """
-        return replay(cls, events, seen=seen)
+        return replay(cls, events, observe=observe)
 
     @classmethod
     def resume(
@@ -335,14 +337,18 @@ class BeliefSession(SessionState):
 
 def _is_same_content(first: dict[str, Any], second: dict[str, Any]) -> bool:
     # The order and repetition of the ids say nothing, and a set has no order to begin with.
-    said, said_again = (canonicalize(payload["justification"]) for payload in (first, second))
+    justification, justification_again = (
+        canonicalize(payload["justification"]) for payload in (first, second)
+    )
     ids, ids_again = (sorted_unique(payload["eliminated"]) for payload in (first, second))
-    return said == said_again and are_equal(ids, ids_again)
+    return justification == justification_again and are_equal(ids, ids_again)
 
 
 def _ignored(claimed: list[str], applied: list[str]) -> list[str]:
     """Return the ids that an elimination named and did not strike, sorted."""
     struck: set[str] = set()
-    for some in in_steps(applied):
-        struck.update(some)
-    return sorted_unique([one for one in claimed if one not in struck])
+    for part in in_steps(applied):
+        struck.update(part)
+    return sorted_unique(
+        [hypothesis_id for hypothesis_id in claimed if hypothesis_id not in struck]
+    )

@@ -19,7 +19,7 @@ from kernel.canonical import canonicalize
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """What a session holds after so many events."""
+    """The state of a session after a number of its events."""
 
     n_events: int
     since: int
@@ -48,12 +48,14 @@ class SessionSnapshot:
             CorruptBeliefEvent: when it has not its shape.
         """
         try:
-            found = decode_json(content)
+            document = decode_json(content)
         except (ValueError, RecursionError) as error:
             raise _corrupt(f"cannot be read: {error}") from error
-        if not isinstance(found, dict) or found.keys() != {field.name for field in fields(cls)}:
+        if not isinstance(document, dict) or document.keys() != {
+            field.name for field in fields(cls)
+        }:
             raise _corrupt("has other fields")
-        return cls(**found)
+        return cls(**document)
 
     @property
     def bits(self) -> bytes:
@@ -65,15 +67,17 @@ class SessionSnapshot:
 
     def says_what(self, other: "SessionSnapshot") -> bool:
         """Tell whether two snapshots hold the same; equal bits can be deflated in several ways."""
-        mine, others = asdict(self), asdict(other)
-        return (self.bits, mine | {"bitmap": ""}) == (other.bits, others | {"bitmap": ""})
+        mine, theirs = asdict(self), asdict(other)
+        return (self.bits, mine | {"bitmap": ""}) == (other.bits, theirs | {"bitmap": ""})
 
 
 def belong_together(parts: Sequence[SessionSnapshot]) -> bool:
     """Tell whether the snapshots of a session are complete: one of them may be gone."""
     return all(
         part.since == before
-        for part, before in zip(parts, [0, *(one.n_events for one in parts)], strict=False)
+        for part, before in zip(
+            parts, [0, *(previous.n_events for previous in parts)], strict=False
+        )
     )
 
 

@@ -150,7 +150,9 @@ class SessionState:
 
     def take_snapshot(self, since: int) -> SessionSnapshot:
         """Write down what the session holds; `since` events are covered by the snapshot before."""
-        newest = takewhile(lambda one: one[1] >= since, reversed(self._observations.items()))
+        newest = takewhile(
+            lambda observation: observation[1] >= since, reversed(self._observations.items())
+        )
         observations = [[position, *key] for key, position in newest]
         gates = self._core.gates()
         window = self._policy.stability_window
@@ -168,8 +170,11 @@ class SessionState:
     def stand_at(self, parts: Sequence[SessionSnapshot], head: bytes) -> None:
         """Take the state from the snapshots; the last of them names the event."""
         newest, event = parts[-1], BeliefEvent.from_bytes(head)
-        named = (newest.head_event_id, newest.head_event_hash)
-        if (event.session_id, event.event_id, event.event_hash) != (self._session_id, *named):
+        head_of_snapshot = (newest.head_event_id, newest.head_event_hash)
+        if (event.session_id, event.event_id, event.event_hash) != (
+            self._session_id,
+            *head_of_snapshot,
+        ):
             raise CorruptBeliefEvent("the snapshot after it names another")
         self._survivors = Survivors.of_bitmap(self._universe, newest.bits)
         self._survivors_hash = self._survivors.hash()
@@ -180,9 +185,9 @@ class SessionState:
                 self._observations[source_id, observation_id] = position
         self._obligation_id = next(iter(newest.gates["obligations"]), None)
         # The observations above keep a probe from counting twice; the core's history is not read.
-        nothing: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
+        empty_lists: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
         survivors = {"survivors": self._survivors.ids()}
-        self._core = CMBSCore.deserialize(newest.gates | survivors | nothing)
+        self._core = CMBSCore.deserialize(newest.gates | survivors | empty_lists)
         self._journal.stand_after(newest.n_events, event)
 
     def audit(self, since_event_id: str | None = None) -> list[BeliefEvent]:

@@ -77,7 +77,7 @@ class EliminationResult:
     event_id: str
     """The event that recorded it."""
     event: BeliefEvent | None
-    """That event if this call made it; None when the call repeated an earlier one."""
+    """The event that this call made; None when the call repeated an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,10 @@ class Survivors:
     @classmethod
     def of_bitmap(cls, universe: Universe, bitmap: bytes) -> Self:
         """Return what a bitmap over a universe leaves."""
-        found = cls(universe)
-        found._bitmap = bytearray(bitmap)
-        found._count = int.from_bytes(bitmap).bit_count()
-        return found
+        survivors = cls(universe)
+        survivors._bitmap = bytearray(bitmap)
+        survivors._count = int.from_bytes(bitmap).bit_count()
+        return survivors
 
     def __len__(self) -> int:
         return self._count

@@ -19,6 +19,7 @@ from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_man
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_DEPTH, Envelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
+from kernel.model.problems import first_problem
 
 _ALLOWED_ACTORS = {
     "orchestrator": frozenset({"user", "system", "agent", "migration"}),
@@ -78,9 +79,7 @@ def _read(document: Document) -> Parsed:
     except CanonicalizationError as error:
         return Refusal("envelope_schema_invalid", "", str(error))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        return Refusal("envelope_schema_invalid", field, first["msg"])
+        return Refusal("envelope_schema_invalid", *first_problem(error))
     # Canonical form writes U+0000 only like this; the names are searched only where it occurs.
     if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
@@ -114,8 +113,8 @@ def check_actor(submission: Submission) -> Verdict:
         message = "what makes up for an operation is the runtime's own"
         return Refusal("envelope_actor_unauthorized", "compensates_operation_id", message)
     for index, effect in enumerate(envelope.primitive_effects):
-        kept = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
-        if kept or effect.payload.get("node_kind") in RUNTIME_KINDS:
+        is_runtimes = (effect.target_ref or "").startswith(RUNTIME_PREFIXES)
+        if is_runtimes or effect.payload.get("node_kind") in RUNTIME_KINDS:
             field = f"primitive_effects.{index}.target_ref"
             message = "the causal graph is the runtime's own"
             return Refusal("envelope_actor_unauthorized", field, message)
@@ -131,11 +130,11 @@ def names_hold_nul(names: object) -> bool:
     """Tell whether a name holds U+0000, which not every store's text can; content may."""
     level: list[object] = [names]
     while level:
-        one = level.pop()
-        if isinstance(one, str) and "\x00" in one:
+        value = level.pop()
+        if isinstance(value, str) and "\x00" in value:
             return True
-        if isinstance(one, dict | tuple):
-            level.extend(one.values() if isinstance(one, dict) else one)
+        if isinstance(value, dict | tuple):
+            level.extend(value.values() if isinstance(value, dict) else value)
     return False
 
 

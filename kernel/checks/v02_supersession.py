@@ -26,26 +26,29 @@ def check(submission: Submission) -> Verdict:
     envelope = submission.envelope
     if envelope.supersedes is None:
         return None
-    named = submission.transaction.tables.get(
+    lite_row = submission.transaction.tables.get(
         schema.kernel_event_log, int(envelope.supersedes.ec_sequence_number)
     )
-    if named is None or not is_lite(named) or not _names(envelope, named):
+    if lite_row is None or not is_lite(lite_row) or not _names(envelope, lite_row):
         message = f"no lite envelope of {envelope.operation_id} stands there"
         return Refusal("envelope_supersession_target_invalid", "supersedes", message)
     return (
-        _check_waiting(submission, named)
-        or _check_same(envelope, orjson.loads(named["row_bytes"]))
+        _check_waiting(submission, lite_row)
+        or _check_same(envelope, orjson.loads(lite_row["row_bytes"]))
         or _check_content(envelope)
     )
 
 
 def _names(envelope: Envelope, row: Row) -> bool:
-    named = envelope.supersedes
-    return named is not None and envelope.operation_id == named.operation_id == row["operation_id"]
+    superseded = envelope.supersedes
+    return (
+        superseded is not None
+        and envelope.operation_id == superseded.operation_id == row["operation_id"]
+    )
 
 
-def _check_waiting(submission: Submission, named: Row) -> Refusal | None:
-    operation_id, transaction = str(named["operation_id"]), submission.transaction
+def _check_waiting(submission: Submission, lite_row: Row) -> Refusal | None:
+    operation_id, transaction = str(lite_row["operation_id"]), submission.transaction
     newest = transaction.log_row_of(operation_id)
     if newest is not None and position_of(newest) != newest["ec_sequence_number"]:
         message = f"row {newest['ec_sequence_number']} took its place before"

@@ -34,17 +34,17 @@ def check(submission: Submission) -> Verdict:
 
 def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
     rules = verb.arguments.by_kind
-    kinds = {one.effect_kind for one in envelope.primitive_effects} if rules else set()
+    kinds = {effect.effect_kind for effect in envelope.primitive_effects} if rules else set()
     for index, effect in enumerate(envelope.primitive_effects):
         arguments = None if effect.undoes else rules.get(effect.effect_kind)
         broken = None if arguments is None else arguments.broken_by(effect.payload, kinds)
         if broken is not None:
             stated = effect.payload.get(broken)
-            said = "nothing" if stated is None else ascii(stated)[:_SAID_CHARS]
+            shown = "nothing" if stated is None else ascii(stated)[:_SAID_CHARS]
             return Refusal(
                 _COMPOSITION,
                 f"primitive_effects.{index}.payload.{broken}",
-                f"{verb.name} does not admit {said} as {broken} of a {effect.effect_kind}",
+                f"{verb.name} does not admit {shown} as {broken} of a {effect.effect_kind}",
             )
     return None
 

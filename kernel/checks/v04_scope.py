@@ -72,9 +72,9 @@ def _check_complete(envelope: Envelope, scope: AffectedSubgraphDescriptor) -> Re
     repeated = envelope.supersedes is not None or envelope.semantic_intent == ROLLBACK
     if repeated or scope.scope_kind == "global_sweep":
         return None
-    named = {*scope.affected_node_refs, *scope.affected_edge_refs}
+    scope_refs = {*scope.affected_node_refs, *scope.affected_edge_refs}
     for field, ref in _written(envelope):
-        if ref not in named:
+        if ref not in scope_refs:
             message = f"{ref} is written, and the scope does not name it"
             return Refusal("envelope_scope_incomplete", field, message)
     return None

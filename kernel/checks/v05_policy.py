@@ -5,14 +5,14 @@ from kernel.checks.check import Refusal, Submission, Verdict
 
 def check(submission: Submission) -> Verdict:
     """Refuse a missing or superseded policy generation; the caller refreshes and resubmits."""
-    given, current = (
+    stated, current = (
         submission.envelope.policy_generation_id,
         submission.transaction.policy_generation_id(),
     )
-    if given == current:
+    if stated == current:
         return None
     return Refusal(
         "envelope_policy_generation_stale",
         "policy_generation_id",
-        f"in force is {current}, given was {given}",
+        f"in force is {current}, given was {stated}",
     )

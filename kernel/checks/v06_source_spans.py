@@ -85,9 +85,9 @@ class _Grounding:
         undone = effect.undoes
         if undone is None or undone.store != schema.nodes.name or not undone.restores_hash:
             return None
-        kept = self._view.tables.get(schema.pre_images, undone.restores_hash)
+        pre_image = self._view.tables.get(schema.pre_images, undone.restores_hash)
         # One that is not there is refused when it is put back.
-        record = {} if kept is None else orjson.loads(kept["content"])
+        record = {} if pre_image is None else orjson.loads(pre_image["content"])
         if record.get("node_kind") != UNDERSTANDING:
             return None
         payload = record["payload"]
@@ -160,14 +160,14 @@ class _Grounding:
     def _check_explained(self, node_id: str, field: str) -> Refusal | None:
         """Refuse an understanding without spans that no receipt explains (§9.3)."""
         place, message = f"{field}.source_spans", f"source_spans, or {NO_SPANS} with a receipt why"
-        for index, one in enumerate(self._submission.envelope.primitive_effects):
-            if one.effect_kind != "receipt_only" or one.receipt_subkind != UNAVAILABLE:
+        for index, effect in enumerate(self._submission.envelope.primitive_effects):
+            if effect.effect_kind != "receipt_only" or effect.receipt_subkind != UNAVAILABLE:
                 continue
-            if one.payload.get("cu_node_ref") != node_id:
+            if effect.payload.get("cu_node_ref") != node_id:
                 place = f"primitive_effects.{index}.payload.cu_node_ref"
                 message = f"the receipt is about another understanding than {node_id}"
                 continue
-            problem = RECEIPT_KINDS[UNAVAILABLE].problem(one.payload)
+            problem = RECEIPT_KINDS[UNAVAILABLE].problem(effect.payload)
             if problem is None:
                 return None
             name, message = problem

@@ -110,12 +110,12 @@ def _check_model_outputs(submission: Submission) -> Refusal | None:
         if unknown:
             message = f"unknown visibility class {unknown[0]}"
             return Refusal("envelope_taint_resolution_invalid", field, message)
-        seen = max_visibility_class(output.source_visibility_taint)
-        if own is not None and is_lowered(seen, own):
+        expected = max_visibility_class(output.source_visibility_taint)
+        if own is not None and is_lowered(expected, own):
             return Refusal(
                 "envelope_taint_resolution_invalid",
                 f"{field}.resolved_output_visibility_class",
-                f"expected {seen}, got {own}",
+                f"expected {expected}, got {own}",
             )
         if is_lowered(max_visibility_class(touched), resolved):
             return Refusal(

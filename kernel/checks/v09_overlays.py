@@ -65,12 +65,12 @@ def _check_writes(submission: Submission) -> Refusal | None:
         return None
     containment, writer = Containment(view), writer_of(envelope)
     overridden = overridden_by(envelope)
-    asked: set[str] = set()
+    checked: set[str] = set()
     for write in _writes(submission):
-        if write.payload is None and write.ref in asked:
+        if write.payload is None and write.ref in checked:
             continue
         if write.payload is None:
-            asked.add(write.ref)
+            checked.add(write.ref)
         try:
             resolution = forbidding(view, containment, write.ref, writer, overridden, write.payload)
         except ContainmentTooWide:
@@ -92,7 +92,7 @@ def _check_outbound(submission: Submission) -> Refusal | None:
     held = held_back(submission.transaction, submission.envelope)
     if held is None:
         return None
-    if held.why == "restricted":
+    if held.reason == "restricted":
         return Refusal("envelope_sealed_outbound_unauthorized", held.field, held.message)
     return Refusal("envelope_access_overlay_blocked", held.field, held.message)
 

@@ -35,8 +35,8 @@ def _refusal(field: str, message: str) -> Refusal:
 
 def _applied(view: LedgerView, undone: UndoneEffect) -> Document | None:
     row = view.log_row_of(undone.operation_id)
-    found = () if row is None else _effects(view, row["ec_sequence_number"])
-    return next((one for one in found if one["effect_id"] == undone.effect_id), None)
+    effects = () if row is None else _effects(view, row["ec_sequence_number"])
+    return next((effect for effect in effects if effect["effect_id"] == undone.effect_id), None)
 
 
 def _effects(view: LedgerView, sequence: int) -> Iterator[Document]:

@@ -39,10 +39,12 @@ def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> R
     if expected == "fully_reversible" and effect.inverse_operation_kind not in inverses:
         return Refusal(_REASON, f"{field}.inverse_operation_kind", f"one of {', '.join(inverses)}")
     if expected == "compensating_operation_only":
-        named = expected_compensations(effect.effect_kind, effect.payload)
-        if effect.compensating_operation_kind not in named:
+        compensations = expected_compensations(effect.effect_kind, effect.payload)
+        if effect.compensating_operation_kind not in compensations:
             return Refusal(
-                _REASON, f"{field}.compensating_operation_kind", f"one of {', '.join(named)}"
+                _REASON,
+                f"{field}.compensating_operation_kind",
+                f"one of {', '.join(compensations)}",
             )
     return None
 

@@ -125,8 +125,8 @@ def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Ve
     if lease.granted and lease.cost_remaining >= cost:
         return _draw_on(envelope, lease, governance)
     if envelope.capacity_override is not None:
-        said = envelope.capacity_override.model_dump(include={"confirmed_by", "reason"})
-        about = _about(envelope, lease) | _shortage(lease) | said
+        confirmation = envelope.capacity_override.model_dump(include={"confirmed_by", "reason"})
+        about = _about(envelope, lease) | _shortage(lease) | confirmation
         return Passage((Receipt("capacity_override", about),), cost=cost)
     strategy = governance.ec_capacity_lease_strategy
     if strategy == "alert_and_proceed" or _settles(submission):

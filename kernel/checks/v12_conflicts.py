@@ -48,16 +48,16 @@ _REASONS: dict[Outcome, str] = {
 def check(submission: Submission) -> Verdict:
     """Refuse, queue, merge or accept a write that conflicts with one it had not seen."""
     envelope, transaction = submission.envelope, submission.transaction
-    seen = set(envelope.causal_parent_operation_ids)
+    seen_operation_ids = set(envelope.causal_parent_operation_ids)
     for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
-        named = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
-        if isinstance(named, Refusal):
-            return named
-        seen |= named
+        existing_ids = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
+        if isinstance(existing_ids, Refusal):
+            return existing_ids
+        seen_operation_ids |= existing_ids
     if envelope.semantic_intent in _COMPUTED or envelope.supersedes is not None:
         return None
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
-    conflicts = conflicts_of(transaction, envelope, seen, since)
+    conflicts = conflicts_of(transaction, envelope, seen_operation_ids, since)
     outcome = outcome_of(conflicts)
     concerned = [conflict for conflict in conflicts if conflict.outcome == outcome]
     if outcome == "accept":
@@ -77,30 +77,30 @@ def check(submission: Submission) -> Verdict:
 
 
 def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[str] | Refusal:
-    found = item(submission.transaction, receipt_id)
-    if found is None:
+    document = item(submission.transaction, receipt_id)
+    if document is None:
         message = f"the review queue has no item {receipt_id}"
         return Refusal("envelope_adjudication_unknown", field, message)
     if resolution_of(submission.transaction, receipt_id) is not None:
         return Refusal(RESOLVED_CODE, field, f"{receipt_id} was resolved before")
-    return set(found.get("existing_operation_ids", ()))
+    return set(document.get("existing_operation_ids", ()))
 
 
 def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> Refusal:
-    one = conflicts[0]
-    place = "effect_kind" if one.field == RECORD_STATE else f"payload.{one.field}"
-    field = f"primitive_effects.{one.write.effect_index}.{place}"
-    existing = one.document()["existing_operation_id"]
-    message = f"{one.conflict_class} with {existing}, which it had not seen"
+    conflict = conflicts[0]
+    place = "effect_kind" if conflict.field == RECORD_STATE else f"payload.{conflict.field}"
+    field = f"primitive_effects.{conflict.write.effect_index}.{place}"
+    existing = conflict.document()["existing_operation_id"]
+    message = f"{conflict.conflict_class} with {existing}, which it had not seen"
     return Refusal(_REASONS[outcome], field, message, details=details)
 
 
 def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:
     """Queue the envelope: its receipt is the item, unless an open item holds it already."""
     refusal = _refusal("review", conflicts, details)
-    held = open_item_of(submission.transaction, submission.document)
-    if held is not None:
-        known = {**details, "adjudication_receipt_id": held}
+    open_receipt_id = open_item_of(submission.transaction, submission.document)
+    if open_receipt_id is not None:
+        known = {**details, "adjudication_receipt_id": open_receipt_id}
         return Refusal(refusal.reason_code, refusal.field, refusal.message, details=known)
     return Refusal(
         refusal.reason_code,

@@ -29,8 +29,8 @@ def item(view: LedgerView, receipt_id: str) -> Document | None:
     rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
     if not rows or rows[0]["receipt_kind"] not in ITEM_KINDS:
         return None
-    found: Document = orjson.loads(rows[0]["receipt_bytes"])
-    return found
+    document: Document = orjson.loads(rows[0]["receipt_bytes"])
+    return document
 
 
 def items_of(view: LedgerView, operation_id: str, kind: str) -> list[Document]:
@@ -50,8 +50,8 @@ def open_item_of(view: LedgerView, document: Document) -> str | None:
     for row in rows:
         if row["receipt_kind"] != ITEM_KIND or resolution_of(view, row["receipt_id"]) is not None:
             continue
-        held: Any = orjson.loads(row["receipt_bytes"])
-        if held["envelope"] == document:
+        receipt: Any = orjson.loads(row["receipt_bytes"])
+        if receipt["envelope"] == document:
             return str(row["receipt_id"])
     return None
 

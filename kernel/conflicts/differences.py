@@ -61,16 +61,16 @@ def differences(
     `whole` says that both state an entity in full. `standing` is the record as it stands, which
     has the bounds of a validity that a write leaves alone.
     """
-    found = []
+    differing = []
     for name in sorted(existing.keys() | written.keys()):
         if name in VALIDITY_FIELDS:
             continue
         both = name in existing and name in written
         conflict_class = _class_of(name, existing.get(name), written.get(name), both or whole)
         if conflict_class is not None:
-            found.append(Difference(conflict_class, name))
+            differing.append(Difference(conflict_class, name))
     validity = _validity(existing, written, {} if whole else standing, whole=whole)
-    return (*found, *validity)
+    return (*differing, *validity)
 
 
 def _class_of(name: str, before: Any, after: Any, comparable: bool) -> ConflictClass | None:  # noqa: FBT001 - a private helper
@@ -95,8 +95,8 @@ def _same(name: str, before: Any, after: Any) -> bool:
 def _extends(name: str, before: Any, after: Any) -> bool:
     if not (name.endswith(_REFERENCES) and isinstance(before, list) and isinstance(after, list)):
         return False
-    one, other = _members(before), _members(after)
-    return one < other or other < one
+    members, others = _members(before), _members(after)
+    return members < others or others < members
 
 
 def _members(references: list[Any]) -> set[bytes]:
@@ -125,8 +125,8 @@ def _validity(
 
 def _overlap(bounds: Mapping[str, tuple[Any, Any]]) -> bool:
     try:
-        starts = [_moment(one, _BEGINNING) for one in bounds["valid_from"]]
-        ends = [_moment(one, _END) for one in bounds["valid_to"]]
+        starts = [_moment(bound, _BEGINNING) for bound in bounds["valid_from"]]
+        ends = [_moment(bound, _END) for bound in bounds["valid_to"]]
     except (TypeError, ValueError):
         # Windows that cannot be read are not known to be apart.
         return True

@@ -37,9 +37,9 @@ def merge_envelope(
     Fields without a conflict are taken over; the envelope's edges and memberships are not.
     """
     effects = []
-    for found in _by_record(conflicts):
-        conflict = found[0]
-        fields = _merged_fields(envelope, found)
+    for of_record in _by_record(conflicts):
+        conflict = of_record[0]
+        fields = _merged_fields(envelope, of_record)
         if is_node(conflict):
             effects.append(_effect("node_write", conflict.existing.record_key, fields, conflict))
         else:
@@ -73,8 +73,8 @@ def contradiction_envelope(
 ) -> Document:
     """Return the envelope of the edges between what contradicts each other."""
     effects = []
-    for found in _by_record(conflicts)[:MAX_EFFECTS]:
-        conflict = found[0]
+    for of_record in _by_record(conflicts)[:MAX_EFFECTS]:
+        conflict = of_record[0]
         source, target = _ends(conflict)
         name = digest([envelope.operation_id, conflict.write.record_key, target])
         payload = {
@@ -82,7 +82,7 @@ def contradiction_envelope(
             "target_node_id": target,
             "edge_type": "contradicts",
             "edge_metadata": {
-                "conflicts": [one.document() for one in found],
+                "conflicts": [conflict.document() for conflict in of_record],
                 "operation_id": envelope.operation_id,
             },
         }
@@ -101,16 +101,18 @@ def contradiction_envelope(
 
 def _by_record(conflicts: list[Conflict]) -> list[list[Conflict]]:
     """Group the conflicts by pair of records; those of one pair stand next to each other."""
-    pairs = groupby(conflicts, lambda one: (one.write.record_key, one.existing.record_key))
-    return [list(found) for _, found in pairs]
+    pairs = groupby(
+        conflicts, lambda conflict: (conflict.write.record_key, conflict.existing.record_key)
+    )
+    return [list(group) for _, group in pairs]
 
 
 def _merged_fields(envelope: Envelope, conflicts: list[Conflict]) -> Document:
     write, existing = conflicts[0].write, conflicts[0].existing
     differing = {conflict.field for conflict in conflicts}
     left_out = {*differing, *_NOT_MERGED, "source_node_id", "target_node_id", "edge_type"}
-    taken = write.fields if is_node(conflicts[0]) else _metadata_of(write)
-    fields = {name: value for name, value in taken.items() if name not in left_out}
+    stated = write.fields if is_node(conflicts[0]) else _metadata_of(write)
+    fields = {name: value for name, value in stated.items() if name not in left_out}
     provenance = dict(existing.payload.get("merge_provenance", {}))
     for conflict in conflicts:
         first = {
@@ -136,7 +138,16 @@ def _metadata_of(write: Write) -> Document:
 def _visibility(envelope: Envelope, write: Write, before: str) -> str:
     """A merged value keeps the protection under which it was submitted."""
     stated = (write.visibility_class, envelope.resolved_output_visibility_class)
-    return max_visibility_class((before, *(one for one in stated if one in VISIBILITY_CLASSES)))
+    return max_visibility_class(
+        (
+            before,
+            *(
+                visibility_class
+                for visibility_class in stated
+                if visibility_class in VISIBILITY_CLASSES
+            ),
+        )
+    )
 
 
 def _ends(conflict: Conflict) -> tuple[str, str]:

@@ -100,7 +100,9 @@ def strategy_for(
     field: str,
 ) -> Strategy:
     """Return what is done about a conflict in one field."""
-    stated = {one.node_kind: one for one in policies if one.conflict_class == conflict_class}
+    stated = {
+        policy.node_kind: policy for policy in policies if policy.conflict_class == conflict_class
+    }
     for policy in (stated.get(node_kind), stated.get(None)):
         if policy is not None:
             return policy.per_field_overrides.get(field, policy.default_strategy)

@@ -44,7 +44,7 @@ AUTHORITY_FIELDS = ("cu_authority", "override_authority", "authority")
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One field in which an envelope contradicts what it had not seen."""
+    """One field in which an envelope contradicts a write that it had not seen."""
 
     write: Write
     existing: ExistingState
@@ -68,14 +68,14 @@ class Conflict:
 
 
 def conflicts_of(
-    view: LedgerView, envelope: Envelope, seen: AbstractSet[str], since: str
+    view: LedgerView, envelope: Envelope, seen_operation_ids: AbstractSet[str], since: str
 ) -> list[Conflict]:
     """Return an envelope's conflicts by effect, by existing record and by field."""
-    found: list[Conflict] = []
+    conflicts: list[Conflict] = []
     for write in writes_of(envelope):
-        for existing in existing_states(view, write, seen, since):
-            found += _conflicts(policies_of(view), envelope, write, existing)
-    return found
+        for existing in existing_states(view, write, seen_operation_ids, since):
+            conflicts += _conflicts(policies_of(view), envelope, write, existing)
+    return conflicts
 
 
 def outcome_of(conflicts: list[Conflict]) -> Outcome:
@@ -89,13 +89,13 @@ def _conflicts(
     write: Write,
     existing: ExistingState,
 ) -> list[Conflict]:
-    other = existing.record_key != write.record_key
-    creates = other or envelope.semantic_intent == "create" or write.is_whole
+    is_other_record = existing.record_key != write.record_key
+    creates = is_other_record or envelope.semantic_intent == "create" or write.is_whole
     written, before = write.fields, existing.fields
     same = write.comparison.same_thing
-    if other and same is not None:
+    if is_other_record and same is not None:
         written, before = same.compared(written), same.compared(before)
-    found = []
+    conflicts = []
     for difference in differences(
         before, written, existing.payload, whole=existing.whole and creates
     ):
@@ -103,12 +103,12 @@ def _conflicts(
             policies, difference.conflict_class, existing.node_kind, difference.field
         )
         outcome = _outcome(strategy, write, existing)
-        found.append(
+        conflicts.append(
             Conflict(
                 write, existing, difference.conflict_class, difference.field, strategy, outcome
             )
         )
-    return found
+    return conflicts
 
 
 def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outcome:

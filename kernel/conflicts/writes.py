@@ -25,10 +25,10 @@ class Write:
     comparison: Comparison
     record_key: str
     effect_index: int
-    """Of the first effect that writes it."""
+    """The index of the first effect that writes the record."""
 
     payload: Document
-    """Of that effect."""
+    """The payload of that effect."""
 
     fields: Document
     node_kind: str | None = None

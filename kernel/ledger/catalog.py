@@ -77,16 +77,17 @@ def differences(expected: AbstractSet[Fact], stored: AbstractSet[Fact]) -> list[
     extra = [_fault(fact, "is not this program's") for fact in stored - expected]
     rank = {"not_a_table": 0}
     return sorted(
-        missing + extra, key=lambda one: (rank.get(one.rule, 1), one.table, one.name, one.message)
+        missing + extra,
+        key=lambda fault: (rank.get(fault.rule, 1), fault.table, fault.name, fault.message),
     )
 
 
-def _fault(fact: Fact, what: str) -> StorageFault:
+def _fault(fact: Fact, verdict: str) -> StorageFault:
     rule: StorageRule = "not_a_table" if fact.kind == "table" else "schema_differs"
     text = fact.text if len(fact.text) <= FACT_CHARS_MAX else f"{fact.text[:FACT_CHARS_MAX]}..."
     # Neither database gives a constraint a name to rely on.
     name = text.split("(")[0].strip() if fact.kind == "constraint" else text.split()[0]
-    return StorageFault(fact.table, f"{fact.kind} {name}", rule, f"{fact.kind} {text} {what}")
+    return StorageFault(fact.table, f"{fact.kind} {name}", rule, f"{fact.kind} {text} {verdict}")
 
 
 def refuse_differences(faults: Iterable[StorageFault], place: str) -> None:

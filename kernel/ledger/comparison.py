@@ -12,7 +12,7 @@ from typing import Any
 Fields = dict[str, Any]
 
 NAME_MAX = 512
-"""Characters of a name by which a thing is looked for."""
+"""Characters of a name by which records of the same entity are looked up."""
 
 RECORD_STATE = "record_state"
 """The field by which a record that is written and one that is taken back differ."""
@@ -34,16 +34,16 @@ _NOT_COMPARED = frozenset({"node_kind", "visibility_class", "merge_provenance"})
 
 @dataclass(frozen=True, slots=True)
 class SameThing:
-    """By what records with other keys are about the same thing."""
+    """The column and the fields by which records with other keys are about the same entity."""
 
     column: str
-    """Of the table, in an index of its own with `updated_at`."""
+    """A column of the table, in an index of its own with `updated_at`."""
 
     named_by: Callable[[Fields], object]
     """The value of the column, by what is stated of the record."""
 
     fields: tuple[str, ...] = ()
-    """In which they have to agree; empty where in all."""
+    """The fields in which both records have to agree; empty where in all."""
 
     def compared(self, fields: Fields) -> Fields:
         """Return what of the fields of two records of one thing has to agree."""
@@ -145,8 +145,8 @@ def whole(*retracting: str, same_thing: SameThing | None = None) -> Comparison:
 
 def document_of(stated: Fields) -> str | None:
     """Return the document that a filing unit names; no name is longer than an index takes."""
-    named = (stated.get(name) for name in ("document_ref", "document_id"))
-    names = (name for name in named if isinstance(name, str) and "\x00" not in name)
+    refs = (stated.get(name) for name in ("document_ref", "document_id"))
+    names = (name for name in refs if isinstance(name, str) and "\x00" not in name)
     return next((name for name in names if 0 < len(name) <= NAME_MAX), None)
 
 

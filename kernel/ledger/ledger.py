@@ -53,7 +53,7 @@ _GENESIS_RECORD: Document = {
 
 @dataclass(slots=True)
 class Head:
-    """Where the chains stand; written back once at the end of a transaction."""
+    """The heads of the chains; they are written back once at the end of a transaction."""
 
     ec_sequence_number: int = 0
     row_hash: str = GENESIS_HASH
@@ -162,8 +162,8 @@ class LedgerView:
     def nodes(self, node_ids: Collection[str]) -> dict[str, Document]:
         """Return the records of those nodes that are there; what many are is not kept."""
         if len(node_ids) <= NODES_KEPT:
-            found = ((node_id, self.node(node_id)) for node_id in node_ids)
-            return {node_id: node for node_id, node in found if node is not None}
+            records = ((node_id, self.node(node_id)) for node_id in node_ids)
+            return {node_id: node for node_id, node in records if node is not None}
         rows = self.tables.select_any(schema.nodes, "node_id", [*node_ids], {})
         return {row["node_id"]: orjson.loads(row["record"]) for row in rows}
 
@@ -441,7 +441,7 @@ class LedgerView:
     def is_empty(self) -> bool:
         """Tell whether no table has a row: the ledger was not founded."""
         return not any(
-            self.tables.select(table, limit=1) for table in schema.metadata.sorted_tables
+            self.tables.select(table, limit=1) for table in schema.metadata.tables.values()
         )
 
     def schema_faults(self) -> list[StorageFault]:
@@ -599,7 +599,7 @@ class Ledger:
         """
         with store.transaction() as tables:
             if tables.get(schema.chain_head, LEDGER_ID) is None:
-                _found(tables)
+                _write_genesis(tables)
             newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
             if newest and newest[0]["rules_version"] > RULES_VERSION:
                 version = newest[0]["rules_version"]
@@ -635,7 +635,7 @@ class Ledger:
         self.store.close()
 
 
-def _found(tables: Tables) -> None:
+def _write_genesis(tables: Tables) -> None:
     head = Head()
     tables.insert(
         schema.chain_head,

@@ -22,8 +22,8 @@ def row_of_envelope(envelope: Document) -> Document:
     if envelope.get("envelope_version") == LITE_VERSION:
         parents = envelope.get("causal_parent_operation_ids") or []
         does_nothing = {"semantic_intent": LITE_INTENT, "causal_parent_operation_ids": parents}
-        nothing = ("affected_subgraph_descriptor", "epoch_id", "supersedes")
-        envelope = envelope | does_nothing | dict.fromkeys(nothing)
+        absent_fields = ("affected_subgraph_descriptor", "epoch_id", "supersedes")
+        envelope = envelope | does_nothing | dict.fromkeys(absent_fields)
     scope = envelope.get("affected_subgraph_descriptor") or {}
     fields: Document = {name: envelope.get(name) for name in _FROM_ENVELOPE}
     fields["schema_version"] = 1

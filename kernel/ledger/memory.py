@@ -5,8 +5,9 @@ A view holds the writer off while it is open, so it is a snapshot; nothing is du
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table
@@ -20,7 +21,7 @@ from kernel.ledger.keys import (
     values_getter,
 )
 from kernel.ledger.schema import metadata
-from kernel.ledger.tables import DuplicateKey, Row, is_beyond
+from kernel.ledger.tables import DuplicateKey, Row, SingleRows, is_beyond
 
 
 class _MemoryTable:
@@ -28,7 +29,8 @@ class _MemoryTable:
 
     def __init__(self, table: Table) -> None:
         self.key_columns = key_names(table)
-        self.key = values_getter(self.key_columns)
+        self.key = _getter(self.key_columns)
+        self._table = table
         self.rows: dict[Values, Row] = {}
         self.unique: dict[Columns, dict[Values, Values]] = {
             columns: {} for columns in unique_columns(table)
@@ -40,7 +42,7 @@ class _MemoryTable:
     def check(self, row: Row) -> None:
         key = self.key(row)
         for columns, holders in self.unique.items():
-            holder = holders.get(_values(row, columns))
+            holder = holders.get(_getter(columns)(row))
             if holder is not None and holder != key:
                 raise DuplicateKey(f"{columns}")
 
@@ -49,15 +51,15 @@ class _MemoryTable:
         before = self.rows.pop(key, None)
         if before is not None:
             for columns, holders in self.unique.items():
-                holders.pop(_values(before, columns))
+                holders.pop(_getter(columns)(before))
             for columns, index in self.indexes.items():
-                index[_values(before, columns)].pop(key)
+                index[_getter(columns)(before)].pop(key)
         if row is not None:
             self.rows[key] = row
             for columns, holders in self.unique.items():
-                holders[_values(row, columns)] = key
+                holders[_getter(columns)(row)] = key
             for columns, index in self.indexes.items():
-                index.setdefault(_values(row, columns), {})[key] = None
+                index.setdefault(_getter(columns)(row), {})[key] = None
         return before
 
     def clear(self) -> None:
@@ -68,34 +70,44 @@ class _MemoryTable:
         for index in self.indexes.values():
             index.clear()
 
-    def matching(self, where: Mapping[str, Any]) -> Iterator[Row]:
-        """Yield the rows that equal `where`, through the index that covers most of it."""
-        covering = max(
-            (columns for columns in self.indexes if all(name in where for name in columns)),
-            key=len,
-            default=None,
-        )
-        if covering is None:
-            candidates = iter(self.rows.values())
+    def matching(self, where: Mapping[str, Any]) -> Iterable[Row]:
+        """Return the rows that equal `where`, through the index that covers most of it."""
+        if not where:
+            return self.rows.values()
+        covering, others = _covering(self._table, tuple(where))
+        if covering:
+            keys = self.indexes[covering].get(_getter(covering)(where), {})
+            candidates: Iterable[Row] = map(self.rows.__getitem__, keys)
         else:
-            keys = self.indexes[covering].get(_values(where, covering), {})
-            candidates = (self.rows[key] for key in keys)
-        wanted = where.items()
-        for row in candidates:
-            if all(row[name] == value for name, value in wanted):
-                yield row
+            candidates = self.rows.values()
+        for name in others:
+            candidates = _having(candidates, name, where[name])
+        return candidates
 
 
-def _values(row: Mapping[str, Any], columns: Columns) -> Values:
-    return tuple(row[name] for name in columns)
+def _having(rows: Iterable[Row], name: str, value: Any) -> Iterator[Row]:
+    return (row for row in rows if row[name] == value)
 
 
-def _indexed_columns(table: Table) -> set[Columns]:
+_getter = cache(values_getter)
+
+
+@cache
+def _indexed_columns(table: Table) -> tuple[Columns, ...]:
     """The prefixes of every index and of every key of several columns."""
     full = [tuple(column.name for column in index.columns) for index in table.indexes]
     full += unique_columns(table)
     full.append(key_names(table)[:-1])
-    return {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
+    prefixes = {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
+    return tuple(sorted(prefixes))
+
+
+@cache
+def _covering(table: Table, names: Columns) -> tuple[Columns, Columns]:
+    """Return the index that covers most of some columns, and the columns that it does not."""
+    usable = [columns for columns in _indexed_columns(table) if set(columns) <= set(names)]
+    covering: Columns = max(usable, key=len, default=())
+    return covering, tuple(name for name in names if name not in covering)
 
 
 def _trimmed(value: Any) -> Any:
@@ -103,7 +115,7 @@ def _trimmed(value: Any) -> Any:
     return bytes(memoryview(value)) if type(value) is bytes else value
 
 
-class MemoryTables:
+class MemoryTables(SingleRows):
     """The tables inside a transaction; every write notes how it is undone."""
 
     def __init__(self, tables: dict[str, _MemoryTable]) -> None:
@@ -127,8 +139,8 @@ class MemoryTables:
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
         column = order_by or self._tables[table.name].key_columns[-1]
-        found = self._tables[table.name].matching(where or {})
-        rows = [row for row in found if is_beyond(row[column], after, descending=descending)]
+        matching = self._tables[table.name].matching(where or {})
+        rows = [row for row in matching if is_beyond(row[column], after, descending=descending)]
         rows.sort(key=lambda row: row[column], reverse=descending)
         return [dict(row) for row in rows[:limit]]
 
@@ -144,32 +156,17 @@ class MemoryTables:
         """Return the rows that equal `where` and have any of the values in a column."""
         if self._tables[table.name].key_columns == (column,):
             rows = (self.get(table, value) for value in dict.fromkeys(values))
-            wanted = where.items()
-            found = [
-                row for row in rows if row and all(row[name] == value for name, value in wanted)
+            equal = where.items()
+            matching = [
+                row for row in rows if row and all(row[name] == value for name, value in equal)
             ]
         else:
-            found = [
+            matching = [
                 row
                 for value in dict.fromkeys(values)
                 for row in self.select(table, {**where, column: value})
             ]
-        return found[:limit]
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
+        return matching[:limit]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
         """Return how many rows equal `where`."""
@@ -190,8 +187,8 @@ class MemoryTables:
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
-        held = self._tables[table.name]
-        if held.key(row) in held.rows:
+        memory_table = self._tables[table.name]
+        if memory_table.key(row) in memory_table.rows:
             raise DuplicateKey(table.name)
         self.put(table, row)
 
@@ -201,11 +198,11 @@ class MemoryTables:
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
-        held = self._tables[table.name]
-        held.check(row)
-        key = held.key(row)
-        before = held.set(key, {name: _trimmed(value) for name, value in row.items()})
-        self._undo.append(lambda: held.set(key, before))
+        memory_table = self._tables[table.name]
+        memory_table.check(row)
+        key = memory_table.key(row)
+        before = memory_table.set(key, {name: _trimmed(value) for name, value in row.items()})
+        self._undo.append(lambda: memory_table.set(key, before))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -214,27 +211,17 @@ class MemoryTables:
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        held = self._tables[table.name]
-        before = held.set(key, None)
-        self._undo.append(lambda: held.set(key, before))
+        memory_table = self._tables[table.name]
+        before = memory_table.set(key, None)
+        self._undo.append(lambda: memory_table.set(key, before))
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        held = self._tables[table.name]
-        keys = [key for key, row in held.rows.items() if row[column] < bound]
+        memory_table = self._tables[table.name]
+        keys = [key for key, row in memory_table.rows.items() if row[column] < bound]
         for key in keys:
             self.delete(table, *key)
         return len(keys)
-
-    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows."""
-        for row in rows:
-            self.insert(table, row)
-
-    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows."""
-        for row in rows:
-            self.put(table, row)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -252,7 +239,7 @@ class MemoryStore:
     """A ledger's place in this process's memory; gone with it."""
 
     def __init__(self) -> None:
-        self._tables = {table.name: _MemoryTable(table) for table in metadata.sorted_tables}
+        self._tables = {name: _MemoryTable(table) for name, table in metadata.tables.items()}
         self._lock = threading.RLock()
 
     @contextmanager

@@ -86,9 +86,9 @@ class PostgresTables(SqlTables):
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement."""
-        groups, others = statements.in_groups(table, rows)
+        groups, singles = statements.in_groups(table, rows)
         added = 0
-        for values, rows_each in ((groups, statements.GROUP_ROWS), (others, 1)):
+        for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
             if values:
                 sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
                 added += self._execute_many(self._marked(sql), values)
@@ -257,14 +257,14 @@ class PostgresStore:
         try:
             if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
                 writer.execute(_BEGIN_WRITING)
-            found = writer.execute(_LOCK_HEAD).fetchone()
-            if found is None:
+            row = writer.execute(_LOCK_HEAD).fetchone()
+            if row is None:
                 writer.execute(_LOCK_UNFOUNDED)
                 # The process that held the lock before may have founded the ledger.
                 writer.execute(_LOCK_HEAD)
                 check_schema(writer, self.place)
             else:
-                check_version(version_in(found[0]), self.place)
+                check_version(version_in(row[0]), self.place)
         except psycopg.Error as error:
             self._roll_back(writer)
             raise LedgerUnavailable(f"{self.place}: {error}") from error

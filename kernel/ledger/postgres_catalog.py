@@ -109,8 +109,10 @@ def content_faults(connection: Connection) -> ContentReport:
     """Compare every index with its table where the extension amcheck is installed."""
     row = connection.execute(_AMCHECK).fetchone()
     if row is None:
-        why = "indexes were not compared with their tables: the extension amcheck is not installed"
-        return ContentReport(not_checked=[why])
+        reason = (
+            "indexes were not compared with their tables: the extension amcheck is not installed"
+        )
+        return ContentReport(not_checked=[reason])
     check = f"SELECT {row[0]}.bt_index_check(%s::oid::regclass, true)"
     report = ContentReport()
     for table, index, oid in connection.execute(_BTREES, (_names(),)).fetchall():
@@ -132,14 +134,19 @@ def _note(report: ContentReport, table: str, index: str, error: psycopg.Error) -
 
 
 def _names() -> list[str]:
-    return [table.name for table in tables().sorted_tables]
+    return list(_tables())
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    return {str(table.name): table for table in tables().sorted_tables}
 
 
 @cache
 def _expected() -> frozenset[Fact]:
     facts: set[Fact] = set()
     append_only = {table.name for table in APPEND_ONLY_TABLES}
-    for table in tables().sorted_tables:
+    for table in _tables().values():
         names = column_names(table)
         facts.add(table_fact(table.name, names, dict.fromkeys(names, True)))
         facts |= {_column(table, column.name) for column in table.columns}
@@ -153,8 +160,8 @@ def _expected() -> frozenset[Fact]:
         facts |= {_index(table.name, index) for index in table.indexes}
         if table.name in append_only:
             facts |= {
-                _trigger(table.name, f"{table.name}_refuses_{each}", kind)
-                for each, kind in (
+                _trigger(table.name, f"{table.name}_refuses_{scope}", kind)
+                for scope, kind in (
                     ("row", _ROW_BEFORE_CHANGE),
                     ("statement", _STATEMENT_BEFORE_TRUNCATE),
                 )
@@ -165,23 +172,23 @@ def _expected() -> frozenset[Fact]:
 
 def _stored(ask: Ask) -> set[Fact]:
     names = _names()
-    by_name = {table.name: table for table in tables().sorted_tables}
+    by_name = _tables()
     facts: set[Fact] = set()
     plain: dict[str, dict[str, bool]] = {}
     for name, column, kind, not_null, collation, generated, identity, default in ask(
         _COLUMNS, (names,)
     ):
         plain.setdefault(name, {})[column] = not generated
-        others = [generated and "generated", identity and "identity", default and "default"]
+        extras = [generated and "generated", identity and "identity", default and "default"]
         text = _column_text(column, kind, collation, not_null=not_null)
-        facts.add(Fact(name, "column", " ".join([text, *filter(None, others)])))
+        facts.add(Fact(name, "column", " ".join([text, *filter(None, extras)])))
     for name, kind, persistence, row_security, rules, inherits in ask(_RELATIONS, (names,)):
         odd = {"row security": row_security, "rules": rules, "inheritance": inherits}
         if kind == "r" and not any(odd.values()):
             facts.add(table_fact(name, column_names(by_name[name]), plain.get(name, {})))
         if kind != "r" or persistence != "p":
             facts.add(Fact(name, "object", f"of the kind {kind}, persistence {persistence}"))
-        facts |= {Fact(name, "object", f"with {what}") for what, there in odd.items() if there}
+        facts |= {Fact(name, "object", f"with {oddity}") for oddity, there in odd.items() if there}
     for name, kind, validated, deferrable, expression, columns, sound in ask(
         _CONSTRAINTS, (names,)
     ):
@@ -207,7 +214,7 @@ def _stored(ask: Ask) -> set[Fact]:
 
 
 def _with(text: str, odd: dict[str, bool]) -> str:
-    return ", ".join([text, *(what for what, there in odd.items() if there)])
+    return ", ".join([text, *(oddity for oddity, there in odd.items() if there)])
 
 
 def _column(table: Table, name: str) -> Fact:
@@ -226,8 +233,8 @@ def _column_text(name: str, kind: str, collation: str, *, not_null: bool) -> str
 
 
 def _keyed(kind: str, columns: Sequence[str]) -> str:
-    named = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
-    return f"{named.get(kind, kind)} ({', '.join(columns)})"
+    constraint_names = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
+    return f"{constraint_names.get(kind, kind)} ({', '.join(columns)})"
 
 
 def _index(table: str, index: Index) -> Fact:
@@ -245,8 +252,8 @@ def _bare_index(definition: str) -> str:
     """Return an index's definition without the schema's name and the brackets of its condition."""
     head, where, condition = definition.partition(" WHERE ")
     head = re.sub(r' ON (?:ONLY )?(?:"(?:[^"]|"")*"|\w+)\.', " ON ", head).replace('"', "")
-    unique, _, named = head.removeprefix("CREATE ").partition("INDEX ")
-    return f"{named}{where}{_bare(condition)}{' unique' if unique else ''}"
+    unique, _, index_name = head.removeprefix("CREATE ").partition("INDEX ")
+    return f"{index_name}{where}{_bare(condition)}{' unique' if unique else ''}"
 
 
 def _bare(expression: str) -> str:

@@ -52,7 +52,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
     options["tcp_keepalives_interval"] = PROBE_EACH_S
     options["tcp_keepalives_count"] = probes
     with unavailable(place):
-        asked = str(conninfo_to_dict(url).get("options", ""))
+        own_options = str(conninfo_to_dict(url).get("options", ""))
         ours = " ".join(f"-c {name}={value}" for name, value in options.items())
         return psycopg.connect(
             url,
@@ -63,7 +63,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
             keepalives_interval=PROBE_EACH_S,
             keepalives_count=probes,
             application_name="rotulus",
-            options=f"{asked} {ours}".strip(),
+            options=f"{own_options} {ours}".strip(),
         )
 
 

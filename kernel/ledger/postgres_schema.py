@@ -129,27 +129,29 @@ def _check_encoding(connection: Connection, place: str) -> None:
         raise LedgerUnavailable(f"{place} is not encoded in UTF-8", code="ledger_encoding")
 
 
-def definitions() -> list[str]:
+@cache
+def definitions() -> tuple[str, ...]:
     """Return the statements that make the tables of this program."""
-    found = []
+    statements = []
     dialect = make_url("postgresql+psycopg://").get_dialect()()
     for table in tables().sorted_tables:
-        found.append(str(CreateTable(table).compile(dialect=dialect)))
-        found += [
+        statements.append(str(CreateTable(table).compile(dialect=dialect)))
+        statements += [
             str(CreateIndex(index).compile(dialect=dialect))
             for index in sorted(table.indexes, key=lambda index: str(index.name))
         ]
-    found.append(_REFUSAL)
+    statements.append(_REFUSAL)
     for table in APPEND_ONLY_TABLES:
-        for change, each in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
-            name = f"{table.name}_refuses_{each.lower()}"
-            found.append(
+        for change, scope in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+            name = f"{table.name}_refuses_{scope.lower()}"
+            statements.append(
                 f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
-                f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
+                f" FOR EACH {scope} EXECUTE FUNCTION rotulus_refuses()"
             )
-    return found
+    return tuple(statements)
 
 
+@cache
 def tables() -> MetaData:
     """Return the schema's tables with the types of PostgreSQL."""
     copy = MetaData()

@@ -117,11 +117,11 @@ class RecentChanges:
 
     def _take_own(self) -> None:
         for sequence, applied in self._noted[self._taken :]:
-            for one in applied:
-                if one.store in _STORES:
-                    name = (one.store, one.record_key)
-                    self._own.setdefault(name, []).append((sequence, one.pre_image_hash or ""))
-                    self._look_at(name, one.pre_image_hash)
+            for write in applied:
+                if write.store in _STORES:
+                    name = (write.store, write.record_key)
+                    self._own.setdefault(name, []).append((sequence, write.pre_image_hash or ""))
+                    self._look_at(name, write.pre_image_hash)
         self._taken = len(self._noted)
 
     def _read_back(self, tables: TablesView) -> None:

@@ -84,11 +84,11 @@ def shards_of(view: LedgerView) -> list[Shard]:
 
 
 def take_shards(
-    transaction: LedgerTransaction, owner: str, seen: Iterable[Shard]
+    transaction: LedgerTransaction, owner: str, shards: Iterable[Shard]
 ) -> frozenset[Fence]:
     """Take the shards that have not changed since they were read; return those that were taken."""
     taken = set()
-    for shard in seen:
+    for shard in shards:
         row = transaction.tables.get(schema.shard_epochs, shard.shard)
         if row is not None and row["epoch"] == shard.epoch:
             _change_hands(transaction, shard, owner)

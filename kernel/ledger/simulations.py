@@ -19,18 +19,18 @@ class SourceSimulation:
     """A simulation that is a source."""
 
     operation_id: str | None
-    """None where there is no such operation on the log."""
+    """The operation's id; None where there is no such operation on the log."""
 
     visibility_class: str
 
 
 def simulation_of(view: LedgerView, ref: str) -> SourceSimulation | None:
     """Return the simulation that a reference names, None where it names something else."""
-    named = ref.startswith(PREVIEW_ID_PREFIX)
+    is_preview_id = ref.startswith(PREVIEW_ID_PREFIX)
     operation_id = ref.removeprefix(PREVIEW_ID_PREFIX)
     row = view.log_row_of(operation_id)
     if row is None or row["semantic_intent"] != SIMULATE:
-        return SourceSimulation(None, MOST_RESTRICTIVE) if named else None
+        return SourceSimulation(None, MOST_RESTRICTIVE) if is_preview_id else None
     envelope = view.envelope(operation_id) or {}
     stated = envelope.get("resolved_output_visibility_class")
     known = stated in VISIBILITY_CLASSES

@@ -90,8 +90,8 @@ class SqlTables(ABC):
             if sql is None:
                 sql = self._build(shape, statements.any_sql(table, found_by, *options))
             room = () if limit is None else (limit - len(rows),)
-            found = self._rows(sql, (*found_by.values, *part, *room))
-            rows += [dict(zip(names, row, strict=True)) for row in found]
+            fetched = self._rows(sql, (*found_by.values, *part, *room))
+            rows += [dict(zip(names, row, strict=True)) for row in fetched]
             if limit is not None and len(rows) >= limit:
                 break
         return rows

@@ -112,11 +112,11 @@ class SqliteTables(SqlTables):
         Where such a statement is refused its first rows stay: to be able to take them back, SQLite
         would keep a copy of every page that it changes.
         """
-        groups, others = statements.in_groups(table, rows)
+        groups, singles = statements.in_groups(table, rows)
         if groups:
             sql = statements.insert_sql(table, verb=_ADD_OR_FAIL, rows=statements.GROUP_ROWS)
             self._write_many(sql, groups)
-        self._write_many(statements.insert_sql(table), others)
+        self._write_many(statements.insert_sql(table), singles)
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows in one call of the driver."""

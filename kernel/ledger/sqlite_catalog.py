@@ -48,16 +48,16 @@ def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
 
 def content_faults(connection: sqlite3.Connection) -> ContentReport:
     """Compare every index with its table and look at every page; linear in the file's size."""
-    rows = _asked(connection, f"PRAGMA integrity_check({FAULTS_MAX})")
-    told = [line for (text,) in rows for line in str(text).splitlines()]
+    rows = _fetch(connection, f"PRAGMA integrity_check({FAULTS_MAX})")
+    messages = [line for (text,) in rows for line in str(text).splitlines()]
     indexes = dict(
-        _asked(connection, "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
+        _fetch(connection, "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
     )
     sound = ("ok", "*** in database main ***")
-    return ContentReport([_fault(line, indexes) for line in told if line not in sound])
+    return ContentReport([_fault(line, indexes) for line in messages if line not in sound])
 
 
-def _asked(connection: sqlite3.Connection, sql: str) -> list[Any]:
+def _fetch(connection: sqlite3.Connection, sql: str) -> list[Any]:
     """Return the rows of a query whose texts may be damaged."""
     before = connection.text_factory
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
@@ -94,26 +94,35 @@ def _fault(line: str, indexes: dict[str, str]) -> StorageFault:
 @cache
 def _expected() -> frozenset[Fact]:
     facts = {table_fact(name, names, dict.fromkeys(names, True)) for name, names in _columns()}
-    for sql in definitions():
-        facts |= _facts_of(_tokens(sql))
-    return frozenset(facts)
+    return frozenset(facts.union(*_defined().values()))
 
 
+@cache
+def _defined() -> dict[str, set[Fact]]:
+    """Return the facts of each definition of this program, by its text."""
+    return {sql.strip(): _facts_of(_tokens(sql)) for sql in definitions()}
+
+
+@cache
 def _columns() -> list[tuple[str, tuple[str, ...]]]:
     return [(str(table.name), column_names(table)) for table in metadata.sorted_tables]
 
 
 def _stored(connection: sqlite3.Connection) -> set[Fact]:
     facts: set[Fact] = set()
-    entries = _asked(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
+    entries = _fetch(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
+    defined = _defined()
     tables = {
         str(name)
         for kind, name, _, sql in entries
-        if kind == "table" and _tokens(str(sql))[:2] == ["create", "table"]
+        if kind == "table" and (sql in defined or _tokens(str(sql))[:2] == ["create", "table"])
     }
     for kind, name, table, sql in entries:
         if name in _STATISTICS or (sql is None and kind == "index"):
             # An index without a text is that of a constraint, and goes with its table's text.
+            continue
+        if kind in ("table", "index", "trigger") and sql in defined:
+            facts |= defined[sql]
             continue
         tokens = _tokens(str(sql))
         if kind in ("table", "index", "trigger") and tokens[:1] == ["create"]:
@@ -122,22 +131,22 @@ def _stored(connection: sqlite3.Connection) -> set[Fact]:
             facts.add(Fact(str(table), "object", f"{kind} {name}"))
     for name, names in _columns():
         if name in tables:
-            info = _asked(connection, f"PRAGMA table_xinfo({name})")
+            info = _fetch(connection, f"PRAGMA table_xinfo({name})")
             facts.add(table_fact(name, names, {row[1]: row[6] == 0 for row in info}))
     return facts
 
 
 def _tokens(sql: str) -> list[str]:
     """Part a definition into its words, without white space, comments and needless quotes."""
-    found = []
+    tokens = []
     for word in _TOKEN.findall(sql):
         if word.isspace() or word.startswith(("--", "/*")):
             continue
         if word.startswith('"') and re.fullmatch(r'"[A-Za-z_]\w*"', word):
-            found.append(word[1:-1].lower())
+            tokens.append(word[1:-1].lower())
         else:
-            found.append(word if word.startswith("'") else word.lower())
-    return found
+            tokens.append(word if word.startswith("'") else word.lower())
+    return tokens
 
 
 def _facts_of(tokens: list[str]) -> set[Fact]:
@@ -169,8 +178,8 @@ def _part(table: str, part: list[str]) -> Fact:
 def _whole(tokens: list[str]) -> Fact:
     """Return an index or a trigger as one fact, of the table behind its ON."""
     table = tokens[tokens.index("on") + 1] if "on" in tokens[:-1] else "ledger"
-    what = " ".join(tokens[1:])
+    text = " ".join(tokens[1:])
     for begin, kind, suffix in _KINDS:
-        if what.startswith(begin):
-            return Fact(table, kind, f"{what.removeprefix(begin)}{suffix}")
-    return Fact(table, "object", what)
+        if text.startswith(begin):
+            return Fact(table, kind, f"{text.removeprefix(begin)}{suffix}")
+    return Fact(table, "object", text)

@@ -96,16 +96,16 @@ def _look(wal: Path, page_bytes: int) -> list[StorageFault]:
         if stated_bytes != page_bytes:
             message = f"pages of {stated_bytes} bytes in the write-ahead log, {page_bytes} before"
             return [_fault("wal_does_not_fit", message)]
-        broken_at, lost = None, 0
+        broken_at, lost_commits = None, 0
         frames = _frames(file, page_bytes, header[16:24], sums, order)
         for number, frame in enumerate(frames, 1):
             if not frame.fits and broken_at is None:
                 broken_at = number
             if broken_at is not None and frame.commits and frame.salts == header[16:24]:
-                lost += 1
-    if broken_at is None or not lost:
+                lost_commits += 1
+    if broken_at is None or not lost_commits:
         return []
-    message = f"frame {broken_at} is damaged, and {lost} COMMITs behind it are not read"
+    message = f"frame {broken_at} is damaged, and {lost_commits} COMMITs behind it are not read"
     return [_fault("wal_damaged", message)]
 
 

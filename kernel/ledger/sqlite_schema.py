@@ -5,6 +5,7 @@ The version is the file's `user_version` (decision kernel/0114).
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,26 +25,27 @@ BUSY_TIMEOUT_S = 10.0
 
 def table_definitions() -> list[str]:
     """Return the statements that make tables and indexes."""
-    found = []
+    statements = []
     for table in metadata.sorted_tables:
-        found.append(str(CreateTable(table).compile(dialect=dialect.dialect())))
-        found += [
+        statements.append(str(CreateTable(table).compile(dialect=dialect.dialect())))
+        statements += [
             str(CreateIndex(index).compile(dialect=dialect.dialect()))
             for index in sorted(table.indexes, key=lambda index: str(index.name))
         ]
-    return found
+    return statements
 
 
-def definitions() -> list[str]:
+@cache
+def definitions() -> tuple[str, ...]:
     """Return the statements that make the tables of this program, and what guards them."""
-    found = table_definitions()
+    statements = table_definitions()
     for table in APPEND_ONLY_TABLES:
-        found += [
+        statements += [
             f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
             f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
             for change in ("UPDATE", "DELETE")
         ]
-    return found
+    return tuple(statements)
 
 
 def create_schema(writer: sqlite3.Connection, path: Path) -> None:

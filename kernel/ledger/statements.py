@@ -38,15 +38,15 @@ class Where:
     __slots__ = ("names", "nulls", "values")
 
     def __init__(self, where: Mapping[str, Any] | None) -> None:
-        given = where or {}
-        self.names: tuple[str, ...] = tuple(given)
+        equal = where or {}
+        self.names: tuple[str, ...] = tuple(equal)
         self.nulls: tuple[str, ...] = ()
-        self.values = list(given.values())
+        self.values = list(equal.values())
         if None not in self.values:
             return
-        self.nulls = tuple(name for name, value in given.items() if value is None)
-        self.names = tuple(name for name in given if name not in self.nulls)
-        self.values = [given[name] for name in self.names]
+        self.nulls = tuple(name for name, value in equal.items() if value is None)
+        self.names = tuple(name for name in equal if name not in self.nulls)
+        self.values = [equal[name] for name in self.names]
 
     def sql(self) -> str:
         """Return the condition, empty when there is none."""
@@ -100,9 +100,9 @@ def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
 
     The last value of a list fills it up.
     """
-    wanted = list(dict.fromkeys(values))
-    for start in range(0, len(wanted), ANY_MAX):
-        part = wanted[start : start + ANY_MAX]
+    distinct = list(dict.fromkeys(values))
+    for start in range(0, len(distinct), ANY_MAX):
+        part = distinct[start : start + ANY_MAX]
         size = ANY_MIN
         while size < len(part):
             size *= 2
@@ -158,8 +158,8 @@ def upsert_sql(table: Table) -> str:
     """Return the text that adds a row or replaces the one with its key."""
     key = key_names(table)
     # A table of nothing but its key has a column all the same that can be replaced by itself.
-    others = [name for name in column_names(table) if name not in key] or key[:1]
-    assigned = ", ".join(f"{name} = excluded.{name}" for name in others)
+    assigned_columns = [name for name in column_names(table) if name not in key] or key[:1]
+    assigned = ", ".join(f"{name} = excluded.{name}" for name in assigned_columns)
     return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
 
 

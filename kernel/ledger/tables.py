@@ -15,11 +15,12 @@ from typing import Any, Protocol
 from sqlalchemy import Table
 
 from kernel.ledger.catalog import ContentReport, StorageFault
+from kernel.ledger.keys import values_getter
 
 Row = dict[str, Any]
 
 
-class DuplicateKey(Exception):  # noqa: N818 - the state of a key, not a failure of the store
+class DuplicateKey(Exception):
     """A row with this key, or with this unique value, is there already; nothing was written."""
 
 
@@ -135,6 +136,35 @@ class Tables(TablesView, Protocol):
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written inside when an exception leaves the block; the rest stays."""
+
+
+class SingleRows(Tables, Protocol):
+    """The tables of an adapter to which many rows are as many single ones."""
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column."""
+        take = values_getter(names)
+        return [
+            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
+        ]
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.insert(table, row)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows."""
+        for row in rows:
+            self.put(table, row)
 
 
 class Store(Protocol):

@@ -22,9 +22,10 @@ def check_version(version: int, place: str) -> None:
         return
     if version <= 0:
         raise LedgerSchemaDiffers(f"{place} has tables, but none that a ledger's program made")
-    found = f"{place} has schema version {version}, this program reads {expected}"
+    difference = f"{place} has schema version {version}, this program reads {expected}"
     if version < expected:
         raise LedgerSchemaDiffers(
-            f"{found}: stop what runs on it, then `rotulus migrate`", code="ledger_schema_older"
+            f"{difference}: stop what runs on it, then `rotulus migrate`",
+            code="ledger_schema_older",
         )
-    raise LedgerSchemaDiffers(f"{found}: use a newer program", code="ledger_schema_newer")
+    raise LedgerSchemaDiffers(f"{difference}: use a newer program", code="ledger_schema_newer")

@@ -24,9 +24,9 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row
 from kernel.migration.mapping import Unmapped, map_lite
 from kernel.model.lite import LITE_INTENT
-from kernel.model.receipt import MIGRATION_KIND, Receipt
+from kernel.model.receipt import MIGRATION_KIND, Receipt, receipt_effect
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
-from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+from kernel.rollback.envelopes import envelope, scope_of
 
 BATCH_ROWS = 256
 """Lite rows of one transaction."""
@@ -56,7 +56,7 @@ class LogMigration:
     """Waiting for an earlier operation that is held."""
 
     left: int = 0
-    """Not tried, because the job was stopped."""
+    """Operations that were not tried, because the job was stopped."""
 
     stopped_by: Rejection | None = None
 
@@ -85,7 +85,7 @@ def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) ->
         if progress is not None:
             progress(done)
         if len(rows) < BATCH_ROWS:
-            return run.found
+            return run.migration
         after = rows[-1]["ec_sequence_number"]
 
 
@@ -110,39 +110,39 @@ def discard(
 @dataclass(slots=True)
 class _Run:
     kernel: Kernel
-    found: LogMigration = field(default_factory=LogMigration)
+    migration: LogMigration = field(default_factory=LogMigration)
     _kept_back: set[str] = field(default_factory=set)
     """Earlier operations that are neither superseded nor settled, and their records."""
 
     def step(self, transaction: LedgerTransaction, row: Row) -> None:
         """Supersede one lite row, hold it, or let it wait."""
-        operation_id, found = row["operation_id"], self.found
+        operation_id, migration = row["operation_id"], self.migration
         newest = transaction.log_row_of(operation_id)
         if newest is not None and newest["supersedes_sequence"]:
-            found.superseded += 1
+            migration.superseded += 1
             return
         items = items_of(transaction, operation_id, MIGRATION_KIND)
-        if any(resolution_of(transaction, one["receipt_id"]) is not None for one in items):
-            found.settled += 1
+        if any(resolution_of(transaction, item["receipt_id"]) is not None for item in items):
+            migration.settled += 1
             return
         lite = _lite_of(transaction, row)
         if items:
-            found.held += 1
-        elif found.stopped_by is not None:
-            found.left += 1
+            migration.held += 1
+        elif migration.stopped_by is not None:
+            migration.left += 1
         elif self._waits(lite):
-            found.waiting += 1
+            migration.waiting += 1
         elif self._supersede(transaction, row, lite):
-            found.migrated += 1
-            found.superseded += 1
+            migration.migrated += 1
+            migration.superseded += 1
             return
         self._kept_back.update([_operation(operation_id), *_records(lite)])
 
     def _waits(self, lite: Document) -> bool:
-        named = [
+        parents = [
             _operation(parent_id) for parent_id in lite.get("causal_parent_operation_ids") or ()
         ]
-        return not self._kept_back.isdisjoint([*named, *_records(lite)])
+        return not self._kept_back.isdisjoint([*parents, *_records(lite)])
 
     def _supersede(self, transaction: LedgerTransaction, row: Row, lite: Document) -> bool:
         """Submit what the row maps to; where that fails, hold the row or stop the job."""
@@ -156,27 +156,27 @@ class _Run:
             return True
         refused = result.rejection
         if refused.check == _CAPACITY_CHECK:
-            self.found.stopped_by = refused
-            self.found.left += 1
+            self.migration.stopped_by = refused
+            self.migration.left += 1
             return False
-        why = Unmapped(refused.reason_code, refused.field, refused.message)
-        self._hold(transaction, row, why, {"rejection_receipt_id": result.receipt_id})
+        unmapped = Unmapped(refused.reason_code, refused.field, refused.message)
+        self._hold(transaction, row, unmapped, {"rejection_receipt_id": result.receipt_id})
         return False
 
     def _hold(
-        self, transaction: LedgerTransaction, row: Row, why: Unmapped, more: Document
+        self, transaction: LedgerTransaction, row: Row, unmapped: Unmapped, details: Document
     ) -> None:
         body = {
             "ec_sequence_number": str(row["ec_sequence_number"]),
-            "reason_code": why.reason_code,
-            "field": why.field,
-            "message": why.message[:_MESSAGE_MAX],
-            "missing_fields": list(why.missing_fields),
-            **more,
+            "reason_code": unmapped.reason_code,
+            "field": unmapped.field,
+            "message": unmapped.message[:_MESSAGE_MAX],
+            "missing_fields": list(unmapped.missing_fields),
+            **details,
         }
         receipt_id = f"receipt:{transaction.host.new_id()}"
         append_receipt(transaction, receipt_id, Receipt(MIGRATION_KIND, body), row["operation_id"])
-        self.found.held += 1
+        self.migration.held += 1
 
 
 def _lite_of(view: LedgerView, row: Row) -> Document:
@@ -198,4 +198,4 @@ def _records(lite: Document) -> Iterator[str]:
         payload = effect.get("payload")
         known = payload if isinstance(payload, dict) else {}
         ends = (known.get(name) for name in ("source_node_id", "target_node_id"))
-        yield from (one for one in (effect.get("target_ref"), *ends) if isinstance(one, str))
+        yield from (ref for ref in (effect.get("target_ref"), *ends) if isinstance(ref, str))

@@ -27,6 +27,7 @@ from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT, LITE_VERSION, PBEOperationReceiptLite
+from kernel.model.problems import first_problem
 from kernel.model.rules_version import RULES_VERSION
 
 BATCH_ROWS = 256
@@ -42,7 +43,7 @@ Progress = Callable[[int], None]
 """Told how many lines are done."""
 
 
-class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the log
+class LiteLogInvalid(KernelError):
     """A line that cannot be taken; nothing of the log was.
 
     `lite_envelope_invalid`, `envelope_too_large`, `json_key_repeated`,
@@ -59,7 +60,7 @@ class LiteLogInvalid(KernelError):  # noqa: N818 - named for the state of the lo
 
 @dataclass(frozen=True, slots=True)
 class LiteLine:
-    """One line that was read."""
+    """One line of a lite log: its number, its envelope and its bytes."""
 
     number: int
     lite: PBEOperationReceiptLite
@@ -69,7 +70,7 @@ class LiteLine:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What taking a log came to."""
+    """The numbers of lines that were taken and that were on the record before."""
 
     taken: int
     on_record: int
@@ -82,20 +83,20 @@ def take_log(ledger: Ledger, log: BinaryIO, progress: Progress | None = None) ->
     Raises:
         LiteLogInvalid: naming the line; nothing was written.
     """
-    told = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     with ledger.view() as view:
-        judged = _judge(view, log, told)
+        judged = _judge(view, log, report)
     log.seek(0)
-    lines, taken, done = read_lite_log(log), 0, 0
+    lines, lines_taken, done = read_lite_log(log), 0, 0
     while batch := list(islice(lines, BATCH_ROWS)):
         with ledger.transaction() as transaction:
             for line in batch:
                 if judged.get(line.lite.operation_id) != _digest(line.content):
                     raise LiteLogInvalid(line.number, "it was written since", "lite_log_changed")
-                taken += _take(transaction, line)
+                lines_taken += _take(transaction, line)
         done += len(batch)
-        told(done)
-    return Taken(taken, done - taken)
+        report(done)
+    return Taken(lines_taken, done - lines_taken)
 
 
 def read_lite_log(log: BinaryIO) -> Iterator[LiteLine]:
@@ -112,18 +113,18 @@ def read_lite_log(log: BinaryIO) -> Iterator[LiteLine]:
         yield _read_line(number, line)
 
 
-def _judge(view: LedgerView, log: BinaryIO, told: Progress) -> dict[str, bytes]:
+def _judge(view: LedgerView, log: BinaryIO, report: Progress) -> dict[str, bytes]:
     """Read every line, and return the hash of each operation's content."""
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for line in read_lite_log(log):
         operation_id = line.lite.operation_id
         content_digest = _digest(line.content)
-        if found.setdefault(operation_id, content_digest) != content_digest:
+        if digests.setdefault(operation_id, content_digest) != content_digest:
             message = f"{operation_id} stands in the log before, with other content"
             raise LiteLogInvalid(line.number, message, "lite_operation_conflict")
         _is_on_record(view, line)
-        told(line.number)
-    return found
+        report(line.number)
+    return digests
 
 
 def _read_line(number: int, line: bytes) -> LiteLine:
@@ -150,9 +151,7 @@ def _read_line(number: int, line: bytes) -> LiteLine:
     except CanonicalizationError as error:
         raise LiteLogInvalid(number, str(error)) from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise LiteLogInvalid(number, f"{field}: {first['msg']}") from None
+        raise LiteLogInvalid(number, ": ".join(first_problem(error))) from None
     if names_hold_nul(lite.model_dump(exclude=_NOT_NAMES)):
         raise LiteLogInvalid(number, "a name holds the character U+0000")
     return LiteLine(number, lite, content)

@@ -70,7 +70,8 @@ def map_lite(view: LedgerView, lite: Document, sequence: int) -> Document | Unma
         "policy_generation_id": view.policy_generation_id(),
         "recompute_priority": "background_low_priority",
         "primitive_effects": [
-            _effect(view, one, ordinal) for ordinal, one in enumerate(lite["primitive_effects"])
+            _effect(view, effect, ordinal)
+            for ordinal, effect in enumerate(lite["primitive_effects"])
         ],
         "supersedes": {
             "operation_id": lite["operation_id"],
@@ -86,15 +87,15 @@ def _effect(view: LedgerView, stated: Document, ordinal: int) -> Document:
         return stated
     payload = stated.get("payload")
     known = payload if isinstance(payload, dict) else {}
-    given = {"effect_id": f"{kind}:{ordinal}", "schema_version": 1, **stated}
-    reversibility = given.setdefault(
+    effect = {"effect_id": f"{kind}:{ordinal}", "schema_version": 1, **stated}
+    reversibility = effect.setdefault(
         "reversibility", expected_reversibility(kind, _node_kind(view, stated, known))
     )
     if reversibility == REVERSIBLE:
-        given.setdefault("inverse_operation_kind", EFFECT_KINDS[kind].inverses[0])
+        effect.setdefault("inverse_operation_kind", EFFECT_KINDS[kind].inverses[0])
     elif reversibility == COMPENSATING:
-        given.setdefault("compensating_operation_kind", expected_compensations(kind, known)[0])
-    return given
+        effect.setdefault("compensating_operation_kind", expected_compensations(kind, known)[0])
+    return effect
 
 
 def _node_kind(view: LedgerView, stated: Document, payload: Document) -> str | None:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from kernel.errors import KernelError
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
+from kernel.model.problems import first_problem
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
 
@@ -25,7 +26,7 @@ MIGRATION_KIND = "needs_migration_review"
 EPHEMERAL_DAYS = 1
 
 
-class ReceiptBodyInvalid(KernelError):  # noqa: N818 - named for the state, not the event
+class ReceiptBodyInvalid(KernelError):
     """A receipt whose body does not fit the model of its kind; nothing of it was written."""
 
     code = "receipt_body_invalid"
@@ -53,8 +54,7 @@ class ReceiptKind:
         try:
             self.body.__pydantic_validator__.validate_python(body)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            return ".".join(str(part) for part in first["loc"]), first["msg"]
+            return first_problem(error)
         return None
 
 
@@ -219,3 +219,17 @@ class ReceiptRules:
 
 CURRENT_RECEIPTS = ReceiptRules(RULES_VERSION, RECEIPT_KINDS)
 """What new receipts are recorded under."""
+
+
+def receipt_effect(
+    receipt_kind: str, body: Mapping[str, Any], *, effect_id: str | None = None
+) -> dict[str, Any]:
+    """Return the effect that emits a receipt."""
+    return {
+        "effect_id": effect_id or receipt_kind,
+        "effect_kind": "receipt_only",
+        "reversibility": "receipt_only",
+        "receipt_subkind": receipt_kind,
+        "payload": body,
+        "schema_version": 1,
+    }

@@ -25,13 +25,13 @@ def writer_of(envelope: Envelope) -> Writer:
 
 def overridden_by(envelope: Envelope) -> frozenset[str]:
     """Return the overlays that an envelope overrides by an effect that names them and a reason."""
-    named: set[str] = set()
+    overlay_ids: set[str] = set()
     for effect in envelope.primitive_effects:
         ids, reason = effect.payload.get("overlay_ids"), effect.payload.get("reason")
         reasoned = isinstance(reason, str) and reason != ""
         if effect.receipt_subkind == OVERRIDE and reasoned and isinstance(ids, list):
-            named.update(one for one in ids if isinstance(one, str))
-    return frozenset(named)
+            overlay_ids.update(id_ for id_ in ids if isinstance(id_, str))
+    return frozenset(overlay_ids)
 
 
 def forbidding(
@@ -50,13 +50,19 @@ def forbidding(
         ContainmentTooWide: it lies in more than is searched.
     """
     span = span_named_by(ref)
-    thing = ref if span is None else span.source_ref
-    node = view.node(thing)
+    entity = ref if span is None else span.source_ref
+    node = view.node(entity)
     granted = node["payload"].get("authorized_access") if node is not None else None
-    let_in = frozenset(one for one in granted if isinstance(one, str)) if granted else frozenset()
+    let_in = (
+        frozenset(grantee for grantee in granted if isinstance(grantee, str))
+        if granted
+        else frozenset()
+    )
     for way in containment.ways(ref, payload):
-        found = containment.overlays_on(way)
-        resolution = resolve(one for one in found if one.overlay_id not in overridden)
-        if resolution is not None and not resolution.permits(thing, writer, let_in):
+        overlays = containment.overlays_on(way)
+        resolution = resolve(
+            overlay for overlay in overlays if overlay.overlay_id not in overridden
+        )
+        if resolution is not None and not resolution.permits(entity, writer, let_in):
             return resolution
     return None

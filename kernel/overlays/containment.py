@@ -29,7 +29,7 @@ _CONTAINING_STATES = ("candidate", "confirmed", "policy_blocked")
 _RECORDED_IN = tuple(table for table in schema.STATE_TABLES if table.info["state"].holds_things)
 
 
-class ContainmentTooWide(Exception):  # noqa: N818 - the state of the record
+class ContainmentTooWide(Exception):
     """A thing lies in more than is searched."""
 
 
@@ -75,22 +75,22 @@ class Containment:
 
         A stretch is under an overlay that encompasses it, and under a limit that touches it.
         """
-        found = [one for ref in way.refs for one in self._overlays_of(ref)]
-        self._examined += len(found)
+        overlays = [overlay for ref in way.refs for overlay in self._overlays_of(ref)]
+        self._examined += len(overlays)
         if self._examined > MAX_OVERLAYS_EXAMINED:
             raise ContainmentTooWide
-        return [one for one in found if _lies_over(one, way.spans)]
+        return [overlay for overlay in overlays if _lies_over(overlay, way.spans)]
 
     def _overlays_of(self, ref: str) -> list[AccessOverlay]:
         if ref not in self._overlays:
-            found = (overlay_of(record) for record in self._view.overlay_nodes(ref))
-            self._overlays[ref] = [one for one in found if one is not None]
+            overlays = (overlay_of(record) for record in self._view.overlay_nodes(ref))
+            self._overlays[ref] = [overlay for overlay in overlays if overlay is not None]
         return self._overlays[ref]
 
     def _around(self, ref: str, payload: Mapping[str, Any]) -> Containers:
         """What a thing of this payload would lie in."""
         stated = _stated(ref, payload)
-        closures = [self._closure(one) for one in stated.refs]
+        closures = [self._closure(ref) for ref in stated.refs]
         return Containers(
             stated.refs.union({ref}, *(closure.refs for closure in closures)),
             stated.spans.union(*(closure.spans for closure in closures)),
@@ -103,10 +103,10 @@ class Containment:
             spans: set[Span] = set()
             waiting = [ref]
             while waiting:
-                one = waiting.pop()
-                if one not in refs:
-                    place = self._place(one)
-                    refs.add(one)
+                inner = waiting.pop()
+                if inner not in refs:
+                    place = self._place(inner)
+                    refs.add(inner)
                     spans |= place.spans
                     waiting += place.refs
             self._closures[ref] = Containers(frozenset(refs), frozenset(spans))
@@ -129,8 +129,8 @@ class Containment:
                 if record["state"] in _CONTAINING_STATES
             }
             self._places[ref] = Containers(
-                frozenset(corpora).union(*(one.refs for one in stated)),
-                _named(ref).union(*(one.spans for one in stated)),
+                frozenset(corpora).union(*(closure.refs for closure in stated)),
+                _spans_of(ref).union(*(closure.spans for closure in stated)),
             )
         return self._places[ref]
 
@@ -142,10 +142,10 @@ def is_placed(payload: Mapping[str, Any]) -> bool:
 
 
 def _stated(ref: str, payload: Mapping[str, Any]) -> Containers:
-    return Containers(frozenset(_containers(payload)), _named(ref).union(spans_in(payload)))
+    return Containers(frozenset(_containers(payload)), _spans_of(ref).union(spans_in(payload)))
 
 
-def _named(ref: str) -> frozenset[Span]:
+def _spans_of(ref: str) -> frozenset[Span]:
     span = span_named_by(ref)
     return frozenset() if span is None else frozenset({span})
 

@@ -78,8 +78,8 @@ class Target(_Document):
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
-        wanted = self.target_kind == "source_span"
-        if (self.offset is not None, self.length is not None) != (wanted, wanted):
+        is_span = self.target_kind == "source_span"
+        if (self.offset is not None, self.length is not None) != (is_span, is_span):
             raise ValueError("offset and length are those of a source_span, and of nothing else")
         return self
 
@@ -149,7 +149,7 @@ class AccessOverlay:
         return self.target.target_kind
 
 
-class OverlayInvalid(ValueError):  # noqa: N818 - the state of a payload
+class OverlayInvalid(ValueError):
     """A payload is no overlay; `field` is where."""
 
     def __init__(self, message: str, field: str) -> None:

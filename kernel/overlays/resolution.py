@@ -40,7 +40,7 @@ class Resolution:
     granularity: Granularity
     restriction: Restriction
     overlays: tuple[AccessOverlay, ...]
-    """The overlays of this granularity that limit anything, by id; all where none does."""
+    """The limiting overlays of this granularity, by id; all of them where none limits."""
 
     def permits(self, write_ref: str, writer: Writer, granted: frozenset[str]) -> bool:
         """Tell whether a write is permitted; `granted` are those whom the written node lets in."""
@@ -61,8 +61,8 @@ class Resolution:
 
     def describe(self) -> str:
         """Return what holds and why, for a refusal's message (§12.2)."""
-        named = ", ".join(self.overlay_ids[:8])
-        return f"{self.restriction} by overlay {named} (granularity: {self.granularity})"
+        overlay_ids = ", ".join(self.overlay_ids[:8])
+        return f"{self.restriction} by overlay {overlay_ids} (granularity: {self.granularity})"
 
 
 def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:
@@ -70,14 +70,14 @@ def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:
     by_id = {overlay.overlay_id: overlay for overlay in overlays}
     if not by_id:
         return None
-    granularity = min((one.granularity for one in by_id.values()), key=_RANK.__getitem__)
+    granularity = min((overlay.granularity for overlay in by_id.values()), key=_RANK.__getitem__)
     decisive = [by_id[key] for key in sorted(by_id) if by_id[key].granularity == granularity]
-    limiting = [one for one in decisive if one.restriction != "none"]
+    limiting = [overlay for overlay in decisive if overlay.restriction != "none"]
     return Resolution(granularity, _combined(limiting), tuple(limiting or decisive))
 
 
 def _combined(limiting: list[AccessOverlay]) -> Restriction:
-    stated = {one.restriction for one in limiting}
+    stated = {overlay.restriction for overlay in limiting}
     if len(stated) > 1:
         return "blocked"
     return next(iter(stated), "none")

@@ -42,7 +42,7 @@ class StateAsOf:
         self._recorded: Iterable[bytes] = ()
         self._own: dict[tuple[str, str], str] | None = None
         self._known: dict[tuple[str, str], Row | None] = {}
-        self._gone: dict[str, frozenset[str]] = {}
+        self._missing_keys: dict[str, frozenset[str]] = {}
 
     def begin(self, sequence: int, recorded: Iterable[bytes]) -> None:
         """Move to just before an operation, whose effects name the states that they met."""
@@ -86,21 +86,23 @@ class StateAsOf:
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equalled `where`, in the order of one column."""
-        wanted = dict(where or {})
+        equal = dict(where or {})
         key_column = key_names(table)[0]
         column = order_by or key_column
-        rows = (self.get(table, key) for key in self._candidates(table, key_column, wanted))
-        found = [
+        rows = (self.get(table, key) for key in self._candidates(table, key_column, equal))
+        matching = [
             row
             for row in rows
-            if row is not None and all(row[name] == value for name, value in wanted.items())
+            if row is not None and all(row[name] == value for name, value in equal.items())
         ]
         if after is not None:
-            found = [
-                row for row in found if (row[column] < after if descending else row[column] > after)
+            matching = [
+                row
+                for row in matching
+                if (row[column] < after if descending else row[column] > after)
             ]
-        found.sort(key=lambda row: row[column], reverse=descending)
-        return found[:limit]
+        matching.sort(key=lambda row: row[column], reverse=descending)
+        return matching[:limit]
 
     def select_any(
         self,
@@ -200,8 +202,10 @@ class StateAsOf:
         if self._own is None:
             self._own = {}
             for content in self._recorded:
-                one = orjson.loads(content)
-                self._own.setdefault((one["store"], one["record_key"]), one["pre_image_hash"])
+                effect = orjson.loads(content)
+                self._own.setdefault(
+                    (effect["store"], effect["record_key"]), effect["pre_image_hash"]
+                )
         return self._own.get((name, key))
 
     def _was_written(self, row: Row) -> bool:
@@ -239,12 +243,12 @@ class StateAsOf:
             _refuse(table.name)
         narrowed = {name: where[name] for name in store.searched_by if name in where}
         keys = {row[key_column]: None for row in self._tables.select(table, narrowed)}
-        keys |= dict.fromkeys(sorted(self._gone_from(table)))
+        keys |= dict.fromkeys(sorted(self._missing_from(table)))
         return list(keys)
 
-    def _gone_from(self, table: Table) -> frozenset[str]:
+    def _missing_from(self, table: Table) -> frozenset[str]:
         """Return the keys that a later operation wrote and that have no row now."""
-        if table.name not in self._gone:
+        if table.name not in self._missing_keys:
             keys: set[str] = set()
             after = self._sequence - 1
             while True:
@@ -262,9 +266,9 @@ class StateAsOf:
                     raise LedgerCorrupt("an operation with more effects than it may have")
                 # The last operation may go on behind the page.
                 after = rows[-1]["ec_sequence_number"] - 1
-            gone = (key for key in keys if self._tables.get(table, key) is None)
-            self._gone[table.name] = frozenset(gone)
-        return self._gone[table.name]
+            missing = (key for key in keys if self._tables.get(table, key) is None)
+            self._missing_keys[table.name] = frozenset(missing)
+        return self._missing_keys[table.name]
 
 
 def _refuse(name: str) -> NoReturn:

@@ -25,10 +25,10 @@ class RecordedEffects:
         """Return the effects of an operation in their order; forgets those before it."""
         while not self._ended and sequence > self._after:
             self._next_page()
-        found = self._read.pop(sequence, [])
-        if len(found) > 1:
-            found.sort()
-        return [content for _, content in found]
+        contents = self._read.pop(sequence, [])
+        if len(contents) > 1:
+            contents.sort()
+        return [content for _, content in contents]
 
     def _next_page(self) -> None:
         rows = self._tables.columns(

@@ -27,7 +27,7 @@ class ReplayVerdict:
 
     operation_id: str
     ec_sequence_number: int | None
-    """None where the operation is not on the log."""
+    """The operation's sequence; None where it is not on the log."""
 
     fingerprint_match: bool
     output_reproduced: bool
@@ -73,10 +73,10 @@ def replay_all(
     for each operation.
     """
     replayed: dict[str, bool] = {}
-    for one in reproduce_range(view, first, last):
-        verdict = _after_parents(view, one, replayed, last, strategy, registry)
+    for reproduction in reproduce_range(view, first, last):
+        verdict = _after_parents(view, reproduction, replayed, last, strategy, registry)
         # Children do not stand on what was never applied.
-        replayed[one.operation_id] = verdict.output_reproduced or not one.applied
+        replayed[reproduction.operation_id] = verdict.output_reproduced or not reproduction.applied
         yield verdict
 
 
@@ -95,17 +95,17 @@ def judge(
         RecordedModelOutput.model_validate_json(orjson.dumps(stated))
         for stated in reproduction.recorded_model_outputs
     ]
-    found = [(one, _Standing.of(view, one, registry)) for one in outputs]
-    for output, standing in found:
+    standings = [(output, _Standing.of(view, output, registry)) for output in outputs]
+    for output, standing in standings:
         if not standing.available:
             return _verdict(reproduction, "recorded_output_unavailable", output)
         if standing.corrupt:
             difference = f"the answer {output.output_payload_blob_ref} does not keep its commitment"
             return _verdict(reproduction, difference=difference)
-    if not found:
+    if not standings:
         return _verdict(reproduction, reproduced=True)
-    drifted = [(one, standing) for one, standing in found if not standing.matches]
-    output, standing = (drifted or found)[0]
+    drifted = [(output, standing) for output, standing in standings if not standing.matches]
+    output, standing = (drifted or standings)[0]
     blocked = bool(drifted) and strategy == "blocked_on_fingerprint_mismatch"
     return ReplayVerdict(
         reproduction.operation_id,
@@ -176,10 +176,10 @@ def _verdict(
     )
 
 
-def _blocked(one: Reproduction, parent: str) -> ReplayVerdict:
+def _blocked(reproduction: Reproduction, parent: str) -> ReplayVerdict:
     return ReplayVerdict(
-        one.operation_id,
-        one.ec_sequence_number,
+        reproduction.operation_id,
+        reproduction.ec_sequence_number,
         fingerprint_match=False,
         output_reproduced=False,
         block_reason="operation_not_replayable",
@@ -189,19 +189,23 @@ def _blocked(one: Reproduction, parent: str) -> ReplayVerdict:
 
 def _after_parents(
     view: LedgerView,
-    one: Reproduction,
+    reproduction: Reproduction,
     replayed: dict[str, bool],
     last: int,
     strategy: AuditReplayStrategy,
     registry: ModelRegistry,
 ) -> ReplayVerdict:
-    verdict = judge(view, one, strategy, registry)
+    verdict = judge(view, reproduction, strategy, registry)
     if verdict.difference is not None:
         return verdict
-    for parent in one.causal_parent_operation_ids:
-        is_late = one.migrated and parent not in replayed and _is_later(view, parent, one, last)
+    for parent in reproduction.causal_parent_operation_ids:
+        is_late = (
+            reproduction.migrated
+            and parent not in replayed
+            and _is_later(view, parent, reproduction, last)
+        )
         if is_late or not replayed.get(parent, True):
-            return _blocked(one, parent)
+            return _blocked(reproduction, parent)
     return verdict
 
 

@@ -72,7 +72,7 @@ def _record(
             place = f"row {verdict.ec_sequence_number}, {verdict.operation_id}"
             raise LedgerCorrupt(f"{place}: {verdict.difference}")
     transaction.next_commit_time_us()
-    return tuple(_receipt(transaction, one, strategy, context) for one in verdicts)
+    return tuple(_receipt(transaction, verdict, strategy, context) for verdict in verdicts)
 
 
 def _receipt(

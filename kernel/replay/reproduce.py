@@ -53,7 +53,7 @@ class Reproduction:
     operation_id: str
     causal_parent_operation_ids: tuple[str, ...] = ()
     recorded_model_outputs: tuple[Document, ...] = ()
-    """As the envelope states them."""
+    """The model outputs as the envelope states them."""
 
     erased: bool = False
     """The envelope was erased, so there was nothing to compute."""
@@ -68,7 +68,7 @@ class Reproduction:
     """What differs from the record; None where every byte agrees."""
 
 
-class _Differs(Exception):  # noqa: N818 - what a comparison came to, said in a Reproduction
+class _Differs(Exception):
     pass
 
 
@@ -133,9 +133,9 @@ def _reproduce_alone(view: LedgerView, row: Row) -> Reproduction:
         return Reproduction(sequence, operation_id, parents, applied=False, migrated=True)
     run = _Run(view, row["ec_sequence_number"])
     run.read_envelopes([row])
-    found, position = run.reproduce(row), position_of(row)
-    migrated = position != found.ec_sequence_number
-    return replace(found, ec_sequence_number=position, migrated=migrated)
+    reproduction, position = run.reproduce(row), position_of(row)
+    migrated = position != reproduction.ec_sequence_number
+    return replace(reproduction, ec_sequence_number=position, migrated=migrated)
 
 
 class _Run:

@@ -67,7 +67,7 @@ def _way_back(kind: str, stated: Document) -> list[tuple[str, str]]:
     steps = sorted(STEPS_OF_KIND[kind], key=lambda step: step[1] != stated["from_state"])
     way: list[tuple[str, str]] = []
     state = stated["to_state"]
-    while step := next((one for one in steps if one[0] == state), None):
+    while step := next((transition for transition in steps if transition[0] == state), None):
         steps.remove(step)
         way.append(step)
         state = step[1]

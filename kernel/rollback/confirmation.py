@@ -52,19 +52,19 @@ class Confirmations:
             raise ValueError("each role has a key of its own")
         self._keys = dict(keys)
 
-    def issue(self, role: Role, what: Confirmable, *, confirmation_id: str, now_us: int) -> str:
+    def issue(self, role: Role, subject: Confirmable, *, confirmation_id: str, now_us: int) -> str:
         """Return a token that confirms one plan once, until LIFETIME_S from now."""
         claims = {
             "confirmation_id": confirmation_id,
-            "tier": what.tier,
-            "scope": what.scope,
-            "digest": what.digest,
+            "tier": subject.tier,
+            "scope": subject.scope,
+            "digest": subject.digest,
             "expires_at_us": now_us + LIFETIME_S * 1_000_000,
         }
         content = canonicalize(claims)
         return f"{_text(content)}.{_text(self._sign(role, content))}"
 
-    def check(self, role: Role, token: str | None, what: Confirmable, *, now_us: int) -> str:
+    def check(self, role: Role, token: str | None, subject: Confirmable, *, now_us: int) -> str:
         """Return the confirmation's id when it confirms this plan.
 
         Raises:
@@ -75,37 +75,37 @@ class Confirmations:
         if token is None:
             raise RollbackRefused(
                 "tier_3_requires_architect"
-                if what.tier == REBUILD_TIER
+                if subject.tier == REBUILD_TIER
                 else "confirmation_required",
                 f"the {role} has to confirm this",
                 role=role,
-                tier=what.tier,
-                scope=what.scope,
-                digest=what.digest,
+                tier=subject.tier,
+                scope=subject.scope,
+                digest=subject.digest,
             )
         content = self._opened(role, token)
         claims = orjson.loads(content)
         if claims["expires_at_us"] <= now_us:
             raise RollbackRefused("confirmation_expired", "the token has expired")
         if (claims["tier"], claims["scope"], claims["digest"]) != (
-            what.tier,
-            what.scope,
-            what.digest,
+            subject.tier,
+            subject.scope,
+            subject.digest,
         ):
             raise RollbackRefused(
                 "confirmation_of_something_else",
                 "the token confirms another plan; look again at what would happen",
-                digest=what.digest,
+                digest=subject.digest,
             )
         return str(claims["confirmation_id"])
 
     def _opened(self, role: Role, token: str) -> bytes:
         content, _, signature = token[:TOKEN_CHARS_MAX].partition(".")
         try:
-            opened, given = _bytes(content), _bytes(signature)
+            opened, stated = _bytes(content), _bytes(signature)
         except (ValueError, binascii.Error):
             raise RollbackRefused("confirmation_invalid", "not a confirmation token") from None
-        if not hmac.compare_digest(given, self._sign(role, opened)):
+        if not hmac.compare_digest(stated, self._sign(role, opened)):
             raise RollbackRefused(
                 "confirmation_invalid", f"not a token that the {role}'s key has signed"
             )

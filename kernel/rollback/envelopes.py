@@ -7,6 +7,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
+from kernel.model.receipt import receipt_effect
 from kernel.rollback.plan import Place, RollbackStep
 from kernel.sources import state_taint
 from kernel.stores.rollback_marks import mark_of
@@ -70,18 +71,6 @@ def envelope(
     return document
 
 
-def receipt_effect(receipt_kind: str, body: Document) -> Document:
-    """Return the effect that emits a receipt."""
-    return {
-        "effect_id": receipt_kind,
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": receipt_kind,
-        "payload": body,
-        "schema_version": 1,
-    }
-
-
 def scope_of(node_refs: list[str]) -> Document:
     """Return the scope of an operation on these nodes and no others."""
     return {
@@ -114,14 +103,14 @@ def _of_original(transaction: LedgerTransaction, step: RollbackStep) -> Document
 def _inverses(transaction: LedgerTransaction, step: RollbackStep) -> list[Document]:
     stands: dict[Place, str] = {}
     effects = []
-    for ordinal, one in enumerate(step.of(REVERSIBLE)):
-        place, restores = one.place, one.applied["pre_image_hash"]
+    for ordinal, effect in enumerate(step.of(REVERSIBLE)):
+        place, restores = effect.place, effect.applied["pre_image_hash"]
         if place not in stands:
             row = transaction.tables.get(schema.STORES[place[0]], place[1])
             stands[place] = "" if row is None else sha256_hex(bytes(row["record"]))
         undone = {
             "operation_id": step.operation_id,
-            "effect_id": one.declared["effect_id"],
+            "effect_id": effect.declared["effect_id"],
             "store": place[0],
             "record_key": place[1],
             "restores_hash": restores,
@@ -131,24 +120,24 @@ def _inverses(transaction: LedgerTransaction, step: RollbackStep) -> list[Docume
         effects.append(
             {
                 "effect_id": f"undo:{ordinal}",
-                "effect_kind": one.declared["inverse_operation_kind"],
+                "effect_kind": effect.declared["inverse_operation_kind"],
                 "reversibility": REVERSIBLE,
-                "inverse_operation_kind": one.declared["effect_kind"],
+                "inverse_operation_kind": effect.declared["effect_kind"],
                 "undoes": undone,
                 "schema_version": 1,
             }
         )
-        if one.declared.get("target_ref") is not None:
-            effects[-1]["target_ref"] = one.declared["target_ref"]
+        if effect.declared.get("target_ref") is not None:
+            effects[-1]["target_ref"] = effect.declared["target_ref"]
     return effects
 
 
 def _writers(transaction: LedgerTransaction, step: RollbackStep) -> list[str]:
     """Return the last writers of what is undone, as parents: their writes have been seen."""
-    found = []
+    writers = []
     for effect in step.effects:
         table = schema.STORES.get(effect.place[0])
         row = None if table is None else transaction.tables.get(table, effect.place[1])
         if row is not None and row["updated_by_operation_id"]:
-            found.append(row["updated_by_operation_id"])
-    return found
+            writers.append(row["updated_by_operation_id"])
+    return writers

@@ -5,7 +5,7 @@ from typing import Any
 from kernel.errors import KernelError
 
 
-class RollbackRefused(KernelError):  # noqa: N818 - an answer, nothing has failed
+class RollbackRefused(KernelError):
     """Nothing was undone; `details` names what stands in the way."""
 
     def __init__(self, code: str, message: str, **details: Any) -> None:

@@ -14,6 +14,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.compensation import compensating_effects
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -21,7 +22,6 @@ from kernel.rollback.envelopes import (
     compensating_envelope,
     envelope,
     inverse_envelope,
-    receipt_effect,
     scope_of,
 )
 from kernel.rollback.errors import RollbackRefused
@@ -40,7 +40,7 @@ class OperationRollback:
 
     original_operation_id: str
     submission: SubmissionResult
-    """Of the inverse operation."""
+    """The result of submitting the inverse operation."""
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process."""
@@ -58,7 +58,7 @@ class EpochRollback:
 
     epoch_id: str
     submission: SubmissionResult
-    """Of the operation that holds the receipts."""
+    """The result of submitting the operation that holds the receipts."""
 
     inverse_operation_ids: tuple[str, ...]
     compensations_applied: tuple[Document, ...]
@@ -118,9 +118,11 @@ def rollback_epoch(
     plan = plan_epoch(transaction, epoch_id)
     confirmation_id = None
     if plan.needs_user_confirmation and plan.page == 1:
-        what = Confirmable(2, epoch_id, plan.digest)
+        subject = Confirmable(2, epoch_id, plan.digest)
         now_us = transaction.host.now_us()
-        confirmation_id = confirmations.check("user", user_confirmation_token, what, now_us=now_us)
+        confirmation_id = confirmations.check(
+            "user", user_confirmation_token, subject, now_us=now_us
+        )
     operation_id = confirmed_operation_id(transaction, confirmation_id)
     with transaction.savepoint():
         word = confirmation_id or plan.confirmation_id
@@ -200,18 +202,18 @@ def _compensate(
     kernel: Kernel, transaction: LedgerTransaction, step: RollbackStep
 ) -> list[Document]:
     applied = []
-    for ordinal, one in enumerate(step.of(COMPENSATING)):
-        effects = compensating_effects(transaction, step.operation_id, one)
+    for ordinal, effect in enumerate(step.of(COMPENSATING)):
+        effects = compensating_effects(transaction, step.operation_id, effect)
         if effects:
             document = compensating_envelope(transaction, step, effects, ordinal)
             compensation = _submit(kernel, transaction, document).operation_id
         else:
-            compensation = _last_writer(transaction, one)
+            compensation = _last_writer(transaction, effect)
         applied.append(
             {
                 "original_operation_id": step.operation_id,
                 "compensating_operation_id": compensation,
-                "compensating_operation_kind": one.declared["compensating_operation_kind"],
+                "compensating_operation_kind": effect.declared["compensating_operation_kind"],
             }
         )
     return applied

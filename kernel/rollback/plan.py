@@ -92,10 +92,10 @@ class RollbackStep:
         return [
             {
                 "original_operation_id": self.operation_id,
-                "effect_kind": one.declared["effect_kind"],
-                "external_effect_descriptor": one.declared["external_effect_descriptor"],
+                "effect_kind": effect.declared["effect_kind"],
+                "external_effect_descriptor": effect.declared["external_effect_descriptor"],
             }
-            for one in self.of(IRREVERSIBLE)
+            for effect in self.of(IRREVERSIBLE)
         ]
 
 
@@ -127,7 +127,7 @@ class RollbackPlan:
 
     @property
     def persists(self) -> list[Document]:
-        """What would stay outside."""
+        """The external effects that would stay outside after the rollback."""
         return [effect for step in self.steps for effect in step.persists]
 
     def document(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
             raise _under_way(begun)
         return _next_page(view, begun)
     is_epoch = _is_epoch(view, epoch_id)
-    named = "commit_epoch_id" if is_epoch else "operation_id"
+    id_column = "commit_epoch_id" if is_epoch else "operation_id"
     planned = _Planned(2, epoch_id)
     rows = _epoch(view, epoch_id) if is_epoch else _alone(view, epoch_id)
     for looked_at, row in enumerate(rows):
@@ -206,7 +206,7 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
             raise RollbackRefused(
                 "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
             )
-        _plan_row(view, row, planned, lambda later: bool(later[named] == epoch_id))
+        _plan_row(view, row, planned, lambda later: bool(later[id_column] == epoch_id))
     plan = planned.plan()
     if not plan.steps:
         code = "rollback_already_applied" if plan.left_out else "rollback_nothing_to_undo"
@@ -242,7 +242,7 @@ class _Planned:
         self._tier, self._scope = tier, scope
         self._steps: list[RollbackStep] = []
         self._left_out: list[str] = []
-        self._left = self._bytes = self._from = 0
+        self._operations_left = self._bytes = self._from = 0
         self._persists = self._is_full = False
         self._hash = hashlib.sha256(b"[%d,%s,[" % (tier, canonicalize(scope)))
         self._separator = b""
@@ -250,7 +250,7 @@ class _Planned:
     @property
     def is_past_its_page(self) -> bool:
         """Whether an operation was looked at that the page has no room for."""
-        return self._left > 0
+        return self._operations_left > 0
 
     def leave_out(self, row: Row) -> None:
         """Pass over an operation that was undone before."""
@@ -268,7 +268,7 @@ class _Planned:
         if len(self._steps) == PAGE_OPERATIONS_MAX or (self._steps and too_large):
             self._is_full = True
         if self._is_full:
-            self._left += 1
+            self._operations_left += 1
             return
         self._steps.append(step)
         self._bytes += size
@@ -284,7 +284,7 @@ class _Planned:
             self._hash.hexdigest(),
             self._persists,
             tuple(self._left_out),
-            operations_left=self._left,
+            operations_left=self._operations_left,
             undone_from_sequence=self._from,
         )
 
@@ -298,7 +298,7 @@ class _Planned:
             bool(begun["user_confirmation_token"]),
             tuple(self._left_out),
             begun["page"] + 1,
-            begun["operations_left"] - len(self._steps) if self._left else 0,
+            begun["operations_left"] - len(self._steps) if self._operations_left else 0,
             self._from,
             begun["user_confirmation_token"],
         )
@@ -306,11 +306,11 @@ class _Planned:
 
 def _named_bytes(step: RollbackStep) -> int:
     """Return how much the envelope of a page holds of an operation, in bytes."""
-    named = canonicalize([step.persists, step.envelope["target_refs"]])
+    content = canonicalize([step.persists, step.envelope["target_refs"]])
     descriptors = sum(
         len(effect["external_effect_descriptor"].encode()) for effect in step.persists
     )
-    return len(named) + descriptors + 256 * len(step.of(COMPENSATING))
+    return len(content) + descriptors + 256 * len(step.of(COMPENSATING))
 
 
 def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
@@ -321,10 +321,10 @@ def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
             `rollback_still_referenced` naming the edges, `rollback_of_belief_session`.
     """
     _check_belief(step)
-    for one in step.of(REVERSIBLE):
-        _check_superseded(view, step, one, in_scope)
-        _check_referenced(view, one, in_scope)
-    if any(_takes_a_node(one) for one in step.of(REVERSIBLE)):
+    for effect in step.of(REVERSIBLE):
+        _check_superseded(view, step, effect, in_scope)
+        _check_referenced(view, effect, in_scope)
+    if any(_takes_a_node(effect) for effect in step.of(REVERSIBLE)):
         _check_informed(view, step, in_scope)
 
 
@@ -343,8 +343,8 @@ def _check_tier_1(step: RollbackStep) -> None:
         raise RollbackRefused(
             "tier_1_requires_all_fully_reversible",
             "an inverse undoes reversible effects only; roll the epoch back instead",
-            irreversible_effects=_named(irreversible),
-            compensating_effects=_named(compensating),
+            irreversible_effects=_summaries_of(irreversible),
+            compensating_effects=_summaries_of(compensating),
         )
     if not step.of(REVERSIBLE):
         raise RollbackRefused("rollback_nothing_to_undo", "the operation changed no state")
@@ -499,7 +499,7 @@ def planned_effects(view: LedgerView, sequence: int, envelope: Document) -> Iter
         yield PlannedEffect(declared, orjson.loads(row["effect_bytes"]))
 
 
-def _named(effects: tuple[PlannedEffect, ...]) -> list[Document]:
+def _summaries_of(effects: tuple[PlannedEffect, ...]) -> list[Document]:
     return [
         {"effect_id": effect.declared["effect_id"], "effect_kind": effect.declared["effect_kind"]}
         for effect in effects[:NAMED_MAX]

@@ -30,9 +30,10 @@ from kernel.ledger.catalog import STORAGE_RULES
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row, Store, TablesView
+from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
-from kernel.rollback.envelopes import envelope, receipt_effect, scope_of
+from kernel.rollback.envelopes import envelope, scope_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import confirmed_operation_id
 from kernel.verify import verify
@@ -81,14 +82,14 @@ class RebuildPlan:
     checkpoint_ec_sequence_number: int
     head_row_hash: str
     state_digest: str
-    """Of the state that the log gives up to that head."""
+    """The digest of the state that the log gives up to that head."""
 
     irreversible_skipped: tuple[Document, ...]
     differences: tuple[RecordDifference, ...]
 
     @property
     def scope(self) -> str:
-        """What a confirmation confirms."""
+        """The scope that a confirmation of this rebuild names."""
         return f"checkpoint:{self.checkpoint_ec_sequence_number}"
 
     @property
@@ -136,7 +137,7 @@ class Prepared:
 
     def __init__(self, plan: RebuildPlan, fold: Fold, head: Head) -> None:
         self.plan = plan
-        """As of the snapshot; it is what a confirmation confirms."""
+        """The plan as of the snapshot; a confirmation confirms it."""
 
         self._fold = fold
         self._head = head
@@ -163,11 +164,11 @@ class Prepared:
             (difference.table, difference.key) for difference in self.plan.differences
         } | noting.written
         with self._fold.ledger.view() as folded:
-            found = (
+            compared = (
                 _difference(view.tables, folded.tables, table, key)
                 for table, key in sorted(places, key=lambda place: (place[0].name, place[1]))
             )
-            differences = tuple(one for one in found if one is not None)
+            differences = tuple(difference for difference in compared if difference is not None)
         skipped = (
             *self.plan.irreversible_skipped,
             *_skipped(view, max(self._head.ec_sequence_number, self._checkpoint)),
@@ -293,7 +294,7 @@ def _expect_appended_soundly(view: LedgerView, head: Head) -> None:
         now.receipt_sequence - mark.receipt_sequence
     )
     audit = audit_since(view, mark, rows_max=appended + 1)
-    _expect_sound(list(audit.found.findings))
+    _expect_sound(list(audit.verification.findings))
     if not audit.mark_fits:
         raise RollbackRefused(
             "rebuild_record_damaged", "the log does not hold the row from which the plan was made"
@@ -301,7 +302,7 @@ def _expect_appended_soundly(view: LedgerView, head: Head) -> None:
 
 
 def _expect_folded(findings: Findings, *, whole: bool) -> None:
-    _expect_sound(findings.found)
+    _expect_sound(findings.entries)
     if not whole:
         raise LedgerCorrupt("the log was not folded, and nothing was found")
 
@@ -446,7 +447,7 @@ def _envelope(
         for difference in plan.differences[:SKIPPED_MAX]
     ]
     now = transaction.host.now_us()
-    skipped = [one | {"skipped_at": iso_time(now)} for one in plan.irreversible_skipped]
+    skipped = [entry | {"skipped_at": iso_time(now)} for entry in plan.irreversible_skipped]
     body = {
         "checkpoint_ec_sequence_number": str(plan.checkpoint_ec_sequence_number),
         "architect_confirmation_token": confirmation_id,
@@ -457,7 +458,7 @@ def _envelope(
     }
     effects = [receipt_effect("tier_3_rebuild", body)]
     if skipped:
-        descriptors = [one["external_effect_descriptor"] for one in skipped]
+        descriptors = [entry["external_effect_descriptor"] for entry in skipped]
         effects.append(
             receipt_effect(
                 "rollback_partial_external_effect_persists",

@@ -1,1 +1,1 @@
-"""What would happen if: a dry run, its preview, and the receipts of having asked (§11)."""
+"""Simulation of an operation: a dry run, its preview, and the receipts of both (§11)."""

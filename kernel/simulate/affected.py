@@ -20,7 +20,7 @@ from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a simulation was made of."""
+    """The sources from which a simulation was made, and their taint."""
 
     refs: tuple[str, ...]
     taint: tuple[str, ...]
@@ -37,15 +37,15 @@ class Sources:
 
 def affected_node_refs(changes: Iterable[RecordChange]) -> tuple[str, ...]:
     """Return the nodes that would change, in the order of their changes."""
-    found: dict[str, None] = {}
+    affected: dict[str, None] = {}
     for change in changes:
         record = change.after or change.before
         table = schema.STORES.get(change.store)
         store = None if table is None else store_of(table)
         speaks_of = None if store is None else store.speaks_of
         refs = speaks_of(record) if speaks_of is not None and record else (change.record_key,)
-        found.update(dict.fromkeys(ref for ref in refs if isinstance(ref, str)))
-    return tuple(found)
+        affected.update(dict.fromkeys(ref for ref in refs if isinstance(ref, str)))
+    return tuple(affected)
 
 
 def sources_of(
@@ -83,4 +83,6 @@ def sources_of(
 def _classes_shown(changes: Iterable[RecordChange]) -> list[Any]:
     """Classes that the operation itself would give to what it writes."""
     after = (change.after for change in changes)
-    return [one["visibility_class"] for one in after if one and "visibility_class" in one]
+    return [
+        record["visibility_class"] for record in after if record and "visibility_class" in record
+    ]

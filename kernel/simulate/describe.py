@@ -19,12 +19,10 @@ Fields = dict[str, Any]
 
 _UNREMARKABLE = frozenset({"version", "updated_by_operation_id", "updated_at", "payload"})
 
-_CORPUS_MOVES = frozenset({"membership_write", "membership_state_transition"})
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a preview's function reads: the operation and its dry run."""
+    """The operation and its dry run, from which a function describes a preview."""
 
     effects: tuple[KernelEffect, ...]
     source_refs: tuple[str, ...]
@@ -150,7 +148,7 @@ def _number(value: object) -> float | None:
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         return None
     return tuple(value)
 
@@ -161,10 +159,10 @@ def _ruling_disposition(shown: Shown) -> Fields:
         "court_disposition_observations",
         "case_resolution_events",
     )
-    found = next(shown.changes_of(*stores), None)
-    if found is None:
+    ruling = next(shown.changes_of(*stores), None)
+    if ruling is None:
         return {}
-    change, _, after = found
+    change, _, after = ruling
     payload = after["payload"]
     single = {name: payload[name] for name in ("disposition", "event_kind") if name in payload}
     return {
@@ -176,11 +174,11 @@ def _ruling_disposition(shown: Shown) -> Fields:
 
 
 def _extraction_outcome(shown: Shown) -> Fields:
-    found = next(shown.changes_of("extraction_attempts"), None)
-    if found is None:
+    attempt = next(shown.changes_of("extraction_attempts"), None)
+    if attempt is None:
         return {}
     names = ("extraction_run_id", "attempt_number", "prior_state", "current_state", "block_reason")
-    return {name: found[2].get(name) for name in names}
+    return {name: attempt[2].get(name) for name in names}
 
 
 def _search_plan(shown: Shown) -> Fields:
@@ -190,9 +188,10 @@ def _search_plan(shown: Shown) -> Fields:
 
 def _rollup_generation(shown: Shown) -> Fields:
     node = next(shown.changes_of("nodes"), None)
-    other = next(shown.changes_of("materializations", "derived_indexes"), None)
-    rollup = node or other
-    views = [(change.record_key, after["stale"]) for change, _, after in _views(shown)]
+    materialized = next(shown.changes_of("materializations", "derived_indexes"), None)
+    rollup = node or materialized
+    changes = shown.changes_of("materialized_views")
+    views = [(change.record_key, after["stale"]) for change, _, after in changes]
     return {
         "rollup_ref": None if rollup is None else rollup[0].record_key,
         "rollup_kind": None if node is None else node[2]["node_kind"],
@@ -202,29 +201,25 @@ def _rollup_generation(shown: Shown) -> Fields:
     }
 
 
-def _views(shown: Shown) -> Iterator[tuple[RecordChange, Fields, Fields]]:
-    return shown.changes_of("materialized_views")
-
-
 def _inputs(payload: Fields, shown: Shown) -> tuple[str, ...]:
     """What an understanding is made of: its spans, and the versions that its authority read."""
-    named = (("source_spans", "source_ref"), ("cu_authority_input_versions", "parent_node_id"))
-    found = [
-        one[key]
-        for field, key in named
+    ref_fields = (("source_spans", "source_ref"), ("cu_authority_input_versions", "parent_node_id"))
+    inputs = [
+        entry[key]
+        for field, key in ref_fields
         if isinstance(payload.get(field), list)
-        for one in payload[field]
-        if isinstance(one, dict) and isinstance(one.get(key), str)
+        for entry in payload[field]
+        if isinstance(entry, dict) and isinstance(entry.get(key), str)
     ]
-    return tuple(dict.fromkeys([*found, *shown.source_refs]))
+    return tuple(dict.fromkeys([*inputs, *shown.source_refs]))
 
 
 def _policy_change(shown: Shown) -> Fields:
-    found = next(shown.changes_of("policy_snapshots"), None)
+    snapshot = next(shown.changes_of("policy_snapshots"), None)
     return {
         "from_policy_generation_id": shown.run.policy_before or None,
         "to_policy_generation_id": shown.run.policy_after or None,
-        "generation": None if found is None else found[2]["generation"],
+        "generation": None if snapshot is None else snapshot[2]["generation"],
     }
 
 

@@ -6,6 +6,7 @@ savepoint takes back records, log row, receipts, requests and the head, so nothi
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +26,14 @@ from kernel.model.simulation import RecordChange, WouldBeRejection
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What an operation would come to."""
+    """The changes of an operation that was carried out and undone, or why it was refused."""
 
     envelope: Envelope | None
-    """None where the document could not be read as one."""
+    """The envelope; None where the document is none."""
 
     rejection: WouldBeRejection | None = None
     changes: tuple[RecordChange, ...] = ()
-    """One for each record, in the order in which they were first written."""
+    """The change of each record, in the order in which they were first written."""
 
     receipt_kinds: tuple[str, ...] = ()
     recomputes: tuple[str, ...] = ()
@@ -40,12 +41,8 @@ class DryRun:
     policy_after: str = ""
 
 
-class _Over(Exception):  # noqa: N818 - not an error: the reason to leave the savepoint
+class _Over(Exception):
     pass
-
-
-def _leave() -> None:
-    raise _Over
 
 
 def dry_run(
@@ -61,15 +58,12 @@ def dry_run(
             message=parsed.message[:1000],
         )
         return DryRun(None, rejection)
-    found: DryRun | None = None
-    try:
-        with transaction.savepoint():
-            found = _submitted(kernel, transaction, document, parsed[0], submitter)
-            _leave()
-    except _Over:
-        pass
-    assert found is not None  # noqa: S101 - for the type checker: only `_Over` gets here
-    return found
+    run: DryRun | None = None
+    with suppress(_Over), transaction.savepoint():
+        run = _submitted(kernel, transaction, document, parsed[0], submitter)
+        raise _Over
+    assert run is not None  # noqa: S101 - for the type checker: only `_Over` gets here
+    return run
 
 
 def _submitted(
@@ -82,12 +76,12 @@ def _submitted(
     policy = transaction.policy_generation_id()
     result = kernel.submit(transaction, document, submitter, draws=False)
     if isinstance(result, RejectedResult):
-        one = result.rejection
+        refusal = result.rejection
         rejection = WouldBeRejection(
-            check=one.check,
-            reason_code=one.reason_code,
-            field=one.field,
-            message=one.message[:1000],
+            check=refusal.check,
+            reason_code=refusal.reason_code,
+            field=refusal.field,
+            message=refusal.message[:1000],
         )
         return DryRun(envelope, rejection, policy_before=policy, policy_after=policy)
     if result.duplicate:

@@ -12,7 +12,7 @@ from kernel.canonical import canonicalize
 from kernel.host import iso_time
 from kernel.ledger.ledger import SALT_BYTES, Document, LedgerTransaction, blob_commitment
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import Receipt, receipt_effect
 from kernel.model.simulation import (
     PAYLOAD_RECEIPT,
     POLICY_CHECK_EFFECT,
@@ -98,7 +98,10 @@ def simulate_effects(
         "preview_id": preview.preview_id,
         "retention_class": content["retention_class"],
     }
-    effects = [_receipt(PREVIEW_EFFECT, content), _receipt(POLICY_CHECK_EFFECT, checked)]
+    effects = [
+        receipt_effect(PREVIEW_EFFECT, content),
+        receipt_effect(POLICY_CHECK_EFFECT, checked),
+    ]
     if sources.resolved != LEAST_RESTRICTIVE:
         warning: Document = {
             "preview_id": preview.preview_id,
@@ -107,7 +110,7 @@ def simulate_effects(
         }
         if preview.rendered_visibility_warning is not None:
             warning["rendered_visibility_warning"] = preview.rendered_visibility_warning
-        effects.append(_receipt(WARNING_EFFECT, warning))
+        effects.append(receipt_effect(WARNING_EFFECT, warning))
     return effects
 
 
@@ -117,7 +120,7 @@ def simulate_envelope(
     effects: list[Document],
     run: DryRun,
     sources: Sources,
-    asked: SimulationSource,
+    source: SimulationSource,
     prediction: SimulationPrediction | None,
 ) -> Document:
     """Return the simulation's own operation, to be submitted as the orchestrator."""
@@ -130,9 +133,9 @@ def simulate_envelope(
         "semantic_intent": SIMULATE,
         "primitive_effects": effects,
         "causal_parent_operation_ids": _causal_parents(transaction, run, sources),
-        "idempotency_key": asked.idempotency_key,
-        "intent_digest": asked.intent_digest,
-        "actor": asked.actor,
+        "idempotency_key": source.idempotency_key,
+        "intent_digest": source.intent_digest,
+        "actor": source.actor,
         "source_refs": refs,
         "target_refs": [] if run.envelope is None else list(run.envelope.target_refs),
         "policy_generation_id": preview.policy_generation_id,
@@ -152,8 +155,8 @@ def simulate_envelope(
         "recorded_at": iso_time(transaction.host.now_us()),
         "schema_version": 1,
     }
-    if asked.session_id is not None:
-        document["session_id"] = asked.session_id
+    if source.session_id is not None:
+        document["session_id"] = source.session_id
     return document
 
 
@@ -172,14 +175,3 @@ def _model_outputs(
     outputs = () if prediction is None else prediction.recorded_model_outputs
     recorded_by = {"recorded_by_operation_id": preview.simulated_operation_id}
     return [output.model_dump(mode="json", exclude_none=True) | recorded_by for output in outputs]
-
-
-def _receipt(subkind: str, payload: Document) -> Document:
-    return {
-        "effect_id": subkind,
-        "effect_kind": "receipt_only",
-        "reversibility": "receipt_only",
-        "receipt_subkind": subkind,
-        "payload": payload,
-        "schema_version": 1,
-    }

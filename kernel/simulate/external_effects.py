@@ -26,7 +26,7 @@ OF_KIND: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
         "share_link_revoke": "third_party_notification",
     }
 )
-"""By canonical kind."""
+"""The external effect of each canonical kind."""
 
 OF_NODE_KIND: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
     {
@@ -51,12 +51,12 @@ OF_PAYLOAD_FLAG: Mapping[str, ForbiddenExternalEffect] = MappingProxyType(
 
 def external_effects_of(effect: KernelEffect) -> tuple[ForbiddenExternalEffect, ...]:
     """Return what one effect would set off outside, each once."""
-    found = [OF_KIND.get(canonical_kind(effect.effect_kind))]
-    found.append(OF_NODE_KIND.get(str(effect.payload.get("node_kind"))))
+    externals = [OF_KIND.get(canonical_kind(effect.effect_kind))]
+    externals.append(OF_NODE_KIND.get(str(effect.payload.get("node_kind"))))
     for flag, external in OF_PAYLOAD_FLAG.items():
         if effect.payload.get(flag) not in (None, False):
-            found.append(external)
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+            externals.append(external)
+    return tuple(dict.fromkeys(external for external in externals if external is not None))
 
 
 def violations_of(
@@ -66,7 +66,7 @@ def violations_of(
     support_level: str,
 ) -> tuple[ExternalEffectViolation, ...]:
     """Return what may not happen, in the order of the effects, the model's call last."""
-    found = [
+    violations = [
         ExternalEffectViolation(
             external_effect=external, cause=effect.effect_kind, effect_id=effect.effect_id
         )
@@ -76,9 +76,9 @@ def violations_of(
     ]
     if prediction is not None:
         permitted = support_level == MODEL_PERMITTED
-        found += [
+        violations += [
             ExternalEffectViolation(external_effect=external, cause="prediction")
             for external in prediction.external_effects
             if not permitted or external not in policy.allowed_external_effects
         ]
-    return tuple(found)
+    return tuple(violations)

@@ -9,7 +9,6 @@
 5. What stays is the simulation's own operation, which consists of receipts (INV-G-SIM-1).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +18,6 @@ from kernel.checks.check import Submitter
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
-from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import (
@@ -55,7 +53,7 @@ Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation came to."""
+    """The outcome of a simulation: its preview, or why there is none."""
 
     outcome: Outcome
     preview: SimulationPreview | None = None
@@ -63,7 +61,7 @@ class SimulationResult:
     """The simulation's own operation; a rejection where the kernel refused to record it."""
 
     receipt_id: str | None = None
-    """Of the receipt that says why there is no preview."""
+    """The id of the receipt that says why there is no preview."""
 
     reason: str | None = None
     violations: tuple[ExternalEffectViolation, ...] = ()
@@ -107,26 +105,27 @@ def simulate_operation(
     session_profile_hash: str,
     *,
     prediction: SimulationPrediction | None = None,
-    asked: Simulation | None = None,
+    simulation: Simulation | None = None,
 ) -> SimulationResult:
     """Say what an operation would come to, without doing it; durable with the transaction."""
-    asked = asked or Simulation()
+    simulation = simulation or Simulation()
     transaction.next_commit_time_us()
     receipt = ineligible(envelope_document)
     if receipt is not None:
         return _stopped(transaction, "not_supported", receipt, str(receipt.body["reason"]))
     assert isinstance(envelope_document, dict)  # noqa: S101 - what is eligible is one
     operation_id = transaction.host.new_id()
-    key, request = _names(envelope_document, policy, session_profile_hash, asked, operation_id)
+    key, request = _names(envelope_document, policy, session_profile_hash, simulation, operation_id)
     earlier = earlier_preview(transaction, key, request)
     if earlier is not None:
         return SimulationResult("previewed", earlier[1], earlier[0])
 
-    run = dry_run(kernel, transaction, envelope_document, asked.submitter)
+    run = dry_run(kernel, transaction, envelope_document, simulation.submitter)
     affected = affected_node_refs(run.changes)
     sources = sources_of(transaction, run, affected, prediction)
     level = simulation_support_level(envelope_document["operation_kind"])
-    check = PolicyCheck(policy, violations_of(_effects(run), policy, prediction, level))
+    simulated = () if run.envelope is None else run.envelope.primitive_effects
+    check = PolicyCheck(policy, violations_of(simulated, policy, prediction, level))
     if check.violations:
         proceeds = kernel.dev_mode and policy.on_violation == "alert_and_proceed_in_dev_mode"
         blocked = _blocked(check, envelope_document, proceeds=proceeds)
@@ -143,9 +142,9 @@ def simulate_operation(
         preview_state=preview_state(_declared(envelope_document), run, affected, prediction),
         rendered_visibility_warning=_warning(sources),
     )
-    content = content_of(preview, asked.retention, transaction)
+    content = content_of(preview, simulation.retention, transaction)
     effects = simulate_effects(preview, content.stated, check, sources)
-    names = SimulationSource(_actor(run, asked.submitter), asked.session_id, key, request)
+    names = SimulationSource(_actor(run, simulation.submitter), simulation.session_id, key, request)
     document = simulate_envelope(transaction, preview, effects, run, sources, names, prediction)
     result = kernel.submit(transaction, document, "orchestrator")
     if isinstance(result, RejectedResult):
@@ -164,24 +163,20 @@ def _names(
     document: Document,
     policy: SimulationExternalEffectPolicy,
     session_profile_hash: str,
-    asked: Simulation,
+    simulation: Simulation,
     operation_id: str,
 ) -> tuple[str, str]:
     """Return the idempotency key of the simulation, and the digest of what was asked (K6)."""
-    named = operation_id if asked.simulation_key is None else asked.simulation_key
-    key = digest(["simulate", asked.session_id or "", named])
-    kept = {name: value for name, value in document.items() if name not in _VOLATILE}
-    about = document.get("intent_digest") if asked.submitter == "orchestrator" else None
-    request = [policy.model_dump(mode="json"), session_profile_hash, asked.retention]
+    key_name = operation_id if simulation.simulation_key is None else simulation.simulation_key
+    key = digest(["simulate", simulation.session_id or "", key_name])
+    content = {name: value for name, value in document.items() if name not in _VOLATILE}
+    about = document.get("intent_digest") if simulation.submitter == "orchestrator" else None
+    request = [policy.model_dump(mode="json"), session_profile_hash, simulation.retention]
     try:
-        return key, digest([about or kept, *request])
+        return key, digest([about or content, *request])
     except CanonicalizationError:
         # Without a canonical form it is no envelope either; the preview says so.
         return key, digest(request)
-
-
-def _effects(run: DryRun) -> Iterable[KernelEffect]:
-    return () if run.envelope is None else run.envelope.primitive_effects
 
 
 def _actor(run: DryRun, submitter: Submitter) -> str:

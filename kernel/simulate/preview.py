@@ -4,7 +4,7 @@ Tables decide: an operation kind has its preview kind by name or by the first ki
 its verb requires, and each preview kind has one function that says what it shows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,6 @@ from kernel.capacity import cost_of
 from kernel.model.simulation import (
     PreviewKind,
     PreviewPayload,
-    RecordChange,
     SimulationPrediction,
     SimulationPreviewState,
 )
@@ -78,9 +77,9 @@ class UnreadableOperation:
 
 def preview_kind_of(operation_kind: str) -> PreviewKind:
     """Return how a kind that can be simulated is shown."""
-    named = _BY_OPERATION_KIND.get(operation_kind)
-    if named is not None:
-        return named
+    preview_kind = _BY_OPERATION_KIND.get(operation_kind)
+    if preview_kind is not None:
+        return preview_kind
     verb = SEMANTIC_VERBS[OPERATION_KINDS[operation_kind].verb]
     return _BY_CANONICAL_KIND[canonical_kind(verb.requires[0])]
 
@@ -122,11 +121,8 @@ def _payload(
         len(canonicalize(document)) <= PAYLOAD_BYTES_MAX
     ):
         return full
-    return model(**common, changes=tuple(_hashes(run.changes)), records_left_out=True)
-
-
-def _hashes(changes: Iterable[RecordChange]) -> Iterable[RecordChange]:
-    return (change.model_copy(update={"before": None, "after": None}) for change in changes)
+    hashes = [change.model_copy(update={"before": None, "after": None}) for change in run.changes]
+    return model(**common, changes=tuple(hashes), records_left_out=True)
 
 
 def _deeper(document: object, limit: int) -> bool:
@@ -134,8 +130,8 @@ def _deeper(document: object, limit: int) -> bool:
     for _ in range(limit):
         level = [
             item
-            for one in level
-            if isinstance(one, dict | list)
-            for item in (one.values() if isinstance(one, dict) else one)
+            for entry in level
+            if isinstance(entry, dict | list)
+            for item in (entry.values() if isinstance(entry, dict) else entry)
         ]
     return bool(level)

@@ -1,1 +1,1 @@
-"""What each effect kind does to its typed records; `apply_effect` is the only way in."""
+"""The records that each effect kind writes; `appliers.EffectRules.apply` alone writes them."""

@@ -64,7 +64,7 @@ class EffectRules:
     version: int
     kinds: Mapping[str, EffectKind]
     appliers: Mapping[str, Applier]
-    """By canonical kind."""
+    """The function that applies each canonical kind."""
 
     stores: frozenset[str] = field(init=False)
     """Every store that an effect may write."""

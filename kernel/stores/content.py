@@ -34,8 +34,8 @@ class Emitted(Payload):
 
     @model_validator(mode="after")
     def _one_source(self) -> "Emitted":
-        given = (self.content, self.content_base64, self.content_node_ref)
-        if sum(one is not None for one in given) > 1:
+        stated = (self.content, self.content_base64, self.content_node_ref)
+        if sum(place is not None for place in stated) > 1:
             raise ValueError("content comes from one place")
         return self
 
@@ -66,8 +66,8 @@ def check_content(emitted: Emitted, operation: Operation) -> Document:
 
 def without_content(effect: KernelEffect) -> KernelEffect:
     """Return an effect as its record keeps it."""
-    kept = {name: value for name, value in effect.payload.items() if name not in _STATED}
-    return effect.model_copy(update={"payload": kept})
+    payload = {name: value for name, value in effect.payload.items() if name not in _STATED}
+    return effect.model_copy(update={"payload": payload})
 
 
 def recorded_content(view: LedgerView, request: Document) -> bytes | None:
@@ -87,8 +87,8 @@ def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
     row = view.tables.get(schema.nodes, payload["content_node_ref"])
     if row is not None and sha256_hex(row["record"]) == payload["content_record_hash"]:
         return _of_node(orjson.loads(row["record"]))
-    kept = view.pre_image(payload["content_record_hash"])
-    return None if kept is None else _of_node(orjson.loads(kept))
+    pre_image = view.pre_image(payload["content_record_hash"])
+    return None if pre_image is None else _of_node(orjson.loads(pre_image))
 
 
 def _stated(view: LedgerView, request: Document) -> bytes | None:

@@ -50,13 +50,13 @@ def report_external_effect(effect: KernelEffect, operation: Operation) -> Applie
         )
     model, outcome = _REPORTS[kind]
     report = validated(model, effect.payload)
-    asked = _open_request(report, operation)
+    request = _open_request(report, operation)
     if isinstance(report, ExternalEffectPerformed):
-        _check_performed(report, asked)
+        _check_performed(report, request)
     _close(report.request_id, outcome, operation)
     receipt_id = operation.emit(Receipt(kind, report.model_dump(mode="json", exclude_none=True)))
     if isinstance(report, ExternalEffectPerformed) and report.token_sha256 is not None:
-        return _keep_token_hash(report.token_sha256, asked["target_ref"], operation)
+        return _keep_token_hash(report.token_sha256, request["target_ref"], operation)
     return Applied(str(schema.receipts.name), receipt_id, None, None)
 
 
@@ -74,21 +74,21 @@ def _open_request(report: ExternalEffectReport, operation: Operation) -> Documen
             code="external_request_closed",
             field="payload.request_id",
         )
-    asked = Request.of_row(row).document
+    request = Request.of_row(row).document
     stated = {
         "operation_id": report.original_operation_id,
         "effect_id": report.effect_id,
         "effect_kind": report.effect_kind,
     }
     for name, value in stated.items():
-        if asked[name] != value:
+        if request[name] != value:
             raise _mismatch(f"{report.request_id} asks for another {name}")
-    return asked
+    return request
 
 
-def _check_performed(report: ExternalEffectPerformed, asked: Document) -> None:
+def _check_performed(report: ExternalEffectPerformed, request: Document) -> None:
     """Refuse a report whose written content is not the content that was asked for."""
-    payload = asked["payload"]
+    payload = request["payload"]
     if canonical_kind(report.effect_kind) == "share_link_grant":
         if report.token_sha256 is None:
             raise _mismatch("a token is known by its hash")
@@ -97,7 +97,7 @@ def _check_performed(report: ExternalEffectPerformed, asked: Document) -> None:
         return
     if report.token_sha256 is not None:
         raise _mismatch(f"{report.effect_kind} issues no token")
-    if payload["content_hash"] not in {one.sha256 for one in report.written}:
+    if payload["content_hash"] not in {file.sha256 for file in report.written}:
         raise _mismatch("nothing of what was written has the content's hash")
 
 

@@ -63,7 +63,7 @@ SOURCE_CHANGED = "source_version_changed_during_extraction"
 
 
 class ExtractionAttempt(Payload):
-    """One step of a run."""
+    """One step of an extraction run, from one state to the next."""
 
     attempt_number: Annotated[int, Field(ge=1, le=10_000)]
     prior_state: State

@@ -4,8 +4,6 @@ A lock is extended by whoever may write the node, and taken off by `metadata_fie
 whose receipt says so (INV-J-METADATA-LOCK-1).
 """
 
-from collections.abc import Iterable
-
 from kernel.algebra.arguments import FIELD_LOCK
 from kernel.errors import EffectInapplicable
 from kernel.ledger.ledger import Document
@@ -25,7 +23,9 @@ def check_unlocked(before: Document, fields: Document, operation: Operation) -> 
         return
     for name in fields:
         if name == FIELD_LOCK:
-            stays = isinstance(fields[name], list) and all(one in fields[name] for one in locked)
+            stays = isinstance(fields[name], list) and all(
+                value in fields[name] for value in locked
+            )
             refused = name in locked or not stays
         else:
             refused = name in locked
@@ -40,8 +40,10 @@ def check_lock(after: Document, stated: Document) -> None:
     if FIELD_LOCK not in stated:
         return
     locked = after[FIELD_LOCK]
-    named = isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
-    if not named or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
+    are_names = (
+        isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
+    )
+    if not are_names or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
         raise EffectInapplicable(
             f"field_lock is a list of at most {_LOCKED_MAX} names of fields, none of them computed",
             code="field_lock_invalid",
@@ -51,11 +53,8 @@ def check_lock(after: Document, stated: Document) -> None:
 
 def fields_changed(before: Document, after: Document) -> Document:
     """Return the fields of a payload that differ from the one before."""
-    return {name: after.get(name) for name in _differing(before, after)}
-
-
-def _differing(before: Document, after: Document) -> Iterable[str]:
-    return (name for name in {**before, **after} if before.get(name) != after.get(name))
+    names = before | after
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
 
 
 def _is_name(name: object) -> bool:

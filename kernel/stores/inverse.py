@@ -37,8 +37,8 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
     transaction.forget_overlays()
     before_policy = transaction.policy_generation_id()
     if row is not None:
-        kept = {"content_hash": stands, "content": bytes(row["record"])}
-        transaction.tables.put(schema.pre_images, kept)
+        pre_image = {"content_hash": stands, "content": bytes(row["record"])}
+        transaction.tables.put(schema.pre_images, pre_image)
     if undone.restores_hash:
         _put_back(undone, operation)
     else:

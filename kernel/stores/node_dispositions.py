@@ -109,7 +109,11 @@ def _with(before: Document, **fields: object) -> Document:
 
 def _granted(before: Document) -> set[str]:
     stored = before["payload"].get("authorized_access")
-    return {one for one in stored if isinstance(one, str)} if isinstance(stored, list) else set()
+    return (
+        {element for element in stored if isinstance(element, str)}
+        if isinstance(stored, list)
+        else set()
+    )
 
 
 def _moved(before: Document, payload: Document, from_state: str, to_state: str) -> Document:

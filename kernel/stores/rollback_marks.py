@@ -12,8 +12,8 @@ from kernel.stores.record import Operation
 
 def mark_of(view: LedgerView, operation_id: str) -> Document:
     """Return an operation's mark; one that undid nothing and was never undone has an empty one."""
-    found = view.record(schema.operation_rollbacks, operation_id)
-    return found or {
+    mark = view.record(schema.operation_rollbacks, operation_id)
+    return mark or {
         "operation_id": operation_id,
         "undoes": [],
         "undone_by": "",

@@ -61,16 +61,16 @@ def check_left_alone(
     begun = transaction.rollback_under_way()
     if begun is None or _is_of_the_rollback(envelope):
         return
-    left = _Left(transaction, begun)
+    remaining = _Left(transaction, begun)
     for index, effect in enumerate(envelope.primitive_effects):
-        if effect.undoes is not None and left.was_undone_by(effect.undoes.operation_id):
+        if effect.undoes is not None and remaining.was_undone_by(effect.undoes.operation_id):
             raise _refused(begun, f"primitive_effects.{index}.undoes")
     for index, applied in enumerate(applied_effects):
         for store, key in _touched(transaction, applied):
-            if left.holds(store, key):
+            if remaining.holds(store, key):
                 raise _refused(begun, f"primitive_effects.{index}")
     for index, parent in enumerate(envelope.causal_parent_operation_ids):
-        if left.has(transaction.log_row_of(parent)):
+        if remaining.has(transaction.log_row_of(parent)):
             raise _refused(begun, f"causal_parent_operation_ids.{index}")
 
 
@@ -127,7 +127,7 @@ class _Left:
     def was_undone_by(self, operation_id: str) -> bool:
         """Tell whether an operation is one by which the rollback undid a part of the epoch."""
         undone = mark_of(self._view, operation_id)["undoes"]
-        rows = (self._view.log_row_of(one) for one in undone)
+        rows = (self._view.log_row_of(operation_id) for operation_id in undone)
         return any(row is not None and row["commit_epoch_id"] == self._epoch_id for row in rows)
 
 

@@ -22,7 +22,7 @@ from kernel.stores.typed import (
 
 
 class ShareLink(Payload):
-    """Who gets to see what, under which policy."""
+    """The recipient of a share link, the corpus view that it shows, and its token policy."""
 
     recipient_email_hash: Sha256
     shared_corpus_view_id: Name
@@ -50,8 +50,8 @@ def apply_share_link_grant(effect: KernelEffect, operation: Operation) -> Applie
         )
     record = written(operation, schema.share_links, key, None, effect.payload)
     applied = write_record(operation, schema.share_links, key, record)
-    asked = {"recipient_email_hash": link.recipient_email_hash}
-    request_external_effect(effect, operation, asked)
+    payload = {"recipient_email_hash": link.recipient_email_hash}
+    request_external_effect(effect, operation, payload)
     return applied
 
 

@@ -34,16 +34,16 @@ def apply_anchor(effect: KernelEffect, operation: Operation) -> Applied:
     node_id = effect.target_ref or ""
     node_reference(operation, node_id, "target_ref", TOPIC)
     before = operation.transaction.node(node_id) or {}
-    wanted = "anchored" if effect.effect_kind == "anchor_node_promotion" else "unanchored"
-    if before["payload"].get("anchor_state", "unanchored") == wanted:
+    anchor_state = "anchored" if effect.effect_kind == "anchor_node_promotion" else "unanchored"
+    if before["payload"].get("anchor_state", "unanchored") == anchor_state:
         raise EffectInapplicable(
-            f"{node_id} is {wanted}", code="anchor_state_unchanged", field="target_ref"
+            f"{node_id} is {anchor_state}", code="anchor_state_unchanged", field="target_ref"
         )
-    check_unlocked(before["payload"], {"anchor_state": wanted}, operation)
+    check_unlocked(before["payload"], {"anchor_state": anchor_state}, operation)
     record = {
         **before,
         "version": before["version"] + 1,
-        "payload": {**before["payload"], "anchor_state": wanted},
+        "payload": {**before["payload"], "anchor_state": anchor_state},
         **stamp(operation),
     }
     return write_record(operation, schema.nodes, node_id, record)

@@ -59,10 +59,16 @@ def is_stale(view: LedgerView, record: Document) -> bool:
 def emit_node_write_events(operation: Operation, applied: Iterable[Applied]) -> None:
     """Tell of each node that was written which views of it are stale now; none where none are."""
     view = operation.transaction
-    written = dict.fromkeys(one.record_key for one in applied if one.store == schema.nodes.name)
+    written = dict.fromkeys(
+        write.record_key for write in applied if write.store == schema.nodes.name
+    )
     for node_ref in written:
         views = view.views_of(node_ref, limit=VIEWS_NAMED_MAX + 1)
-        stale = [str(one["view_id"]) for one in views[:VIEWS_NAMED_MAX] if is_stale(view, one)]
+        stale = [
+            str(view_record["view_id"])
+            for view_record in views[:VIEWS_NAMED_MAX]
+            if is_stale(view, view_record)
+        ]
         if stale:
             body = {
                 "node_ref": node_ref,

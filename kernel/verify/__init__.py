@@ -71,7 +71,7 @@ class Verification:
     not_checked: tuple[str, ...] = ()
     """What of the storage could not be compared, and why."""
     findings: tuple[Finding, ...] = field(default=())
-    """In order of discovery: the first names the first bad row."""
+    """The findings in order of discovery: the first names the first bad row."""
 
     @property
     def head(self) -> str:
@@ -116,7 +116,7 @@ def unreadable(damage: Iterable[StorageFault]) -> Verification:
     findings = Findings(LIMIT_FINDINGS)
     with suppress(EnoughFindings):
         add_faults(findings, damage)
-    return Verification(0, 0, 0, 0, 0, 0, 0, GENESIS, 0, 0, findings=tuple(findings.found))
+    return Verification(0, 0, 0, 0, 0, 0, 0, GENESIS, 0, 0, findings=tuple(findings.entries))
 
 
 class _Run:
@@ -221,7 +221,7 @@ class _Run:
         log = self._log.chain
         with self._findings.guard(schema.kernel_event_log, "links"):
             walk = walk_log(self._reader.tables)
-            if walk != Walk(log.rows, log.tail_hash) and not self._findings.found:
+            if walk != Walk(log.rows, log.tail_hash) and not self._findings.entries:
                 self._findings.add(
                     schema.kernel_event_log,
                     walk.broken_at or walk.rows,
@@ -247,5 +247,5 @@ class _Run:
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
             not_checked=self._not_checked,
-            findings=tuple(self._findings.found),
+            findings=tuple(self._findings.entries),
         )

@@ -106,10 +106,10 @@ class AuthorityCheck:
         return self._left_out
 
 
-def _same(one: object, other: object) -> bool:
-    if _is_number(one) and _is_number(other):
-        return struct.pack("<d", one) == struct.pack("<d", other)
-    return type(one) is type(other) and one == other
+def _same(recorded: object, computed: object) -> bool:
+    if _is_number(recorded) and _is_number(computed):
+        return struct.pack("<d", recorded) == struct.pack("<d", computed)
+    return type(recorded) is type(computed) and recorded == computed
 
 
 def _is_number(value: object) -> bool:

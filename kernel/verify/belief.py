@@ -22,7 +22,7 @@ from kernel.verify.reading import Reader, joined, load_object, shown
 EVENTS_PAGE_ROWS = 64
 
 
-class _TrailBroken(Exception):  # noqa: N818 - the end of a replay, already reported
+class _TrailBroken(Exception):
     """Events are missing, so that later ones cannot be replayed; the finding is noted."""
 
 
@@ -57,7 +57,7 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     try:
         snapshots = _Snapshots(reader, session_id, counts)
         events = _contents(reader, session_id, counts)
-        session = BeliefSession.restore(events, seen=snapshots.compare)
+        session = BeliefSession.restore(events, observe=snapshots.compare)
         snapshots.finish()
     except _TrailBroken:
         return

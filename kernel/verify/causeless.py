@@ -16,7 +16,7 @@ from kernel.work.receipts import CLOSED, REQUESTED, WRITES
 
 GIVEN_UP = "authority_recompute_dead_lettered"
 
-Said = tuple[int, Document]
+ReceiptEntry = tuple[int, Document]
 """A receipt's place in the chain, and what it says."""
 
 
@@ -27,10 +27,10 @@ class Causeless:
         self._reader = reader
         self._after = after
         self._ledger = ledger
-        self._said = heapq.merge(
-            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda one: one[0]
+        self._entries = heapq.merge(
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda entry: entry[0]
         )
-        self._next = next(self._said, None)
+        self._next = next(self._entries, None)
 
     def write_until(self, position: int | None) -> None:
         """Write what the receipts up to a place of the chain say; without one, all of them."""
@@ -40,9 +40,9 @@ class Causeless:
                 return
             with self._reader.findings.guard(schema.receipts, place):
                 self._write(place, document)
-            self._next = next(self._said, None)
+            self._next = next(self._entries, None)
 
-    def _receipts(self, kind: str) -> Iterator[Said]:
+    def _receipts(self, kind: str) -> Iterator[ReceiptEntry]:
         for row in self._reader.pages(schema.receipts, {"receipt_kind": kind}, after=self._after):
             document = load_object(row["receipt_bytes"])
             # An operation may emit a receipt of any kind; only those without one write here.

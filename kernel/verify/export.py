@@ -26,7 +26,7 @@ from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
-"""No export has a longer line."""
+"""The longest line that an export may have."""
 
 _MEMBERS = {
     "header": {"format", "kind"},
@@ -74,7 +74,7 @@ class ExportVerification:
         return self.finding is None
 
 
-class _BadLine(Exception):  # noqa: N818 - the end of the search
+class _BadLine(Exception):
     def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(message)
         self.rule: Rule = rule
@@ -215,18 +215,18 @@ class _Walk:
         self.rows, self.row_hash, self._committed_us = self.rows + 1, row_hash, committed_us
 
     def _check_supersession(self, row: Document) -> None:
-        sequence, named = str(self.rows + 1), row.get("supersedes")
+        sequence, supersedes = str(self.rows + 1), row.get("supersedes")
         if row.get("semantic_intent") == LITE_INTENT:
             self._lite[sequence] = row
             return
-        if named is None:
+        if supersedes is None:
             return
-        lite = self._lite.pop(str(named.get("ec_sequence_number")), None)
+        lite = self._lite.pop(str(supersedes.get("ec_sequence_number")), None)
         if lite is None:
-            message = f"{shown(named)} is no lite row before, or was superseded before"
+            message = f"{shown(supersedes)} is no lite row before, or was superseded before"
             raise _BadLine("double_write", message)
         differs = [name for name in KEPT_FIELDS if row.get(name) != lite.get(name)]
-        if differs or named.get("operation_id") != lite.get("operation_id"):
+        if differs or supersedes.get("operation_id") != lite.get("operation_id"):
             raise _BadLine("field_differs", f"{shown(differs)}: the lite row has another")
 
     def _head(self, document: Document) -> None:
@@ -246,10 +246,10 @@ class _Walk:
 def _hash_of(document: object, claimed: object, name: str) -> str:
     if not isinstance(document, dict):
         raise _BadLine("unreadable", f"{name} is not a JSON object")
-    found = sha256_hex(canonicalize(document))
-    if found != claimed:
+    actual = sha256_hex(canonicalize(document))
+    if actual != claimed:
         raise _BadLine("bytes_changed", f"{name} does not hash to {name}_hash")
-    return found
+    return actual
 
 
 def _rules_of(document: Document) -> Rules:

@@ -162,7 +162,7 @@ class Fold:
             if twin is None:
                 message = f"{row['receipt_id']} of row {sequence} is not there"
                 self._reader.findings.add(schema.receipts, row["receipt_id"], "missing", message)
-            elif _said(twin) != _said(row):
+            elif _body_of(twin) != _body_of(row):
                 message = f"applying row {sequence} again gives another receipt"
                 key = twin["receipt_sequence"]
                 self._reader.findings.add(schema.receipts, key, "state_differs", message)
@@ -180,9 +180,9 @@ class Fold:
     def _position(self, receipt_hash: object) -> int:
         if receipt_hash != self._sealed[0]:
             where = {"receipt_hash": receipt_hash}
-            found = self._reader.select(schema.receipts, where, limit=1)
-            if found:
-                self._sealed = (receipt_hash, found[0]["receipt_sequence"])
+            receipts = self._reader.select(schema.receipts, where, limit=1)
+            if receipts:
+                self._sealed = (receipt_hash, receipts[0]["receipt_sequence"])
         return self._sealed[1]
 
     # --- the end state -----------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Fold:
         return f"; last written at sequence {rows[0]['ec_sequence_number']}" if rows else ""
 
 
-def _said(receipt: Row) -> Document | None:
+def _body_of(receipt: Row) -> Document | None:
     """Return what a receipt says without its place in the chain, which refusals share."""
     document = load_object(receipt["receipt_bytes"])
     if document is None:

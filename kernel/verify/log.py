@@ -66,9 +66,9 @@ class LogCheck:
         document = load_object(row["row_bytes"]) or {}
         self.committed_at_us = time_us(document.get("committed_at")) or 0
         sealed = document.get("receipt_chain_head")
-        found = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
-        if found:
-            self.receipt_hash, self._receipt_position = sealed, found[0]["receipt_sequence"]
+        receipts = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+        if receipts:
+            self.receipt_hash, self._receipt_position = sealed, receipts[0]["receipt_sequence"]
 
     def run(self, progress: Callable[[], None]) -> None:
         """Check every row in sequence; `progress` is told of each."""
@@ -129,12 +129,12 @@ class LogCheck:
         self.committed_at_us = committed_at_us or self.committed_at_us
         before, sealed = self._receipt_position, document.get("receipt_chain_head")
         if sealed != self.receipt_hash:
-            found = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
-            if not found:
+            receipts = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+            if not receipts:
                 message = "no receipt has the hash that receipt_chain_head names"
                 self._reader.findings.add(schema.kernel_event_log, sequence, "link_broken", message)
                 return
-            self._receipt_position = found[0]["receipt_sequence"]
+            self._receipt_position = receipts[0]["receipt_sequence"]
             self.receipt_hash = sealed
             if self._receipt_position < before:
                 message = f"seals receipt {self._receipt_position}, the row before seals {before}"

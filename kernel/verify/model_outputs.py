@@ -18,15 +18,15 @@ _COLLECTED = "recorded_model_output_collected"
 def check_model_outputs(reader: Reader) -> set[str]:
     """Check every answer and return the commitments of those that are there."""
     collected = {
-        (one.get("recorded_output_id"), one.get("output_payload_blob_ref"))
-        for one in _said(reader, _COLLECTED)
+        (body.get("recorded_output_id"), body.get("output_payload_blob_ref"))
+        for body in _receipts_of(reader, _COLLECTED)
     }
     present: set[str] = set()
     for row in reader.pages(schema.recorded_model_outputs):
         with reader.findings.guard(schema.recorded_model_outputs, row["recorded_output_id"]):
             if _repeats(reader, row):
                 _check_answer(reader, row, collected, present)
-    for receipt in _said(reader, _RECORDED):
+    for receipt in _receipts_of(reader, _RECORDED):
         key = receipt.get("recorded_output_id")
         if reader.get(schema.recorded_model_outputs, key) is None:
             message = f"{shown(receipt.get('receipt_id'))} says that it was recorded"
@@ -34,7 +34,7 @@ def check_model_outputs(reader: Reader) -> set[str]:
     return present
 
 
-def _said(reader: Reader, kind: str) -> Iterator[Document]:
+def _receipts_of(reader: Reader, kind: str) -> Iterator[Document]:
     for row in reader.pages(schema.receipts, {"receipt_kind": kind}):
         yield load_object(row["receipt_bytes"]) or {}
 

@@ -62,15 +62,15 @@ class Finding:
     message: str
 
 
-class EnoughFindings(Exception):  # noqa: N818 - the end of the search, not a failure
+class EnoughFindings(Exception):
     """The limit of findings is reached."""
 
 
 class Findings:
-    """What was found, in order of discovery."""
+    """The findings of a verification, in the order of their discovery."""
 
     def __init__(self, limit: int) -> None:
-        self.found: list[Finding] = []
+        self.entries: list[Finding] = []
         self._limit = limit
 
     def add(self, table: Table | str, key: object, rule: Rule, message: str) -> None:
@@ -79,7 +79,7 @@ class Findings:
         Raises:
             EnoughFindings: when the limit is reached.
         """
-        self.found.append(
+        self.entries.append(
             Finding(
                 table if isinstance(table, str) else str(table.name),
                 _printable(str(key))[:KEY_CHARS_MAX],
@@ -87,7 +87,7 @@ class Findings:
                 _printable(message)[:MESSAGE_CHARS_MAX],
             )
         )
-        if len(self.found) >= self._limit:
+        if len(self.entries) >= self._limit:
             raise EnoughFindings
 
     @contextmanager
@@ -154,11 +154,11 @@ class Reader:
             full = len(rows) == limit
             if full and limit > 1:
                 # Rows with the last value may continue on the next page, so they are left to it.
-                kept = [row for row in rows if row[column] != rows[-1][column]]
-                if not kept:
+                whole_groups = [row for row in rows if row[column] != rows[-1][column]]
+                if not whole_groups:
                     limit *= 2
                     continue
-                rows = kept
+                rows = whole_groups
             yield from rows
             if not full:
                 return

@@ -37,7 +37,7 @@ class AuditMark:
 class RecentAudit:
     """The findings since a mark, and the mark of the next audit."""
 
-    found: Verification
+    verification: Verification
     mark: AuditMark
     """The mark of the next audit; where this one began, if anything was found."""
 
@@ -67,7 +67,7 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
             with findings.guard(schema.chain_head, "main"):
                 receipts.finish(head, witness=None)
                 log.chain.finish(head, witness=None)
-    found = Verification(
+    verification = Verification(
         rows=log.chain.rows,
         receipts=receipts.rows,
         blobs=log.blobs,
@@ -78,12 +78,12 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
         head_hash=log.chain.tail_hash,
         authorities_equal=0,
         authorities_pending=0,
-        findings=tuple(findings.found),
+        findings=tuple(findings.entries),
     )
-    if not found.ok:
-        return RecentAudit(found, mark, mark_fits)
+    if not verification.ok:
+        return RecentAudit(verification, mark, mark_fits)
     reached = AuditMark(log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash)
-    return RecentAudit(found, reached, mark_fits)
+    return RecentAudit(verification, reached, mark_fits)
 
 
 def _fits(reader: Reader, mark: AuditMark) -> bool:
@@ -115,10 +115,10 @@ def _walk(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark, rows_
     rows = reader.select(schema.kernel_event_log, {}, after=mark.ec_sequence_number, limit=rows_max)
     for row in rows:
         log.check(row)
-    said = reader.select(schema.receipts, {}, after=mark.receipt_sequence, limit=rows_max)
-    for row in said:
+    receipt_rows = reader.select(schema.receipts, {}, after=mark.receipt_sequence, limit=rows_max)
+    for row in receipt_rows:
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
             document = receipts.step(row)
             if document is not None:
                 check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
-    return max(len(rows), len(said)) < rows_max
+    return max(len(rows), len(receipt_rows)) < rows_max

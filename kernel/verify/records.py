@@ -35,7 +35,7 @@ def check_head(reader: Reader, newest_us: int) -> None:
 
 def check_answers(reader: Reader, head: Row | None) -> None:
     """Check that every operation has the answer that it was given, and that no other exists."""
-    found = 0
+    results = 0
     clock_us = 0 if head is None else head["committed_at_us"]
     for row in reader.pages(schema.kernel_event_log):
         document = load_object(row["row_bytes"])
@@ -48,10 +48,10 @@ def check_answers(reader: Reader, head: Row | None) -> None:
             message = f"operation {shown(row['operation_id'])} has no answer on record"
             reader.findings.add(schema.idempotency_records, sequence, "missing", message)
             continue
-        found += 1
+        results += 1
         with reader.findings.guard(schema.idempotency_records, sequence):
             _check_answer(reader, row, document, record, clock_us)
-    if reader.count(schema.idempotency_records) != found:
+    if reader.count(schema.idempotency_records) != results:
         _name_extra_answers(reader)
 
 
@@ -92,9 +92,9 @@ def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clo
         if receipt.get("retention_class") == "durable"
     ]
     expected_receipts = [
-        {name: held[name] for name in ("receipt_id", "receipt_kind")}
+        {name: receipt[name] for name in ("receipt_id", "receipt_kind")}
         | {"retention_class": "durable"}
-        for held in emitted_receipts(reader, document.get("operation_id"))
+        for receipt in emitted_receipts(reader, document.get("operation_id"))
     ]
     if durable != expected_receipts:
         message = "emitted_receipts are not those on record"
@@ -116,7 +116,7 @@ def _check_life(reader: Reader, record: Row, clock_us: int) -> None:
         reader.findings.add(table, key, "column_differs", message)
     elif record["archived"] == 0:
         same_key = {"idempotency_key": record["idempotency_key"]}
-        if any(one["ec_sequence_number"] > key for one in reader.select(table, same_key)):
+        if any(row["ec_sequence_number"] > key for row in reader.select(table, same_key)):
             message = "live, and there is a later one under its key"
             reader.findings.add(table, key, "double_write", message)
 
@@ -130,8 +130,8 @@ def _expected_result(reader: Reader, row: Row, document: Document) -> Document:
         "row_hash": row["row_hash"],
         "validation_result": "accepted",
         "applied_effects": [
-            {"effect_id": one.get("effect_id"), "applied_at": one.get("applied_at")}
-            for one in effects.documents
+            {"effect_id": document.get("effect_id"), "applied_at": document.get("applied_at")}
+            for document in effects.documents
         ],
     }
 
@@ -142,8 +142,8 @@ def _content_digests(reader: Reader, document: Document) -> set[str]:
     envelope = None if blob is None else load_object(blob["content"])
     if envelope is None:
         return set()
-    kept = {name: value for name, value in envelope.items() if name not in _VOLATILE}
-    return {sha256_hex(canonicalize(kept)), str(envelope.get("intent_digest"))}
+    content = {name: value for name, value in envelope.items() if name not in _VOLATILE}
+    return {sha256_hex(canonicalize(content)), str(envelope.get("intent_digest"))}
 
 
 def _name_extra_answers(reader: Reader) -> None:
@@ -201,9 +201,9 @@ def _check_request(reader: Reader, row: Row, outcome: Row | None) -> None:
         reader.findings.add(schema.outbox, key, "column_differs", message)
 
 
-def check_extra_effects(reader: Reader, found: int) -> None:
+def check_extra_effects(reader: Reader, stated: int) -> None:
     """Name the effects that belong to no row, where there are more than the rows have."""
-    if reader.count(schema.applied_effects) == found:
+    if reader.count(schema.applied_effects) == stated:
         return
     for row in reader.pages(schema.applied_effects, order_by="ec_sequence_number"):
         if reader.get(schema.kernel_event_log, row["ec_sequence_number"]) is None:
@@ -225,14 +225,14 @@ def check_extra_causes(reader: Reader, stated: int) -> None:
             reader.findings.add(schema.causal_parents, joined(name, sequence), "extra", message)
 
 
-def check_extra_receipts(reader: Reader, emitted: int, found: int) -> None:
+def check_extra_receipts(reader: Reader, emitted: int, stated: int) -> None:
     """Name the receipts of operations that are not on the log."""
-    if emitted == found:
+    if emitted == stated:
         return
     for row in reader.pages(schema.receipts):
         where = {"operation_id": row["operation_id"]}
         rows = reader.select(schema.kernel_event_log, where) if is_emitted(row) else [row]
-        if all(one.get("semantic_intent") == LITE_INTENT for one in rows):
+        if all(row.get("semantic_intent") == LITE_INTENT for row in rows):
             message = f"emitted by {shown(row['operation_id'])}, which did nothing on the log"
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
 
@@ -241,12 +241,12 @@ def check_extra_blobs(reader: Reader, envelopes: int, answers: set[str]) -> None
     """Name the payloads to which neither a row nor a recorded output commits."""
     if reader.count(schema.blobs) == envelopes + len(answers):
         return
-    named = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
-    named |= answers
+    blob_refs = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
+    blob_refs |= answers
     for row in reader.pages(schema.blobs):
-        if row["blob_ref"] not in named:
-            held = "" if keeps_commitment(row) else ", and it does not keep its commitment"
-            message = f"no row commits to it{held}"
+        if row["blob_ref"] not in blob_refs:
+            remark = "" if keeps_commitment(row) else ", and it does not keep its commitment"
+            message = f"no row commits to it{remark}"
             reader.findings.add(schema.blobs, row["blob_ref"], "extra", message)
 
 

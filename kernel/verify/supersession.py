@@ -27,18 +27,18 @@ KEPT_FIELDS = (
 
 def check_supersession(reader: Reader, row: Row, document: Document) -> None:
     """Check that a row is its operation's only one, or takes the place of the only other."""
-    sequence, named = row["ec_sequence_number"], document.get("supersedes")
-    stated = _sequence_in(named)
+    sequence, supersedes = row["ec_sequence_number"], document.get("supersedes")
+    stated = _sequence_in(supersedes)
     if row["supersedes_sequence"] != stated:
         message = f"supersedes_sequence is {shown(row['supersedes_sequence'])}, the bytes say "
         reader.findings.add(_LOG, sequence, "column_differs", f"{message}{shown(stated)}")
     # No limit: with one, a planner may search in the order of the log.
     rows = reader.select(_LOG, {"operation_id": row["operation_id"]})
-    has_two = named is not None or document.get("semantic_intent") == LITE_INTENT
+    has_two = supersedes is not None or document.get("semantic_intent") == LITE_INTENT
     if len(rows) > (2 if has_two else 1):
         message = f"operation {shown(row['operation_id'])} is on the log twice"
         reader.findings.add(_LOG, sequence, "double_write", message)
-    elif named is not None:
+    elif supersedes is not None:
         _check_target(reader, sequence, document, stated)
 
 
@@ -90,6 +90,6 @@ def _settles_before(reader: Reader, sequence: int, position: int) -> bool:
     return False
 
 
-def _sequence_in(named: object) -> int:
-    text = named.get("ec_sequence_number") if isinstance(named, dict) else None
+def _sequence_in(supersedes: object) -> int:
+    text = supersedes.get("ec_sequence_number") if isinstance(supersedes, dict) else None
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0

@@ -17,13 +17,13 @@ _TEXT_MAX = 512
 
 
 def record_violation(
-    transaction: LedgerTransaction, found: Verification, *, once: bool = False
+    transaction: LedgerTransaction, verification: Verification, *, once: bool = False
 ) -> str | None:
     """Leave a durable receipt of findings and return its id; None where nothing was found.
 
     With `once`, the same findings leave one receipt however often they are found: then None again.
     """
-    if found.ok:
+    if verification.ok:
         return None
     findings = [
         {
@@ -32,7 +32,7 @@ def record_violation(
             "rule": finding.rule,
             "message": _storable(finding.message),
         }
-        for finding in found.findings
+        for finding in verification.findings
     ]
     receipt_id = f"receipt:{digest(findings) if once else transaction.host.new_id()}"
     if once and transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
@@ -40,9 +40,9 @@ def record_violation(
     transaction.next_commit_time_us()
     body = {
         "reason_code": VIOLATION,
-        "head_hash": found.head_hash,
-        "rows_verified": str(found.rows),
-        "receipts_verified": str(found.receipts),
+        "head_hash": verification.head_hash,
+        "rows_verified": str(verification.rows),
+        "receipts_verified": str(verification.receipts),
         "findings": findings,
     }
     append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)

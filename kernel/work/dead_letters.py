@@ -1,4 +1,4 @@
-"""What was given up: listed by why, and asked for anew.
+"""Requests that were given up: listed by their error signature, and asked for anew.
 
 An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
@@ -50,7 +50,7 @@ class DeadLetters:
     """How many of each signature were looked at; that begins with the page and may go beyond it."""
 
     dead_letters: tuple[DeadLetter, ...]
-    """In the order of their ids."""
+    """The dead letters in the order of their ids."""
 
     next_after: str | None
     """Where the next page begins; None after the last. A page may be empty and not the last."""
@@ -65,18 +65,18 @@ def dead_letters(
     """List a queue's dead letters, of one signature or of all."""
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
-    scanned, more, last = 0, False, after
+    scanned, has_more, last = 0, False, after
     for request_id, closed_at_us in _dead(view, after):
         scanned, last = scanned + 1, request_id
-        found = _standing(view, queue, request_id, closed_at_us)
-        if found is None:
+        letter = _standing(view, queue, request_id, closed_at_us)
+        if letter is None:
             continue
-        counts[found.error_signature] += 1
-        if error_signature in (None, found.error_signature):
-            more = len(page) == limit
-            page += [] if more else [found]
+        counts[letter.error_signature] += 1
+        if error_signature in (None, letter.error_signature):
+            has_more = len(page) == limit
+            page += [] if has_more else [letter]
     complete = scanned < SCANNED_MAX
-    next_after = page[-1].request_id if more else None if complete else last
+    next_after = page[-1].request_id if has_more else None if complete else last
     return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
 
 
@@ -106,12 +106,12 @@ def requeue_key(request_id: str) -> str:
 
 
 def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
-    found = outcome_of(view, queue, request_id)
+    outcome = outcome_of(view, queue, request_id)
     row = view.tables.get(schema.outbox, request_id)
-    if found is None or row is None:
+    if outcome is None or row is None:
         raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_ids")
-    if found.state != "dead_letter":
-        message = f"{request_id} is {found.state}, no dead letter"
+    if outcome.state != "dead_letter":
+        message = f"{request_id} is {outcome.state}, no dead letter"
         raise WorkRefused("work_request_not_dead", message, "request_ids")
     document = Request.of_row(row).document
     return WorkRequest(
@@ -145,11 +145,11 @@ def _standing(
     again = request_id_of(queue, requeue_key(request_id))
     if view.tables.get(schema.outbox, again) is not None:
         return None
-    said = closing_receipt(view, request_id)
+    receipt = closing_receipt(view, request_id)
     return DeadLetter(
         request_id,
         row["item_key"],
         row["priority"],
-        str(said.get("reason", said.get("error_signature", ""))),
+        str(receipt.get("reason", receipt.get("error_signature", ""))),
         iso_time(closed_at_us),
     )

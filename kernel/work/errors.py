@@ -16,17 +16,17 @@ Code = Literal[
 ]
 
 
-class WorkRefused(KernelError):  # noqa: N818 - named for the answer, not the event
+class WorkRefused(KernelError):
     """Nothing was recorded; `field` names what is wrong, empty where it is no field's fault."""
 
     def __init__(self, code: Code, message: str, field: str = "") -> None:
         super().__init__(message, code=code)
         self.field = field
         self.index: int | None = None
-        """Of the request in its asking that is to blame, where one is."""
+        """The index in the call of the request that is to blame, where one is."""
 
     @property
     def details(self) -> Mapping[str, Any]:
         """Return what a program may want to know besides the code."""
-        found = {"field": self.field or None, "index": self.index}
-        return {name: value for name, value in found.items() if value is not None}
+        fields = {"field": self.field or None, "index": self.index}
+        return {name: value for name, value in fields.items() if value is not None}

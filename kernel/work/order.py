@@ -17,14 +17,14 @@ _RANKS = {priority: rank for rank, priority in enumerate(PRIORITIES_OF[BINDING_Q
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """What of an event's open requests belongs to this cycle."""
+    """The open requests of an event, parted into this cycle's and deferred ones."""
 
     admitted: frozenset[str]
     deferred: tuple[str, ...]
-    """In the order in which their turn will come."""
+    """The deferred requests, in the order in which their turn will come."""
 
     deferred_evaluation_at_us: int | None
-    """When the cycle has room again; None where nothing is deferred."""
+    """The time at which the cycle has room again; None where nothing is deferred."""
 
 
 def due_at_us(request: Request) -> int:
@@ -89,11 +89,13 @@ def plan_fan_out(
     """Return the plan of a cycle from the open requests and the times of the last evaluations."""
     recent = sorted(at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US)
     room = max(0, fan_out_max - len(recent))
-    ordered = sorted(waiting, key=lambda one: (_RANKS[one.priority], one.request_sequence))
+    ordered = sorted(
+        waiting, key=lambda request: (_RANKS[request.priority], request.request_sequence)
+    )
     admitted, deferred = ordered[:room], ordered[room:]
     since = recent[0] if recent else now_us
     return FanOut(
-        frozenset(one.request_id for one in admitted),
-        tuple(one.request_id for one in deferred),
+        frozenset(request.request_id for request in admitted),
+        tuple(request.request_id for request in deferred),
         since + FAN_OUT_CYCLE_US if deferred else None,
     )

@@ -47,9 +47,9 @@ def close(
     if request is None:
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
-    more = {"closed_by_operation_id": operation_id, "result": result}
-    more["reason"] = None if reason is None else _storable(reason)
-    body |= {name: value for name, value in more.items() if value is not None}
+    fields = {"closed_by_operation_id": operation_id, "result": result}
+    fields["reason"] = None if reason is None else _storable(reason)
+    body |= {name: value for name, value in fields.items() if value is not None}
     transaction.next_commit_time_us()
     receipts.record(transaction, receipts.CLOSED, f"receipt:{request_id}:closed", body)
     return True

@@ -23,6 +23,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
+from kernel.model.problems import first_problem
 from kernel.priorities import PRIORITIES_OF
 from kernel.stores.typed import Payload
 from kernel.work import receipts
@@ -31,7 +32,7 @@ from kernel.work.errors import WorkRefused
 from kernel.work.order import due_at_us
 
 REQUESTS_MAX = 256
-"""In one asking."""
+"""Requests that one call may record."""
 
 KEY_CHARS_MAX = 400
 CONTENT_BYTES_MAX = 32 * 1024
@@ -40,14 +41,14 @@ OPEN_MAX = 100_000
 """Requests of one queue that may be open when more is asked for."""
 
 ITEM_REQUESTS_MAX = 10_000
-"""For one event, or one run, whatever became of them."""
+"""Requests for one event, or one run, open or not."""
 
 State = Literal["open", "completed", "dead_letter", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """What a producer asks for."""
+    """One request of a producer: its queue, its key, its content and its priority."""
 
     queue: str
     request_key: str
@@ -134,25 +135,25 @@ def enqueue(
     if len(requests) > REQUESTS_MAX:
         raise _invalid(f"at most {REQUESTS_MAX} requests at once", "requests")
     fresh: dict[str, Document] = {}
-    asked = []
+    answers = []
     for index, request in enumerate(requests):
         try:
-            one = _check(request)
-            known = fresh.get(one.request_id) or _known(transaction, one.request_id)
-            _check_same(known, one.body)
+            checked = _check(request)
+            known = fresh.get(checked.request_id) or _known(transaction, checked.request_id)
+            _check_same(known, checked.body)
         except WorkRefused as refused:
             refused.index = index
             raise
-        asked.append(WorkReceipt(one.request_id, known is not None))
+        answers.append(WorkReceipt(checked.request_id, known is not None))
         if known is None:
-            fresh[one.request_id] = one.body
+            fresh[checked.request_id] = checked.body
     if fresh:
         _check_room(transaction, list(fresh.values()))
         transaction.next_commit_time_us()
     for request_id, body in fresh.items():
         receipt_id = f"receipt:{request_id}:requested"
         receipts.record(transaction, receipts.REQUESTED, receipt_id, body)
-    return tuple(asked)
+    return tuple(answers)
 
 
 def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
@@ -170,15 +171,15 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         shared["not_before"] = iso_time(due_at_us(Request.of_row(row)))
     if outcome is None:
         return WorkStatus(**shared, priority=row["priority"], state="open")
-    said = closing_receipt(view, request_id)
+    receipt = closing_receipt(view, request_id)
     return WorkStatus(
         **shared,
         priority=row["priority"],
         state=outcome["outcome"],
         closed_at=iso_time(outcome["closed_at_us"]),
         operation_id=outcome["operation_id"],
-        reason=said.get("reason"),
-        result=said.get("result"),
+        reason=receipt.get("reason"),
+        result=receipt.get("result"),
     )
 
 
@@ -187,17 +188,17 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
     row = view.tables.get(schema.outbox, request_id)
     if row is None or row["queue"] != queue:
         return None
-    found = view.outcome_of(request_id)
-    if found is None:
+    outcome = view.outcome_of(request_id)
+    if outcome is None:
         return RequestOutcome(request_id, "open")
-    said = closing_receipt(view, request_id)
+    receipt = closing_receipt(view, request_id)
     return RequestOutcome(
         request_id,
-        found["outcome"],
-        iso_time(found["closed_at_us"]),
-        found["operation_id"],
-        said.get("reason", said.get("error_signature")),
-        said.get("result"),
+        outcome["outcome"],
+        iso_time(outcome["closed_at_us"]),
+        outcome["operation_id"],
+        receipt.get("reason", receipt.get("error_signature")),
+        receipt.get("result"),
     )
 
 
@@ -263,9 +264,8 @@ def _read(kind: QueueKind, content: Document) -> Payload:
             raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
         return kind.content.model_validate_json(stated)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(("content", *(str(part) for part in first["loc"])))
-        raise _invalid(first["msg"], place) from None
+        field, message = first_problem(error, "content")
+        raise _invalid(message, field) from None
     except (ValueError, RecursionError) as error:
         raise _invalid(f"the content has no canonical form: {error}", "content") from None
 
@@ -306,13 +306,13 @@ def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
     queues = Counter(body["queue"] for body in bodies)
     # While all queues together have room each of them has, and that count is the cheap one.
     if view.tables.count(schema.outbox, {"open": 1}) + len(bodies) > OPEN_MAX:
-        for queue, more in queues.items():
-            if view.tables.count(schema.outbox, {"open": 1, "queue": queue}) + more > OPEN_MAX:
+        for queue, count in queues.items():
+            if view.tables.count(schema.outbox, {"open": 1, "queue": queue}) + count > OPEN_MAX:
                 message = f"{OPEN_MAX} requests of {queue} are open; ask again"
                 raise WorkRefused("work_requests_too_many", message)
     items = Counter((body["queue"], body["item_key"]) for body in bodies)
-    for (queue, item_key), more in items.items():
+    for (queue, item_key), count in items.items():
         where = {"queue": queue, "item_key": item_key}
-        if view.tables.count(schema.outbox, where) + more > ITEM_REQUESTS_MAX:
+        if view.tables.count(schema.outbox, where) + count > ITEM_REQUESTS_MAX:
             message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
             raise WorkRefused("work_item_full", message, f"content.{QUEUE_KINDS[queue].item_key}")

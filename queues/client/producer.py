@@ -18,12 +18,10 @@ import anyio
 import httpx
 
 from kernel.work.requests import REQUESTS_MAX, RequestOutcome, WorkReceipt, WorkStatus
-from queues.client.http_retry import Refused, patiently
+from queues.client.gateway_http import GIVE_UP_AFTER_S, GatewayHttp
 from queues.errors import ProducerError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8440"
-TIMEOUT_S: Final = 60.0
-GIVE_UP_AFTER_S: Final = 60.0
 POLL_S: Final = 5.0
 """How long one question for outcomes waits; a gateway allows 30 s."""
 
@@ -79,21 +77,20 @@ class Producer:
     ) -> None:
         """Hold a queue's name, e.g. "binding-evaluation"; nothing is sent yet."""
         self.queue = queue
-        self._http = httpx.AsyncClient(
-            base_url=f"{url.rstrip('/')}/v1/queues/{_quoted(queue)}/",
-            timeout=TIMEOUT_S,
-            trust_env=False,
+        self._gateway = GatewayHttp(
+            f"{url.rstrip('/')}/v1/queues/{_quoted(queue)}/",
             transport=transport,
+            give_up_after_s=give_up_after_s,
+            sleep=sleep,
+            error_kind=ProducerError,
         )
-        self._give_up_after_s = give_up_after_s
         self._new_key = new_key
-        self._sleep = sleep
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        await self._gateway.__aexit__()
 
     async def enqueue(self, request: NewRequest) -> WorkReceipt:
         """Ask for one piece of work; it is on the record when this returns.
@@ -102,8 +99,8 @@ class Producer:
             ProducerError: `work_request_invalid`, `work_request_conflict`, `work_queue_unknown`,
                 `work_item_full`; `work_requests_too_many` when the queue stayed full too long.
         """
-        [asked] = await self.enqueue_many([request])
-        return asked
+        [receipt] = await self.enqueue_many([request])
+        return receipt
 
     async def enqueue_many(
         self,
@@ -114,24 +111,24 @@ class Producer:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
         `progress` is called with how many are on the record. An error's `index` counts over all
-        requests, and its `asked` holds those that are on the record already.
+        requests, and its `receipts` are of those that are on the record already.
         """
-        asked: list[WorkReceipt] = []
+        receipts: list[WorkReceipt] = []
         try:
             for chunk in _bodies(self._written(request) for request in requests):
-                answer = await self._patiently("POST", "requests", content=chunk, headers=_JSON)
-                asked += [_read(WorkReceipt, request) for request in answer["requests"]]
-                progress(len(asked))
+                answer = await self._ask("POST", "requests", content=chunk, headers=_JSON)
+                receipts += [_read(WorkReceipt, request) for request in answer["requests"]]
+                progress(len(receipts))
         except ProducerError as error:
-            error.asked = tuple(asked)
+            error.receipts = tuple(receipts)
             if error.index is not None:
-                error.index += len(asked)
+                error.index += len(receipts)
             raise
-        return asked
+        return receipts
 
     async def status(self, request_id: str) -> WorkStatus:
         """Return the state of a request; raises `work_request_unknown`."""
-        return _read(WorkStatus, await self._patiently("GET", f"requests/{_quoted(request_id)}"))
+        return _read(WorkStatus, await self._ask("GET", f"requests/{_quoted(request_id)}"))
 
     async def wait(self, request_id: str, timeout_s: float) -> RequestOutcome:
         """Return how a request ended; after `timeout_s` its state is still "open"."""
@@ -160,7 +157,7 @@ class Producer:
     async def cancel(self, request_id: str, reason: str) -> Cancelled:
         """Take a request back unless it has its outcome; `reason` has 1 to 200 characters."""
         path = f"requests/{_quoted(request_id)}/cancel"
-        answer = await self._patiently("POST", path, json={"reason": reason})
+        answer = await self._ask("POST", path, json={"reason": reason})
         return Cancelled(answer["cancelled"], _read(WorkStatus, answer["request"]))
 
     async def _wait_chunk(
@@ -173,11 +170,11 @@ class Producer:
         while True:
             wait_s = min(POLL_S, max(0.0, deadline_s - anyio.current_time()))
             body = {"request_ids": request_ids, "wait_s": wait_s}
-            answer = await self._patiently("POST", "outcomes", json=body)
-            found = [_read(RequestOutcome, outcome) for outcome in answer["outcomes"]]
-            progress(ended_before + _ended(found))
-            if _ended(found) == len(found) or anyio.current_time() >= deadline_s:
-                return found
+            answer = await self._ask("POST", "outcomes", json=body)
+            outcomes = [_read(RequestOutcome, outcome) for outcome in answer["outcomes"]]
+            progress(ended_before + _ended(outcomes))
+            if _ended(outcomes) == len(outcomes) or anyio.current_time() >= deadline_s:
+                return outcomes
 
     def _written(self, request: NewRequest) -> bytes:
         document: dict[str, Any] = {
@@ -195,16 +192,8 @@ class Producer:
                 "work_request_invalid", f"the request is no JSON: {error}"
             ) from None
 
-    async def _patiently(self, method: str, path: str, **options: Any) -> Any:
-        """Send the same bytes until the gateway gives a final answer."""
-        request = self._http.build_request(method, path, **options)
-        response = await patiently(
-            lambda: self._http.send(request),
-            _error_of,
-            self._sleep,
-            give_up_after_s=self._give_up_after_s,
-        )
-        return response.json()
+    async def _ask(self, method: str, path: str, **options: Any) -> Any:
+        return (await self._gateway.ask(method, path, **options)).json()
 
 
 def _ended(outcomes: Iterable[RequestOutcome]) -> int:
@@ -221,12 +210,12 @@ def _bodies(written: Iterable[bytes]) -> Iterator[bytes]:
     """Requests as the bodies of calls, each as full as a gateway takes it."""
     chunk: list[bytes] = []
     size = 0
-    for one in written:
-        if chunk and (len(chunk) == REQUESTS_MAX or size + len(one) > BODY_BYTES_MAX):
+    for body in written:
+        if chunk and (len(chunk) == REQUESTS_MAX or size + len(body) > BODY_BYTES_MAX):
             yield _body(chunk)
             chunk, size = [], 0
-        chunk.append(one)
-        size += len(one)
+        chunk.append(body)
+        size += len(body)
     if chunk:
         yield _body(chunk)
 
@@ -244,17 +233,3 @@ def _read(kind: type[T], document: Mapping[str, Any]) -> T:
     """Read an answer; what a newer gateway says besides is left out."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # all three are dataclasses
     return kind(**{name: value for name, value in document.items() if name in names})
-
-
-def _error_of(response: Refused) -> ProducerError:
-    if isinstance(response, httpx.TransportError):
-        return ProducerError("gateway_unreachable", "the gateway cannot be reached")
-    try:
-        error = response.json()["error"]
-        details = error.get("details", {})
-        found = ProducerError(error["code"], error["message"], response.status_code)
-        found.field, found.index = details.get("field", ""), details.get("index")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        code, message = "gateway_failed", f"HTTP {response.status_code}"
-        return ProducerError(code, message, response.status_code)
-    return found

@@ -16,13 +16,13 @@ _PR_SET_PDEATHSIG = 1
 
 def main(arguments: list[str]) -> None:
     """Replace this process; does not return."""
-    parent_pid, program, *rest = arguments
+    parent_pid, program, *options = arguments
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         # The parent may have died before the kernel knew.
         if os.getppid() != int(parent_pid):
             sys.exit(1)
-    os.execv(program, [program, *rest])  # noqa: S606  # no shell is the point
+    os.execv(program, [program, *options])  # noqa: S606  # no shell is the point
 
 
 if __name__ == "__main__":

@@ -348,8 +348,8 @@ def _listens(port: int) -> bool:
         return probe.connect_ex((_HOST, port)) == 0
 
 
-def _free_port(wanted: int) -> int:
-    for port in (wanted, 0) if wanted else (0,):
+def _free_port(preferred: int) -> int:
+    for port in (preferred, 0) if preferred else (0,):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):

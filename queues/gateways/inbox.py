@@ -29,7 +29,7 @@ KEPT_S: Final = 60
 TAKEN_AT_ONCE: Final = 256
 NOTE_BYTES_MAX: Final = SEALED_BYTES_MAX + 1
 TAKEN_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the notes that are taken at once, but for the last of them."""
+"""Bytes of the notes that are taken at once, but for the last of them."""
 
 _REPLY: Final = b"r"
 _MAIL: Final = b"m"
@@ -78,10 +78,10 @@ class Inbox:
             if first is None:
                 return _heard([])
             limits = (TAKEN_AT_ONCE, NOTE_BYTES_MAX, TAKEN_BYTES_MAX)
-            more = await self._scripts.run("inbox_take", *limits)
+            notes = await self._scripts.run("inbox_take", *limits)
         except QueueError:
             return None
-        return _heard(records("note", [first[1], *more], content(NOTE_BYTES_MAX)))
+        return _heard(records("note", [first[1], *notes], content(NOTE_BYTES_MAX)))
 
     async def tell(self, gateways: Collection[str], *notes: bytes) -> None:
         """Send notes to other gateways.

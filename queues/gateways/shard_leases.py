@@ -99,14 +99,14 @@ class ShardLeases:
         It returns those that this gateway leases now: free ones, and its own.
         """
         try:
-            had, living = await self._scripts.run(
+            leased, living = await self._scripts.run(
                 "shard_claim", self._scripts.now(), self._gateway, self._incarnation, *shards
             )
         except QueueError as error:
             self._lost_sight(error)
             return ()
         await self._tell(living)
-        return {int(shard) for shard in had}
+        return {int(shard) for shard in leased}
 
     async def release(self, shards: Collection[int]) -> None:
         """Give up leases and tell the others."""
@@ -118,13 +118,13 @@ class ShardLeases:
 
     async def _release(self, leaving: int, shards: Collection[int]) -> None:
         try:
-            left = await self._scripts.run(
+            living = await self._scripts.run(
                 "shard_release", self._gateway, self._incarnation, leaving, *shards
             )
         except QueueError as error:
             self._lost_sight(error)
         else:
-            await self._tell(left)
+            await self._tell(living)
 
     async def _tell(self, living: Collection[bytes]) -> None:
         """Send the others word that the table has changed; whom it misses looks by itself soon."""

@@ -33,7 +33,7 @@ from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of the entries that are read at once, but for the last of them."""
+"""Bytes of the entries that are read at once, but for the last of them."""
 
 ASIDE_MAX: Final = 64
 """Entries of a shard that are kept beside its mailbox; of more, only the receipt is left."""
@@ -60,7 +60,7 @@ class MailboxEntry:
 
     mailbox_id: str
     offset: str
-    """Its place in the mailbox; the order of these texts is the order of the entries."""
+    """The entry's place in the mailbox; the order of these texts is the order of the entries."""
 
     body: bytes
 
@@ -204,9 +204,9 @@ class ShardMail:
         for shard, cursor in cursors.items():
             after = f"({_stream_id(cursor)}" if cursor else "-"
             limits = (limit, SEALED_BYTES_MAX + _AROUND_BYTES, room)
-            found = await self._scripts.at(_prefix(shard)).run("mail_read", after, *limits)
-            rows += [(shard, one) for one in found]
-            room -= sum(len(body) for _, _, body, *_ in found)
+            entries = await self._scripts.at(_prefix(shard)).run("mail_read", after, *limits)
+            rows += [(shard, entry) for entry in entries]
+            room -= sum(len(body) for _, _, body, *_ in entries)
             if room <= 0:
                 break
         return rows
@@ -214,15 +214,15 @@ class ShardMail:
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
         """Remove entries; False when Redis cannot be reached."""
         pipe = self._redis.pipeline(transaction=False)
-        for shard, some in offsets.items():
-            pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, some))
-            pipe.hdel(f"{_prefix(shard)}taken", *map(_stream_id, some))
+        for shard, of_shard in offsets.items():
+            pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, of_shard))
+            pipe.hdel(f"{_prefix(shard)}taken", *map(_stream_id, of_shard))
         try:
             # What is no mailbox any more holds none of them; `read` mends it.
             deleted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         except QueueError:
             return False
-        return all(isinstance(one, int) or "WRONGTYPE" in str(one) for one in deleted)
+        return all(isinstance(reply, int) or "WRONGTYPE" in str(reply) for reply in deleted)
 
     async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
         """Count entries as taken until they are deleted or given back; False as for `delete`."""
@@ -234,14 +234,14 @@ class ShardMail:
 
     async def _count_taken(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
         pipe = self._redis.pipeline(transaction=False)
-        for shard, some in offsets.items():
-            for offset in some:
+        for shard, of_shard in offsets.items():
+            for offset in of_shard:
                 pipe.hincrby(f"{_prefix(shard)}taken", _stream_id(offset), by)
         try:
             counted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         except QueueError:
             return False
-        return all(isinstance(one, int) for one in counted)
+        return all(isinstance(reply, int) for reply in counted)
 
     async def set_aside(self, shard: int, offset: str) -> None:
         """Move an entry beside its mailbox, where nobody takes it.
@@ -265,8 +265,8 @@ class ShardMail:
         size: Any = self._redis.hstrlen(*aside)
         if await scripts.ask(size, SHARD) > SEALED_BYTES_MAX:
             return False
-        kept: Any = self._redis.hget(*aside)
-        sealed: bytes | None = await scripts.ask(kept)
+        reply: Any = self._redis.hget(*aside)
+        sealed: bytes | None = await scripts.ask(reply)
         opened = None if sealed is None else self._seal.open("ask", place, sealed)
         if opened is None:
             return False
@@ -283,20 +283,20 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`.
         """
-        kept = []
+        entries = []
         for shard in shards:
             rows = await self._scripts.at(_prefix(shard)).run("mail_aside", ASIDE_MAX)
             places = sorted((_offset(stream_id), size) for stream_id, size in rows)
-            kept += [SetAside(shard, offset, size) for offset, size in places]
-        return kept
+            entries += [SetAside(shard, offset, size) for offset, size in places]
+        return entries
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         """Send answers by gateway, each with the id of its request; lost when Redis is away."""
         try:
-            for gateway, some in replies.items():
+            for gateway, answers in replies.items():
                 place, soon_ms = _reply_place(gateway), self._expiry_ms()
                 notes = []
-                for ask_id, answer in some:
+                for ask_id, answer in answers:
                     # An answer counts as long as what it answers, by the clock of who asked.
                     expiry_ms, _ = self._taken.get(ask_id, (soon_ms, None))
                     sealed = self._seal.close("answer", place, ask_id, expiry_ms, answer)
@@ -343,10 +343,10 @@ class ShardMail:
     async def _refuse(self, refused: Mapping[int, Sequence[tuple[str, Refused]]]) -> None:
         """Log, count and delete refused entries; while Redis is away they are refused again."""
         for shard, entries in refused.items():
-            whys = sorted({why for _, why in entries})
+            whys = sorted({reason for _, reason in entries})
             _log.warning("entries_refused", shard=shard, count=len(entries), whys=whys)
-            for _, why in entries:
-                self._refused(why)
+            for _, reason in entries:
+                self._refused(reason)
         await self.delete({shard: [at for at, _ in entries] for shard, entries in refused.items()})
 
 

@@ -111,11 +111,11 @@ class MemoryLeases:
         living = hub.living()
         if not hub.reachable or me not in living or hub.incarnations[me] is not self._me:
             return set()
-        had = {shard for shard in shards if hub.owners.get(shard, me) not in living - {me}}
-        if any(hub.owners.get(shard) != me for shard in had):
+        leased = {shard for shard in shards if hub.owners.get(shard, me) not in living - {me}}
+        if any(hub.owners.get(shard) != me for shard in leased):
             hub.tell(living - {me})
-        hub.owners |= dict.fromkeys(had, me)
-        return had
+        hub.owners |= dict.fromkeys(leased, me)
+        return leased
 
     async def release(self, shards: Collection[int]) -> None:
         hub, me = self._hub, self._gateway
@@ -165,22 +165,22 @@ class MemoryMail:
         if not self._hub.reachable:
             return None
         taken = self._hub.taken
-        found = {
+        by_shard = {
             shard: [
-                replace(one, ends=taken[shard, one.offset])
-                for one in self._hub.mail[shard]
-                if one.offset > after
+                replace(entry, ends=taken[shard, entry.offset])
+                for entry in self._hub.mail[shard]
+                if entry.offset > after
             ][:limit]
             for shard, after in cursors.items()
         }
-        return {shard: entries for shard, entries in found.items() if entries}
+        return {shard: entries for shard, entries in by_shard.items() if entries}
 
     async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
         if self._hub.reachable:
-            for shard, some in offsets.items():
+            for shard, of_shard in offsets.items():
                 mail = self._hub.mail[shard]
-                mail[:] = [one for one in mail if one.offset not in some]
-                for offset in some:
+                mail[:] = [entry for entry in mail if entry.offset not in of_shard]
+                for offset in of_shard:
                     self._hub.taken.pop((shard, offset), None)
         return self._hub.reachable
 
@@ -192,13 +192,13 @@ class MemoryMail:
 
     def _count(self, offsets: Mapping[int, Collection[str]], by: int) -> bool:
         if self._hub.reachable:
-            for shard, some in offsets.items():
-                for offset in some:
+            for shard, of_shard in offsets.items():
+                for offset in of_shard:
                     self._hub.taken[shard, offset] += by
         return self._hub.reachable
 
     async def set_aside(self, shard: int, offset: str) -> None:
-        [entry] = [one for one in self._hub.mail[shard] if one.offset == offset]
+        [entry] = [entry for entry in self._hub.mail[shard] if entry.offset == offset]
         self._hub.aside[shard, offset] = entry.body
         await self.delete({shard: {offset}})
 
@@ -215,5 +215,5 @@ class MemoryMail:
 
     async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
         if self._hub.reachable:
-            for gateway, some in replies.items():
-                self._hub.inboxes[gateway].replies.extend(answer for _, answer in some)
+            for gateway, answers in replies.items():
+                self._hub.inboxes[gateway].replies.extend(answer for _, answer in answers)

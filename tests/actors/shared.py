@@ -100,7 +100,7 @@ class SharedGateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        await self.keeper.found()
+        await self.keeper.found_ledger()
         async with anyio.create_task_group() as tasks:
             ready = anyio.Event()
             tasks.start_soon(self._serve, ready)
@@ -118,4 +118,4 @@ class SharedGateway:
 
 def owners(ledger: Ledger) -> list[str]:
     with ledger.view() as view:
-        return [one.owner for one in shards_of(view)]
+        return [shard.owner for shard in shards_of(view)]

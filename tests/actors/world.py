@@ -46,7 +46,7 @@ def understanding(node_id: str, *sources: str, **changes: Any) -> SynthesizeUnde
     fields: dict[str, Any] = {
         "intent_key": f"key:{node_id}",
         "title": "What was ordered",
-        "source_spans": tuple(span(one) for one in sources),
+        "source_spans": tuple(span(source) for source in sources),
         **changes,
     }
     return SynthesizeUnderstanding(node_id=node_id, corpus_id=CORPUS, **fields)
@@ -146,8 +146,8 @@ def synthesized(
         "request": asking(node_id, *sources),
         "title": "What was ordered",
         "text": TEXT,
-        "source_spans": tuple(span(one) for one in sources),
-        "read": tuple(read_version(ledger, one) for one in sources),
+        "source_spans": tuple(span(source) for source in sources),
+        "read": tuple(read_version(ledger, source) for source in sources),
         "outputs": (captured(*sources, answer=b'{"said":1}'),),
         **changes,
     }
@@ -173,20 +173,22 @@ def put(ledger: Ledger, *intents: Intent, **options: Any) -> list[Any]:
     return results
 
 
-def attempt(ledger: Ledger, *intents: Intent, session_id: str | None = "s-1", **more: Any) -> list:
+def attempt(
+    ledger: Ledger, *intents: Intent, session_id: str | None = "s-1", **options: Any
+) -> list:
     with bench_on(ledger) as context:
-        return [IntentUnit(intent, session_id, **more).run(context) for intent in intents]
+        return [IntentUnit(intent, session_id, **options).run(context) for intent in intents]
 
 
 def envelope_of(ledger: Ledger, result: SubmissionResult) -> Document:
     with ledger.view() as view:
-        found = view.envelope(result.operation_id)
-    assert found is not None
-    return found
+        envelope = view.envelope(result.operation_id)
+    assert envelope is not None
+    return envelope
 
 
 def node_of(ledger: Ledger, node_id: str) -> Document:
     with ledger.view() as view:
-        found = view.node(node_id)
-    assert found is not None
-    return found
+        node = view.node(node_id)
+    assert node is not None
+    return node

@@ -164,15 +164,15 @@ def found(path: Path, count: int, pairs: Pairs) -> Ledger:
                     for number in numbers
                 ],
             )
-        for some in batched_rows(pairs):
-            tables.insert_many(schema.edges, [edge_row(*pair) for pair in some])
+        for batch in batched_rows(pairs):
+            tables.insert_many(schema.edges, [edge_row(*pair) for pair in batch])
     return ledger
 
 
 def batched_rows(rows: Iterable) -> Iterator[list]:
     remaining = iter(rows)
-    while some := list(islice(remaining, 10_000)):
-        yield some
+    while batch := list(islice(remaining, 10_000)):
+        yield batch
 
 
 # Reading
@@ -196,24 +196,24 @@ def measure_reading(count: int) -> None:
 
                 return ask
 
-            asked = {
+            questions = {
                 "authority read": in_view(materialized_authority),
                 "authority read, with since when it is stale": in_view(describe_node),
             }
-            times: dict[str, list[float]] = {name: [] for name in (*asked, "raw")}
+            times: dict[str, list[float]] = {name: [] for name in (*questions, "raw")}
             for name in names:
                 # Whoever asks first pays for a page that is not in memory yet.
-                for what, ask in random.sample([*asked.items(), ("raw", look)], k=3):
+                for label, ask in random.sample([*questions.items(), ("raw", look)], k=3):
                     started_s = time.perf_counter()
                     ask(name)
-                    times[what].append(time.perf_counter() - started_s)
+                    times[label].append(time.perf_counter() - started_s)
         ledger.close()
     bare = sorted(times.pop("raw"))
-    for what, seconds in times.items():
+    for label, seconds in times.items():
         ordered = sorted(seconds)
         for part, place in (("median", len(ordered) // 2), ("p99", len(ordered) * 99 // 100)):
             figure(
-                f"{what}, {count:,} nodes, {part}",
+                f"{label}, {count:,} nodes, {part}",
                 ordered[place] * 1000,
                 "ms",
                 ratio=ordered[place] / bare[place],
@@ -251,7 +251,7 @@ class Run:
             count += len(batch)
             with self.part("readiness"), self.ledger.view() as snapshot:
                 view = snapshot.batch()
-                read_ahead(view, [(Around.BELOW, one) for one in batch])
+                read_ahead(view, [(Around.BELOW, node_id) for node_id in batch])
                 ready += keys_of(freed_by(view, batch))
         return count
 
@@ -290,7 +290,7 @@ class Run:
         with self.ledger.transaction() as transaction:
             context = CommitContext(transaction, self.kernel, self.orchestrator)
             policy = transaction.policy_generation_id()
-            read_ahead(transaction, (key for one in units for key in records_read(one, policy)))
+            read_ahead(transaction, (key for unit in units for key in records_read(unit, policy)))
             for unit in units:
                 with transaction.savepoint():
                     result = unit.run(context)
@@ -345,9 +345,9 @@ def measure_width(count: int) -> None:
         claims = [f"claim-{number:07d}" for number in range(1, count)]
         pairs = ((name, name_of(0)) for name in ("claim", *claims))
         run = Run(found(Path(folder) / "ledger.db", 1, pairs))
-        for some in batched_rows(claims):
+        for batch in batched_rows(claims):
             with run.ledger.store.transaction() as tables:
-                rows = [node_row(name, _CLAIM, authority=0.5) for name in some]
+                rows = [node_row(name, _CLAIM, authority=0.5) for name in batch]
                 tables.insert_many(schema.nodes, rows)
         gc.collect()
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -371,18 +371,18 @@ def main() -> None:
     arguments.add_argument("--descendants", type=int, default=100_000)
     arguments.add_argument("--inputs", type=int, default=1_000_000)
     arguments.add_argument("--shape", choices=SHAPES, action="append")
-    asked = arguments.parse_args()
+    options = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     settle_memory()  # as every command does
     machine(synchronous="FULL", batch=BATCH, reads=READS)
     note("reading and recording take turns in one thread; a fleet does them side by side")
-    if asked.nodes:
-        measure_reading(asked.nodes)
-    if asked.inputs:
-        measure_width(asked.inputs)
-    for shape in asked.shape or SHAPES:
-        if asked.descendants:
-            measure_cascade(shape, asked.descendants)
+    if options.nodes:
+        measure_reading(options.nodes)
+    if options.inputs:
+        measure_width(options.inputs)
+    for shape in options.shape or SHAPES:
+        if options.descendants:
+            measure_cascade(shape, options.descendants)
 
 
 if __name__ == "__main__":

@@ -111,23 +111,23 @@ async def declare_durably(size, run, sessions):
         await run.sessions.ask(f"s-{number}", Declare(ONTOLOGY, names, DEFAULT_POLICY, None, 0))
 
 
-async def eliminate_durably(size, each, run, caller, number):
-    struck = f"hypothesis-{number * max(1, size // each) % size:07d}"
+async def eliminate_durably(size, eliminations, run, caller, number):
+    struck = f"hypothesis-{number * max(1, size // eliminations) % size:07d}"
     message = Eliminate("adapter://bench", f"o-{number}", (struck,), JUSTIFICATION, survivors_max=0)
     await run.sessions.ask(f"s-{caller}", message)
 
 
-def durable_rate(size, sessions, each):
+def durable_rate(size, sessions, eliminations):
     """Return eliminations a second, and CPU microseconds of one."""
     rate, cpu_us = 0.0, float("inf")
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
             prepare = partial(declare_durably, size)
-            do = partial(eliminate_durably, size, each)
-            anyio.run(run.work, prepare, do, sessions, each)
-            rate = max(rate, sessions * each / run.seconds)
-            cpu_us = min(cpu_us, run.cpu_seconds / (sessions * each) * 1e6)
+            do = partial(eliminate_durably, size, eliminations)
+            anyio.run(run.work, prepare, do, sessions, eliminations)
+            rate = max(rate, sessions * eliminations / run.seconds)
+            cpu_us = min(cpu_us, run.cpu_seconds / (sessions * eliminations) * 1e6)
     return rate, cpu_us
 
 

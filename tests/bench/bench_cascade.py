@@ -98,10 +98,10 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--descendants", type=int, default=100_000)
     arguments.add_argument("--shape", choices=SHAPES, action="append")
-    asked = arguments.parse_args()
+    options = arguments.parse_args()
     machine(workers=1, synchronous="FULL")
-    for shape in asked.shape or SHAPES:
-        measure(shape, asked.descendants)
+    for shape in options.shape or SHAPES:
+        measure(shape, options.descendants)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Run:
         self.seconds = self.cpu_seconds = 0.0
         self.latencies_ms: list[float] = []
 
-    async def work(self, prepare: Callable, do: Callable, callers: int, each: int) -> None:
+    async def work(self, prepare: Callable, do: Callable, callers: int, repetitions: int) -> None:
         """Let callers do their thing `each` times, all at once; only that is timed."""
         async with anyio.create_task_group() as process:
             ready = anyio.Event()
@@ -89,7 +89,7 @@ class Run:
             started_s, started_cpu_s = time.perf_counter(), time.process_time()
             async with anyio.create_task_group() as tasks:
                 for caller in range(callers):
-                    tasks.start_soon(self._repeat, partial(do, self, caller), each)
+                    tasks.start_soon(self._repeat, partial(do, self, caller), repetitions)
             self.seconds = time.perf_counter() - started_s
             self.cpu_seconds = time.process_time() - started_cpu_s
             process.cancel_scope.cancel()

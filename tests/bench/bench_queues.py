@@ -139,8 +139,10 @@ class Bench:
         return times_ms
 
 
-async def median_of(rounds: int, one: Callable[[], Awaitable[tuple[float, float]]]) -> list[float]:
-    runs = [await one() for _ in range(rounds)]
+async def median_of(
+    rounds: int, measure_round: Callable[[], Awaitable[tuple[float, float]]]
+) -> list[float]:
+    runs = [await measure_round() for _ in range(rounds)]
     return [statistics.median(column) for column in zip(*runs, strict=True)]
 
 
@@ -209,25 +211,25 @@ def run_system(name: str, url: str, options: argparse.Namespace) -> dict[str, fl
         )
     except subprocess.SubprocessError as error:
         return {"missing": f"a whole run: {error} {getattr(error, 'stderr', '')}"[-500:]}
-    found: dict[str, float | str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float | str] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def compare(url: str, options: argparse.Namespace) -> None:
     """Print every system's figures, each beside this project's of the same run."""
     ours: dict[str, float | str] = {}
     for name in options.systems:
-        found = run_system(name, url, options)
-        if "missing" in found:
-            note(f"{name}: missing {found['missing']}")
+        figures = run_system(name, url, options)
+        if "missing" in figures:
+            note(f"{name}: missing {figures['missing']}")
             continue
-        ours = ours or found
-        for key, what, unit in FIGURES:
-            if key not in found:
+        ours = ours or figures
+        for key, meaning, unit in FIGURES:
+            if key not in figures:
                 continue
-            own, its = ours.get(key), float(found[key])
-            ratio = its / float(own) if own and found is not ours else None
-            figure(f"{name}: {what}", its, unit, ratio=ratio, of="rotulus")
+            own, its = ours.get(key), float(figures[key])
+            ratio = its / float(own) if own and figures is not ours else None
+            figure(f"{name}: {meaning}", its, unit, ratio=ratio, of="rotulus")
 
 
 def main() -> None:

@@ -37,20 +37,20 @@ TEXT = "MOTION to dismiss for failure to state a claim, filed under seal. " * 4
 
 def course(number: int) -> list[dict]:
     """ROUND envelopes about two nodes of their own."""
-    one, other = f"n-{number}-a", f"n-{number}-b"
-    member = effect("membership_write", one, corpus_id="corpus:test", to_state="confirmed")
-    entry = effect("index_update", one, index_name="i", entry={"n": number})
-    topic = effect("membership_write", one, corpus_id="topics")
-    change = adapt(one, note="x", weight=0.25)
-    seen = {"causal_parent_operation_ids": [change["operation_id"]]}
+    first_id, second_id = f"n-{number}-a", f"n-{number}-b"
+    member = effect("membership_write", first_id, corpus_id="corpus:test", to_state="confirmed")
+    entry = effect("index_update", first_id, index_name="i", entry={"n": number})
+    topic = effect("membership_write", first_id, corpus_id="topics")
+    change = adapt(first_id, note="x", weight=0.25)
+    causes = {"causal_parent_operation_ids": [change["operation_id"]]}
     return [
-        create(one, "Note", text=TEXT),
-        create(other, "Note", text=TEXT),
+        create(first_id, "Note", text=TEXT),
+        create(second_id, "Note", text=TEXT),
         change,
-        link(f"e-{number}", one, other),
+        link(f"e-{number}", first_id, second_id),
         envelope("corpus_membership_confirm", [member]),
         envelope("topic_assign", [topic, entry]),
-        adapt(one, note="y") | seen,
+        adapt(first_id, note="y") | causes,
     ]
 
 
@@ -73,9 +73,9 @@ def write(path: Path) -> int:
 def replay(path: Path, first: int, last: int) -> int:
     done = 0
     with closing(SqliteStore(path, read_only=True)) as store, store.view() as tables:
-        for one in reproduce_range(LedgerView(tables), first, last):
-            if one.difference is not None or one.erased:
-                raise TypeError(f"not reproduced: {one}")
+        for reproduction in reproduce_range(LedgerView(tables), first, last):
+            if reproduction.difference is not None or reproduction.erased:
+                raise TypeError(f"not reproduced: {reproduction}")
             done += 1
     return done
 
@@ -118,8 +118,8 @@ def main() -> None:
         figure("replayed, one process", alone, "/s", ratio=alone / bare, of=of)
         with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
             replay_in_parts(path, total, pool)
-            both = rate_per_s(lambda: replay_in_parts(path, total, pool))
-        figure(f"replayed, {PROCESSES} processes", both, "/s", ratio=both / bare, of=of)
+            in_parts = rate_per_s(lambda: replay_in_parts(path, total, pool))
+        figure(f"replayed, {PROCESSES} processes", in_parts, "/s", ratio=in_parts / bare, of=of)
 
 
 if __name__ == "__main__":

@@ -101,12 +101,12 @@ class Info:
 def workers_of(name: str, port: int, password: str, count: int) -> Any:
     """Run worker processes and yield what they count."""
     with tempfile.TemporaryDirectory() as folder:
-        path, said = Path(folder) / "counts", Path(folder) / "said"
+        path, output = Path(folder) / "counts", Path(folder) / "said"
         path.write_bytes(bytes(_DELAYS_AT + PICK_UPS * _DELAY.size))
         processes = []
         for worker in range(count):
             command = [sys.executable, __file__, name, str(port), "0", str(path), str(worker)]
-            with said.open("ab") as file:
+            with output.open("ab") as file:
                 process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file)
             process.stdin.write(password.encode())
             process.stdin.close()
@@ -114,7 +114,7 @@ def workers_of(name: str, port: int, password: str, count: int) -> Any:
         try:
             yield Counts(path)
             if any(process.poll() is not None for process in processes):
-                raise RuntimeError(f"a worker of {name} has ended: {said.read_text()[-2000:]}")
+                raise RuntimeError(f"a worker of {name} has ended: {output.read_text()[-2000:]}")
         finally:
             for process in processes:
                 process.kill()
@@ -128,10 +128,10 @@ async def enqueue_rate(system: System, items: int, way: str, work_s: float = 0.0
         for start in range(0, items, 100):
             await system.bulk(todo[start : start + 100])
     else:
-        rest = iter(todo)
+        waiting = iter(todo)
 
         async def lane() -> None:
-            for item in rest:
+            for item in waiting:
                 await system.one(item)
 
         await asyncio.gather(*[lane() for _ in range(100 if way == "concurrent" else 1)])
@@ -191,24 +191,24 @@ async def measure(name: str, port: int, password: str, items: int) -> dict[str, 
     system = SYSTEMS[name](port, password)
     await system.open()
     info = Info(port, password)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     ways = ["single"]
     ways += [] if system.blocking else ["concurrent"]
     ways += ["bulk"] if system.bulk else []
     for way in ways:
         info.ask("FLUSHALL")
-        found[f"enqueue_{way}"] = await enqueue_rate(system, items // 4, way)
-    one = await drain(system, name, items, 1, info)
-    found["drain_1"], found["commands_per_item"] = one["rate"], one["commands"]
-    found["drain_2"] = (await drain(system, name, items * 2, 2, info))["rate"]
+        figures[f"enqueue_{way}"] = await enqueue_rate(system, items // 4, way)
+    alone = await drain(system, name, items, 1, info)
+    figures["drain_1"], figures["commands_per_item"] = alone["rate"], alone["commands"]
+    figures["drain_2"] = (await drain(system, name, items * 2, 2, info))["rate"]
     few = items // WORK_SHARE
     for workers in (1, 2):
         busy = await drain(system, name, few * workers, workers, info, WORK_S)
-        found[f"busy_{workers}"] = busy["rate"]
-    found |= await pick_up(system, name, info)
+        figures[f"busy_{workers}"] = busy["rate"]
+    figures |= await pick_up(system, name, info)
     info.ask("FLUSHALL")
     await system.close()
-    return found
+    return figures
 
 
 def main() -> None:
@@ -219,10 +219,10 @@ def main() -> None:
         SYSTEMS[name](port, password).work(Counts(Path(sys.argv[4]), int(sys.argv[5])).hit)
         return
     try:
-        found = asyncio.run(measure(name, port, password, items))
+        figures = asyncio.run(measure(name, port, password, items))
     except ImportError as error:
-        found = {"missing": str(error)}
-    sys.stdout.write(json.dumps(found) + "\n")
+        figures = {"missing": str(error)}
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from redis import Redis
 
 from kernel.ledger.ledger import Ledger
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests import loopback
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
 from tests.chaos.schedule import GATEWAYS, WORKERS
@@ -180,7 +181,7 @@ class Fleet:
     def ready(self, gateway: str) -> bool:
         """Tell whether a gateway is ready."""
         try:
-            answer = httpx.get(f"{self.urls[gateway]}/readyz", timeout=2.0, trust_env=False)
+            answer = loopback.get(f"{self.urls[gateway]}/readyz", timeout=2.0)
         except httpx.TransportError:
             return False
         return answer.status_code == 200

@@ -153,17 +153,17 @@ def no_effect_twice(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """Every key stands for one operation, and that alone wrote what was asked for under it."""
     yield from _repeated("operation", (row.operation for row in record.log))
     operations: dict[str, set[str]] = defaultdict(set)
-    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
+    keys_by_verb: dict[tuple[str, str], set[str]] = defaultdict(set)
     for answer in answers:
         if answer["kind"] == "operated":
             operations[answer["intent_key"]].add(answer["operation"])
-            asked[answer["node"], VERB_OF_INTENT[answer["intent"]]].add(answer["intent_key"])
-    for key, found in operations.items():
-        if len(found) != 1:
-            yield f"intent {key} was answered with {sorted(found)}"
+            keys_by_verb[answer["node"], VERB_OF_INTENT[answer["intent"]]].add(answer["intent_key"])
+    for key, operation_ids in operations.items():
+        if len(operation_ids) != 1:
+            yield f"intent {key} was answered with {sorted(operation_ids)}"
     verbs = {row.operation: row.verb for row in record.log}
     done = Counter((node, verbs.get(operation)) for node, operation in record.writes)
-    for (node, verb), keys in asked.items():
+    for (node, verb), keys in keys_by_verb.items():
         if done[node, verb] != len(keys):
             yield f"{verb} of {node}: asked {len(keys)} times, done {done[node, verb]} times"
     for session, trail in record.trails.items():
@@ -174,21 +174,22 @@ def no_effect_twice(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
 
 def sessions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """What one asker asked for one after the other stands in that order."""
-    told: dict[str, list[str]] = defaultdict(list)
+    answered: dict[str, list[str]] = defaultdict(list)
     for answer in answers:
         if answer["kind"] == "eliminated":
-            told[answer["session"]].append(answer["observation"])
-    for session, expected in told.items():
-        if (found := list(record.trails.get(session, ()))) != expected:
-            yield f"{session}: {len(expected)} in the order of asking, the record has {found[-9:]}"
+            answered[answer["session"]].append(answer["observation"])
+    for session, expected in answered.items():
+        if (recorded := list(record.trails.get(session, ()))) != expected:
+            expectation = f"{session}: {len(expected)} in the order of asking"
+            yield f"{expectation}, the record has {recorded[-9:]}"
 
 
 def no_stale_write(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """Whoever wrote for a session owned its shard on the record at that moment."""
     owners: dict[int, str] = {}
-    told = sum(answer["kind"] == "eliminated" for answer in answers)
-    if (noted := sum(kind == "belief_events" for kind, *_ in record.notes)) < told:
-        yield f"{told} eliminations were answered, {noted} were noted"
+    answered = sum(answer["kind"] == "eliminated" for answer in answers)
+    if (noted := sum(kind == "belief_events" for kind, *_ in record.notes)) < answered:
+        yield f"{answered} eliminations were answered, {noted} were noted"
     for number, (kind, subject, name) in enumerate(record.notes):
         if kind == "shard":
             owners[int(subject)] = name
@@ -210,10 +211,10 @@ def one_chain(record: Record, _: Sequence[Answer]) -> Iterator[str]:
 
 def authorities_from_scratch(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """Every understanding's authority is what a computation from scratch gives."""
-    asked = {answer["node"] for answer in answers if answer.get("intent") == "synthesize_cu"}
-    if record.authorities_pending or record.authorities_equal < len(asked):
+    synthesized = {answer["node"] for answer in answers if answer.get("intent") == "synthesize_cu"}
+    if record.authorities_pending or record.authorities_equal < len(synthesized):
         yield (
-            f"{len(asked)} understandings: {record.authorities_equal} equal,"
+            f"{len(synthesized)} understandings: {record.authorities_equal} equal,"
             f" {record.authorities_pending} pending"
         )
 
@@ -221,18 +222,18 @@ def authorities_from_scratch(record: Record, answers: Sequence[Answer]) -> Itera
 def extractions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
     """Every extraction has all of its steps, in their order on the log."""
     expected = list(enumerate(STATES[1:], start=1))
-    for run, found in record.attempts.items():
-        if list(found) != expected:
-            yield f"{run}: {list(found)}"
+    for run, numbers in record.attempts.items():
+        if list(numbers) != expected:
+            yield f"{run}: {list(numbers)}"
     runs = sum(answer.get("queue") == "extraction" for answer in answers) // len(expected)
     if len(record.attempts) != runs:
         yield f"{runs} extractions were asked for, the record has {len(record.attempts)}"
 
 
-def _repeated(what: str, values: Any) -> Iterator[str]:
+def _repeated(subject: str, values: Any) -> Iterator[str]:
     for value, times in Counter(values).items():
         if times > 1:
-            yield f"{what} {value}: {times} times"
+            yield f"{subject} {value}: {times} times"
 
 
 Check = Callable[[Record, Sequence[Answer]], Iterator[str]]
@@ -252,5 +253,5 @@ CHECKS: tuple[Check, ...] = (
 
 def judge(record: Record, answers: Sequence[Answer]) -> dict[str, list[str]]:
     """Return what each check finds, for the checks that find something."""
-    found = {check.__name__: list(check(record, answers)) for check in CHECKS}
-    return {name: wrong for name, wrong in found.items() if wrong}
+    by_check = {check.__name__: list(check(record, answers)) for check in CHECKS}
+    return {name: wrong for name, wrong in by_check.items() if wrong}

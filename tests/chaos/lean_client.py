@@ -19,7 +19,7 @@ KEPT_S = 5.0
 _END = b"\r\n\r\n"
 
 
-class Unanswered(Exception):  # noqa: N818 - named for what happened
+class Unanswered(Exception):
     """There is no answer: `not accepted`, `cut off` or `not in time`."""
 
 

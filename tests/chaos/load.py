@@ -24,6 +24,7 @@ from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
+from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.system.extractions import STATES, steps
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination
@@ -120,7 +121,10 @@ class Producer:
         self._answers = answers
         self._session = session_of(number)
         self._https = [
-            httpx.AsyncClient(base_url=url, timeout=ANSWER_S, trust_env=False) for url in urls
+            httpx.AsyncClient(
+                base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+            )
+            for url in urls
         ]
         self._turn = count(number)
         self._ledger: Ledger | None = None
@@ -159,7 +163,9 @@ class Producer:
 
     async def _operate(self, numbers: range) -> None:
         intents = [intent_of(self._number, number) for number in numbers]
-        body = {"intents": [one.model_dump(mode="json", exclude_none=True) for one in intents]}
+        body = {
+            "intents": [intent.model_dump(mode="json", exclude_none=True) for intent in intents]
+        }
         while True:
             answer = await self._asked(f"/v1/sessions/{self._session}/operations", body)
             results = answer["results"]
@@ -177,7 +183,7 @@ class Producer:
                     if result["validation_result"] == "accepted"
                 ]
             )
-            left = [one for one in results if one["validation_result"] != "accepted"]
+            left = [result for result in results if result["validation_result"] != "accepted"]
             if not left:
                 return
             self._answers.again[f"result {left[0]['reason_code']}"] += 1
@@ -186,7 +192,7 @@ class Producer:
     async def _ask_for_work(self, requests: Sequence[WorkRequest]) -> None:
         while True:
             try:
-                asked = await anyio.to_thread.run_sync(self._enqueue, requests)
+                request_ids = await anyio.to_thread.run_sync(self._enqueue, requests)
             except (LedgerUnavailable, CommitOutcomeUnknown) as error:
                 self._answers.again[f"enqueue {error.code}"] += 1
                 await anyio.sleep(AGAIN_S)
@@ -194,8 +200,8 @@ class Producer:
             kinds = {BINDING_QUEUE: "binding", EXTRACTION_QUEUE: "extraction"}
             self._record(
                 [
-                    {"kind": "requested", "request": request_id, "queue": kinds[one.queue]}
-                    for one, request_id in zip(requests, asked, strict=True)
+                    {"kind": "requested", "request": request_id, "queue": kinds[request.queue]}
+                    for request, request_id in zip(requests, request_ids, strict=True)
                 ]
             )
             return
@@ -206,7 +212,7 @@ class Producer:
         self._ledger = ledger
         try:
             with ledger.transaction() as transaction:
-                return [one.request_id for one in enqueue(transaction, requests)]
+                return [receipt.request_id for receipt in enqueue(transaction, requests)]
         except (LedgerUnavailable, CommitOutcomeUnknown):
             # What it believes of the record may be old now.
             self._ledger = None

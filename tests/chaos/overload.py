@@ -32,6 +32,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from queues.priorities import QUEUES
+from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.chaos.fleet import Fleet
 from tests.chaos.lean_client import ANSWER_S, Answer, LeanClient, Unanswered
@@ -42,7 +43,7 @@ from workers.environment.system_host import system_host
 
 TIMES = 10
 SESSIONS = 16
-MEASURED_S = 5.0
+MEASURED_S = 2.0
 TICK_S = 0.05
 WAITING_MAX = 4096
 """Batches without an answer; twice as many as the fleet has places for, the rest is left out."""
@@ -102,36 +103,36 @@ class Overload:
 
 async def overload(fleet: Fleet, seconds: float) -> Overload:
     """Overload a running fleet for so long, and return what was seen once it has recovered."""
-    seen = Overload()
+    report = Overload()
     batches = _Batches(fleet)
     try:
         for session in range(SESSIONS):
             await batches.declare(session)
-        await _measure(batches, seen)
+        await _measure(batches, report)
         await _drained(fleet)
         idle: list[str] = []
         with anyio.move_on_after(IDLE_S):
             await _ask_critical(fleet, idle, "idle")
         await _drained(fleet)
-        seen.rss_before = _rss(fleet)
-        asked: list[str] = []
+        report.rss_before = _rss(fleet)
+        request_ids: list[str] = []
         async with anyio.create_task_group() as tasks:
             with anyio.move_on_after(seconds):
                 async with anyio.create_task_group() as beside:
-                    beside.start_soon(_watch, fleet, seen)
-                    beside.start_soon(_ask_critical, fleet, asked, "critical")
+                    beside.start_soon(_watch, fleet, report)
+                    beside.start_soon(_ask_critical, fleet, request_ids, "critical")
                     for url in fleet.urls.values():
-                        beside.start_soon(_ask_health, url, seen)
-                    await _offer(batches, seen, seconds, tasks)
+                        beside.start_soon(_ask_health, url, report)
+                    await _offer(batches, report, seconds, tasks)
         await _drained(fleet)
         answers = [await batches.post(session, 1) for session in range(SESSIONS)]
-        seen.accepted_after = sum(answer.status == 200 for answer in answers)
+        report.accepted_after = sum(answer.status == 200 for answer in answers)
     finally:
         await batches.aclose()
     await _drained(fleet)
-    seen.critical_idle_s = _times(fleet, idle)
-    seen.critical_asked, seen.critical_s = len(asked), _times(fleet, asked)
-    return seen
+    report.critical_idle_s = _times(fleet, idle)
+    report.critical_asked, report.critical_s = len(request_ids), _times(fleet, request_ids)
+    return report
 
 
 class _Batches:
@@ -166,7 +167,7 @@ class _Batches:
         return answer
 
 
-async def _measure(batches: _Batches, seen: Overload) -> None:
+async def _measure(batches: _Batches, report: Overload) -> None:
     answered = 0
 
     async def ask(session: int) -> None:
@@ -180,11 +181,11 @@ async def _measure(batches: _Batches, seen: Overload) -> None:
         async with anyio.create_task_group() as tasks:
             for session in range(SESSIONS):
                 tasks.start_soon(ask, session)
-    seen.capacity = answered / (time.monotonic() - began_s)
+    report.capacity = answered / (time.monotonic() - began_s)
 
 
 async def _offer(
-    batches: _Batches, seen: Overload, seconds: float, tasks: anyio.abc.TaskGroup
+    batches: _Batches, report: Overload, seconds: float, tasks: anyio.abc.TaskGroup
 ) -> None:
     """Send at the rate, answered or not; what was refused is not sent again."""
     times_s: defaultdict[str, list[float]] = defaultdict(list)
@@ -194,23 +195,23 @@ async def _offer(
     async def send(number: int, due_s: float) -> None:
         nonlocal waiting
         began_s = time.monotonic()
-        seen.latest_s = max(seen.latest_s, began_s - due_s)
+        report.latest_s = max(report.latest_s, began_s - due_s)
         try:
             answer = await batches.post(number % SESSIONS, number // SESSIONS)
         except Unanswered as error:
-            seen.unanswered[str(error)] += 1
+            report.unanswered[str(error)] += 1
             return
         finally:
             waiting -= 1
         took_s = times_s[str(answer.status)]
         took_s.append(time.monotonic() - began_s)
-        seen.answered_s[str(answer.status)] = [median(took_s), max(took_s)]
-        seen.statuses[answer.status] += 1
+        report.answered_s[str(answer.status)] = [median(took_s), max(took_s)]
+        report.statuses[answer.status] += 1
         if answer.status in REFUSED:
-            seen.refusals[answer.code] += 1
-            seen.refused_without_retry_after += not answer.retry_after
+            report.refusals[answer.code] += 1
+            report.refused_without_retry_after += not answer.retry_after
 
-    rate = TIMES * seen.capacity / ROUND
+    rate = TIMES * report.capacity / ROUND
     began_s, planned, sent = time.monotonic(), 0, 0
     try:
         while (passed_s := time.monotonic() - began_s) < seconds:
@@ -222,19 +223,19 @@ async def _offer(
             planned = max(planned, due)
             await anyio.sleep(TICK_S)
     finally:
-        seen.offered = sent * ROUND / (time.monotonic() - began_s)
+        report.offered = sent * ROUND / (time.monotonic() - began_s)
 
 
-async def _ask_health(url: str, seen: Overload) -> None:
+async def _ask_health(url: str, report: Overload) -> None:
     def ask() -> None:
         began_s = time.monotonic()
         try:
-            answer = httpx.get(f"{url}/healthz", timeout=HEALTH_S, trust_env=False)
+            answer = loopback.get(f"{url}/healthz", timeout=HEALTH_S)
         except httpx.TransportError as error:
-            seen.health_unanswered[type(error).__name__] += 1
+            report.health_unanswered[type(error).__name__] += 1
             return
         assert answer.status_code == 200, answer.text
-        seen.health_s.append(time.monotonic() - began_s)
+        report.health_s.append(time.monotonic() - began_s)
 
     while True:
         # On a thread of its own: the loop of this process has enough to do.
@@ -242,26 +243,26 @@ async def _ask_health(url: str, seen: Overload) -> None:
         await anyio.sleep(HEALTH_EACH_S)
 
 
-async def _watch(fleet: Fleet, seen: Overload) -> None:
+async def _watch(fleet: Fleet, report: Overload) -> None:
     while True:
         for name, size in _rss(fleet).items():
-            seen.rss_most[name] = max(size, seen.rss_most.get(name, 0))
+            report.rss_most[name] = max(size, report.rss_most.get(name, 0))
         await anyio.sleep(0.2)
 
 
-async def _ask_critical(fleet: Fleet, asked: list[str], called: str) -> None:
+async def _ask_critical(fleet: Fleet, request_ids: list[str], called: str) -> None:
     ledger = Ledger(open_store(fleet.place_of()), system_host())
 
     def ask() -> str:
-        name = f"{called}-{len(asked)}"
+        name = f"{called}-{len(request_ids)}"
         content = {"binding_id": name, "source_event_id": name, "capacity_priority": "critical"}
         with ledger.transaction() as transaction:
-            [one] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, name, content)])
-        return one.request_id
+            [receipt] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, name, content)])
+        return receipt.request_id
 
     try:
         while True:
-            asked.append(await anyio.to_thread.run_sync(ask))
+            request_ids.append(await anyio.to_thread.run_sync(ask))
             await anyio.sleep(CRITICAL_EACH_S)
     finally:
         ledger.close()
@@ -273,13 +274,13 @@ async def _drained(fleet: Fleet) -> None:
             await anyio.sleep(0.2)
 
 
-def _times(fleet: Fleet, asked: Sequence[str]) -> list[float]:
+def _times(fleet: Fleet, request_ids: Sequence[str]) -> list[float]:
     with psycopg.connect(fleet.database_url) as connection:
         rows = connection.execute(
             "SELECT (closed_at_us - enqueued_at_us) / 1e6 FROM outbox"
             " JOIN outbox_outcomes USING (request_id)"
             " WHERE request_id = ANY(%s) AND outcome = 'completed'",
-            [list(asked)],
+            [list(request_ids)],
         )
         return sorted(float(row[0]) for row in rows.fetchall())
 
@@ -292,18 +293,20 @@ def _rss(fleet: Fleet) -> dict[str, int]:
     }
 
 
-def critical_limit_s(seen: Overload) -> float:
+def critical_limit_s(report: Overload) -> float:
     """Return how long critical work may take: its target, on a machine that can keep it at all.
 
     Whoever overloads takes a core of the same machine. So one that needs a tenth of the target with
     nothing else to do is given ten times as long as that.
     """
     [target_s] = [
-        one.service_target_ms / 1000 for one in QUEUES[BINDING_QUEUE] if one.name == "critical"
+        priority.service_target_ms / 1000
+        for priority in QUEUES[BINDING_QUEUE]
+        if priority.name == "critical"
     ]
-    return max(target_s, 10 * max(seen.critical_idle_s))
+    return max(target_s, 10 * max(report.critical_idle_s))
 
 
-def described(seen: Overload) -> str:
+def described(report: Overload) -> str:
     """Return what was seen as JSON."""
-    return json.dumps(seen.__dict__, indent=1)
+    return json.dumps(report.__dict__, indent=1)

@@ -165,7 +165,7 @@ def run(
 def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Report:
     folder = fleet.folder
     faults = schedule(seed, plan.seconds)
-    (folder / "schedule.json").write_text(json.dumps([asdict(one) for one in faults], indent=1))
+    (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in faults], indent=1))
     answers = Answers(folder / "answers.jsonl")
     say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {plan.seconds:g} s")
     began_s = time.monotonic()
@@ -187,15 +187,17 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
     )
     drained_s = time.monotonic()
     fleet.stop()
-    record, given = read_record(fleet.database_url), read_answers(answers.path)
-    wrong = ends(fleet.processes.values()) | judge(record, given)
+    record, answered = read_record(fleet.database_url), read_answers(answers.path)
+    wrong = ends(fleet.processes.values()) | judge(record, answered)
     return Report(
         seed=seed,
         requests=plan.requests,
-        answers=len(given),
+        answers=len(answered),
         asked_again=dict(answers.again),
         faults=dict(Counter(fault.kind for fault in faults)),
-        ended_by_itself={name: one.ended for name, one in fleet.processes.items() if one.ended},
+        ended_by_itself={
+            name: process.ended for name, process in fleet.processes.items() if process.ended
+        },
         log_rows=len(record.log),
         outcomes=dict(Counter(outcome for _, outcome in record.outcomes)),
         seconds={
@@ -210,12 +212,12 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
 
 def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
     """Return what is wrong of each process that ended without having been killed, and its log."""
-    found = [
+    endings = [
         f"{process.name} ended by itself, with {process.ended}:\n{process.tail()}"
         for process in processes
         if process.ended
     ]
-    return {"a process ended by itself": found} if found else {}
+    return {"a process ended by itself": endings} if endings else {}
 
 
 def _inflict(
@@ -238,18 +240,20 @@ def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
         fleet.keep_up(except_for=target)
 
 
-def _wait(fleet: Fleet, seconds: float, done: Callable[[], bool], what: Callable[[], str]) -> None:
+def _wait(
+    fleet: Fleet, seconds: float, done: Callable[[], bool], describe: Callable[[], str]
+) -> None:
     until_s = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < until_s, f"not within {seconds:g} s: {what()}"
+        assert time.monotonic() < until_s, f"not within {seconds:g} s: {describe()}"
         _sleep(fleet, POLL_S, "")
 
 
 def _dump(fleet: Fleet, folder: Path) -> None:
     """Keep the ledger's rows, by table, as text."""
     with psycopg.connect(fleet.database_url) as connection:
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        for (name,) in found.fetchall():
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        for (name,) in names.fetchall():
             with (
                 (folder / f"{name}.csv").open("wb") as file,
                 connection.cursor().copy(f'COPY "{name}" TO STDOUT CSV HEADER') as copied,
@@ -270,16 +274,18 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=len(KINDS) * SLOT_S_MIN / 60)
     parser.add_argument("--producers", type=int, default=PRODUCERS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     try:
-        report = run(folder, given.seed, given.requests, given.minutes * 60, _say, given.producers)
+        report = run(
+            folder, options.seed, options.requests, options.minutes * 60, _say, options.producers
+        )
     except BaseException:
-        _say(f"seed {given.seed}; kept: {folder}")
+        _say(f"seed {options.seed}; kept: {folder}")
         raise
     _say(json.dumps(asdict(report), indent=1))
     if report.wrong:
-        _say(f"seed {given.seed}; kept: {folder}")
+        _say(f"seed {options.seed}; kept: {folder}")
     else:
         shutil.rmtree(folder)
     return 1 if report.wrong else 0

@@ -16,7 +16,7 @@ from tests.chaos.run import run
 from tests.chaos.schedule import KINDS, SLOT_S_MIN
 
 SEED = int(os.environ.get("ROTULUS_CHAOS_SEED", "1"))
-REQUESTS = int(os.environ.get("ROTULUS_CHAOS_REQUESTS", "1000"))
+REQUESTS = int(os.environ.get("ROTULUS_CHAOS_REQUESTS", "300"))
 SECONDS = float(os.environ.get("ROTULUS_CHAOS_SECONDS", len(KINDS) * SLOT_S_MIN))
 
 

@@ -10,7 +10,7 @@ from tests.chaos.fleet import running_fleet
 from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described, overload
 from workers.environment.ledger_access import verify_file
 
-SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "4"))
+SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "2"))
 MAILBOX_MAX = 4
 MEBIBYTE = 2**20
 

@@ -1,5 +1,6 @@
 """Each adapter of the storage port, under one name."""
 
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -39,27 +40,63 @@ class Place:
         return BufferedStore(store) if self._buffered else store
 
 
-@pytest.fixture(params=["memory", "sqlite", "buffered memory", "buffered sqlite", "postgres"])
+ADAPTERS = ("memory", "sqlite", "buffered memory", "buffered sqlite", "postgres")
+
+
+@pytest.fixture(params=ADAPTERS)
 def adapter(request):
     return request.param
 
 
-@pytest.fixture
-def place(adapter, request, tmp_path):
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory):
+    """A file with the tables and no ledger in it, for whoever copies it."""
+    path = tmp_path_factory.mktemp("tables") / "ledger.db"
+    SqliteStore(path).close()
+    return path
+
+
+@contextmanager
+def place_of(adapter, folder, request, new_url):
+    """Where a store of an adapter lives, for the time of a block."""
+    buffered = "buffered" in adapter
     if adapter == "postgres":
         postgres_store = pytest.importorskip("kernel.ledger.postgres").PostgresStore
-        url = request.getfixturevalue("postgres_url")
+        url = new_url()
         place = Place(lambda: postgres_store(url))
     elif "sqlite" in adapter:
-        place = Place(lambda: SqliteStore(tmp_path / "ledger.db"), buffered="buffered" in adapter)
+        path = shutil.copy(request.getfixturevalue("empty_file"), folder / "ledger.db")
+        place = Place(lambda: SqliteStore(path), buffered=buffered)
     else:
         memory = MemoryStore()
-        place = Place(lambda: memory, buffered="buffered" in adapter)
-    yield place
-    for store in place.opened:
-        store.close()
+        place = Place(lambda: memory, buffered=buffered)
+    try:
+        yield place
+    finally:
+        for store in place.opened:
+            store.close()
+
+
+@pytest.fixture
+def place(adapter, request, tmp_path):
+    with place_of(
+        adapter, tmp_path, request, lambda: request.getfixturevalue("postgres_url")
+    ) as place:
+        yield place
 
 
 @pytest.fixture
 def store(place):
     return place.open()
+
+
+@pytest.fixture(scope="module", params=ADAPTERS)
+def kept_store(request, tmp_path_factory):
+    """A store for all tests of a module that leave alone what others have written."""
+
+    def new_url():
+        return request.getfixturevalue("postgres").new_database()
+
+    folder = tmp_path_factory.mktemp("kept")
+    with place_of(request.param, folder, request, new_url) as place:
+        yield place.open()

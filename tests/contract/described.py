@@ -26,25 +26,25 @@ _POSTGRES = {
 
 def described_postgres(connection):
     """Return every fact of the first schema of the search path."""
-    found = {}
+    described = {}
     for name, query in _POSTGRES.items():
         sql = query.format(schema="current_schema()::regnamespace")
-        found[name] = sorted(connection.execute(sql).fetchall(), key=repr)
-    return found
+        described[name] = sorted(connection.execute(sql).fetchall(), key=repr)
+    return described
 
 
 def described_sqlite(connection):
     """Return every fact of a file."""
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    found = {"others": [], "tables": {}}
+    described = {"others": [], "tables": {}}
     entries = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
     for kind, name, table, sql in connection.execute(entries).fetchall():
         if kind == "table":
-            found["tables"][name] = _table(connection, engine, name)
+            described["tables"][name] = _table(connection, engine, name)
         else:
-            found["others"].append((kind, name, table, re.sub(r"\s+", " ", sql)))
-    found["others"].sort()
-    return found
+            described["others"].append((kind, name, table, re.sub(r"\s+", " ", sql)))
+    described["others"].sort()
+    return described
 
 
 def _table(connection, engine, name):

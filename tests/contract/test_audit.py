@@ -47,8 +47,19 @@ def named(document, operation_id, **changes):
     return document | {"operation_id": operation_id} | changes
 
 
+@pytest.fixture(scope="module")
+def ledger(kept_store):
+    """Ten operations, for all who only read them."""
+    return with_ten_operations(kept_store)
+
+
 @pytest.fixture
-def ledger(store):
+def own_ledger(store):
+    """The same, for one who writes more."""
+    return with_ten_operations(store)
+
+
+def with_ten_operations(store):
     """Ten operations an hour apart; sequences are their numbers."""
     ledger, host = ledger_on(store)
     for document in (
@@ -205,9 +216,9 @@ class Watched:
         return self.tables.select(table, where, **options)
 
 
-def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(ledger):
-    submit(ledger, *(create(f"n-{number}", "Document") for number in range(100)))
-    with ledger.view() as view:
+def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(own_ledger):
+    submit(own_ledger, *(create(f"n-{number}", "Document") for number in range(100)))
+    with own_ledger.view() as view:
         watched = Watched(view.tables)
         page = find_operations(LedgerView(watched), AuditFilter(entity="c-1", from_us=START_US))
     assert len(page.entries) == 3
@@ -228,7 +239,7 @@ def test_an_entry_tells_both_layers_and_its_sequence_as_text(ledger):
     assert document["row_hash"] == row["row_hash"]
 
 
-def test_an_operation_that_writes_a_record_twice_is_one_answer(ledger):
+def test_an_operation_that_writes_a_record_twice_is_one_answer(own_ledger):
     twice = envelope(
         "annotate",
         [
@@ -236,8 +247,8 @@ def test_an_operation_that_writes_a_record_twice_is_one_answer(ledger):
             effect("node_write", "d-1", b=2) | {"effect_id": "second"},
         ],
     )
-    sequence = submit(ledger, twice).ec_sequence_number
-    assert sequences(ledger, entity="d-1") == [8, sequence]
+    sequence = submit(own_ledger, twice).ec_sequence_number
+    assert sequences(own_ledger, entity="d-1") == [8, sequence]
 
 
 def test_an_empty_record_has_no_operations(store):
@@ -288,12 +299,12 @@ def test_causes_come_in_pages_and_the_walk_says_when_it_stopped(ledger):
 
 
 @pytest.mark.spec("§8.5")
-def test_what_informed_an_authority_is_told_core_first_with_its_recompute(ledger):
-    submit(ledger, create("c-0", CLAIM, authority=0.2), link("e-0", "c-0", "u-1", "tangential"))
-    submit(ledger, create("c-2", CLAIM, authority=0.4), link("e-2", "c-2", "u-1", "supporting"))
-    drain(ledger, names="op-second")
-    submit(ledger, adapt("u-1", title="again"))
-    with ledger.view() as view:
+def test_what_informed_an_authority_is_told_core_first_with_its_recompute(own_ledger):
+    submit(own_ledger, create("c-0", CLAIM, authority=0.2), link("e-0", "c-0", "u-1", "tangential"))
+    submit(own_ledger, create("c-2", CLAIM, authority=0.4), link("e-2", "c-2", "u-1", "supporting"))
+    drain(own_ledger, names="op-second")
+    submit(own_ledger, adapt("u-1", title="again"))
+    with own_ledger.view() as view:
         found = authority_grounds(view, "u-1")
         assert authority_grounds(view, "c-1") is None
         assert authority_grounds(view, "nothing") is None
@@ -348,10 +359,10 @@ def test_a_preview_names_the_effects_that_nothing_undoes(ledger):
     assert len(adapt_found.effects[0].restores) == 64
 
 
-def test_a_preview_names_so_many_later_writes_and_no_more(ledger):
+def test_a_preview_names_so_many_later_writes_and_no_more(own_ledger):
     for number in range(LATER_WRITES_MAX + 3):
-        submit(ledger, adapt("d-1", n=number))
-    with ledger.view() as view:
+        submit(own_ledger, adapt("d-1", n=number))
+    with own_ledger.view() as view:
         found = preview_rollback(view, "op-document")
     assert len(found.effects[-1].superseded_by) == LATER_WRITES_MAX
 
@@ -371,14 +382,14 @@ def test_an_erased_envelope_leaves_the_questions_that_the_row_answers(ledger, mo
     assert refused.value.code == "envelope_erased"
 
 
-def test_an_export_verifies_and_does_not_depend_on_the_size_of_pages(ledger, monkeypatch):
-    submit(ledger, "nonsense")
-    submit(ledger, create("c-1", CLAIM))
-    with ledger.view() as view:
+def test_an_export_verifies_and_does_not_depend_on_the_size_of_pages(own_ledger, monkeypatch):
+    submit(own_ledger, "nonsense")
+    submit(own_ledger, create("c-1", CLAIM))
+    with own_ledger.view() as view:
         whole = b"".join(export_lines(view))
         head = view.head()
     monkeypatch.setattr(export_module, "PAGE_ROWS", 1)
-    with ledger.view() as view:
+    with own_ledger.view() as view:
         assert b"".join(export_lines(view)) == whole
     found = verify_export(io.BytesIO(whole))
     assert found.ok, found.finding

@@ -208,7 +208,7 @@ def test_an_audit_names_a_schema_that_was_altered_meanwhile(altered):
         Ledger(store, FakeHost().host).view() as view,
     ):
         audit = audit_since(view, AuditMark())
-    assert [finding.rule for finding in audit.found.findings] == ["schema_differs"]
+    assert [finding.rule for finding in audit.verification.findings] == ["schema_differs"]
     assert audit.mark == AuditMark()
 
 

@@ -232,7 +232,7 @@ class Sender:
             self.tally.problems += 1
             if self.tally.problems > PROBLEMS_MAX:
                 return
-            told: dict[str, Any] = {
+            problem: dict[str, Any] = {
                 "wrong": wrong,
                 "route": shot.route,
                 "how": shot.how,
@@ -244,8 +244,8 @@ class Sender:
                 "content": base64.b64encode(shot.content).decode(),
             }
             if answer is not None:
-                told |= {"status": answer.status, "body": answer.body[:2000].decode("latin-1")}
-            _say({"problem": told})
+                problem |= {"status": answer.status, "body": answer.body[:2000].decode("latin-1")}
+            _say({"problem": problem})
 
     def _numbered(self) -> Iterator[tuple[int, Shot]]:
         plan = self.plan

@@ -111,8 +111,8 @@ class Connection:
                 if self._received:
                     raise NoAnswerError(f"no HTTP: {self._received[:80]!a}")
                 return None
-        found, _, self._received = self._received.partition(end)
-        return found
+        content, _, self._received = self._received.partition(end)
+        return content
 
     def _more(self) -> bool:
         try:

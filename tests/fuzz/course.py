@@ -205,8 +205,8 @@ class Course:
         try:
             yield
         finally:
-            told, _ = asking.communicate(timeout=120)
-            self.report.health = json.loads(told)
+            output, _ = asking.communicate(timeout=120)
+            self.report.health = json.loads(output)
 
     def judge(self) -> None:
         """Let everything drain and end, and say what is wrong with what is left."""
@@ -237,9 +237,9 @@ class Course:
         report.wrong += [
             f"{name} ended with {code}" for name, code in ends.items() if code not in ENDS
         ]
-        found = verify_file(self.fleet.place, lambda _done, _total: None)
-        report.log_rows = found.rows
-        report.wrong += [f"the record: {finding}" for finding in found.findings]
+        verification = verify_file(self.fleet.place, lambda _done, _total: None)
+        report.log_rows = verification.rows
+        report.wrong += [f"the record: {finding}" for finding in verification.findings]
 
     def drained(self, ledger: Ledger) -> list[str]:
         """Wait until legal work is done; a queue that has some, and does nothing, stands still."""

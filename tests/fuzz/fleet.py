@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from kernel.ledger.ledger import Ledger
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests import loopback
 from tests.chaos.fleet import Process
 from tests.fuzz.legal import TOKEN
 from tests.fuzz.redis_values import Hostile, inject
@@ -85,7 +86,7 @@ class FuzzFleet:
         """Return what a gateway says of itself, empty where it says nothing."""
         url = f"http://127.0.0.1:{self.ports[gateway]}/readyz"
         try:
-            body: dict = httpx.get(url, timeout=10.0, trust_env=False).json()
+            body: dict = loopback.get(url, timeout=10.0).json()
         except (httpx.TransportError, ValueError):
             return {}
         return body
@@ -93,11 +94,11 @@ class FuzzFleet:
     def post(self, gateway: str, path: str, body: object) -> httpx.Response:
         """Post to a gateway."""
         url = f"http://127.0.0.1:{self.ports[gateway]}{path}"
-        return httpx.post(url, json=body, timeout=60.0, trust_env=False)
+        return loopback.post(url, json=body, timeout=60.0)
 
     def ended(self) -> Mapping[str, int]:
         """Return which processes have ended, and how."""
-        codes = {name: one.poll() for name, one in self.processes.items()}
+        codes = {name: process.poll() for name, process in self.processes.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
     def rss(self) -> dict[str, int]:
@@ -129,11 +130,13 @@ class FuzzFleet:
 
     def end(self) -> dict[str, int]:
         """Ask every process to end, and return how each did."""
-        return {name: one.end(END_S) for name, one in self.processes.items()}
+        return {name: process.end(END_S) for name, process in self.processes.items()}
 
     def tails(self) -> str:
         """Return the end of what every process said."""
-        return "\n".join(f"--- {name}\n{one.tail()}" for name, one in self.processes.items())
+        return "\n".join(
+            f"--- {name}\n{process.tail()}" for name, process in self.processes.items()
+        )
 
     def kill(self) -> None:
         """Leave nothing behind."""

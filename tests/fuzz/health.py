@@ -40,11 +40,11 @@ class Question:
 
 def waited_s(pid: int) -> dict[str, float]:
     """Return how long each thread of a process has waited for a processor so far."""
-    found = {}
+    by_thread = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):
-            found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
-    return found
+            by_thread[path.parent.name] = int(path.read_text().split()[1]) / 1e9
+    return by_thread
 
 
 def machine_s(pid: int, before: dict[str, float], after: dict[str, float]) -> float:
@@ -52,9 +52,9 @@ def machine_s(pid: int, before: dict[str, float], after: dict[str, float]) -> fl
 
     Its main thread may wait itself, or wait for the interpreter that another holds who waits.
     """
-    each = {name: after[name] - before.get(name, 0.0) for name in after}
-    loop = each.pop(str(pid), 0.0)
-    return loop + max(each.values(), default=0.0)
+    by_thread = {name: after[name] - before.get(name, 0.0) for name in after}
+    loop = by_thread.pop(str(pid), 0.0)
+    return loop + max(by_thread.values(), default=0.0)
 
 
 class Asker(threading.Thread):
@@ -99,7 +99,7 @@ class Asker(threading.Thread):
         return {
             "asked": self.asked,
             "unanswered": self.unanswered,
-            "worst": [asdict(one) for one in self.worst],
+            "worst": [asdict(answer) for answer in self.worst],
         }
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     for asker in askers:
         asker.stopped.set()
         asker.join(ANSWER_S)
-    sys.stdout.write(json.dumps({one.name: one.told() for one in askers}) + "\n")
+    sys.stdout.write(json.dumps({asker.name: asker.told() for asker in askers}) + "\n")
 
 
 if __name__ == "__main__":

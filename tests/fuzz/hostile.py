@@ -48,7 +48,9 @@ def hostile_shot(seed: int, number: int) -> Shot:
     request = replace(request, body=copy.deepcopy(request.body))
     if number % BIG_EACH == BIG_EACH - 1:
         return _big(request, chance)
-    [spoil] = chance.choices([one for one, _ in _SPOILERS], [weight for _, weight in _SPOILERS])
+    [spoil] = chance.choices(
+        [spoiler for spoiler, _ in _SPOILERS], [weight for _, weight in _SPOILERS]
+    )
     return spoil(request, chance)
 
 

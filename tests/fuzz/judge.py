@@ -20,7 +20,7 @@ DONE: Final = frozenset({200, 201, 202})
 
 OF_THE_DOOR: Final = frozenset(
     {
-        *((one.code, one.status) for one in REFUSALS),
+        *((refusal.code, refusal.status) for refusal in REFUSALS),
         *((code, status) for status, (code, _) in HTTP_ERRORS.items()),
         ("INVALID_REQUEST", 400),
         ("host_invalid", 400),
@@ -117,12 +117,12 @@ def _typed(answer: Answer) -> bool:
     """An error is JSON with a code and a message, perhaps with details, and nothing else."""
     if answer.headers.get("content-type", "") != "application/json" or not answer.code:
         return False
-    told = json.loads(answer.body)
-    error = told["error"]
+    document = json.loads(answer.body)
+    error = document["error"]
     texts = (error["code"], error.get("message"))
     return (
         all(isinstance(text, str) and text for text in texts)
-        and set(told) == {"error"}
+        and set(document) == {"error"}
         and set(error) <= {"code", "message", "details"}
     )
 
@@ -130,10 +130,14 @@ def _typed(answer: Answer) -> bool:
 def _is_readiness(answer: Answer) -> bool:
     """A gateway that lacks something says so in a form of its own."""
     try:
-        told = json.loads(answer.body)
+        document = json.loads(answer.body)
     except ValueError:
         return False
-    return answer.status == 503 and isinstance(told, dict) and told.get("status") == "not ready"
+    return (
+        answer.status == 503
+        and isinstance(document, dict)
+        and document.get("status") == "not ready"
+    )
 
 
 @cache

@@ -67,8 +67,10 @@ Build = Callable[[Names], Request]
 ANY: Final = frozenset[int]()
 
 
-def _post(route: str, path: str, body: Any, statuses: frozenset[int] = ANY, **more: Any) -> Request:
-    return Request(route, "POST", path, body, statuses=statuses, **more)
+def _post(
+    route: str, path: str, body: Any, statuses: frozenset[int] = ANY, **options: Any
+) -> Request:
+    return Request(route, "POST", path, body, statuses=statuses, **options)
 
 
 def _get(route: str, path: str, statuses: frozenset[int] = OK) -> Request:
@@ -130,7 +132,7 @@ def intents(own: str, corpus: str) -> list[dict[str, Any]]:
     """Return an intent of each kind that a producer has, which hang together."""
     source, understanding, claim = f"source-{own}", f"cu-{own}", f"claim-{own}"
     span = {"source_ref": source, "offset": 0, "length": 20}
-    asked: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {
             "intent_kind": "create_source",
             "node_id": source,
@@ -165,10 +167,10 @@ def intents(own: str, corpus: str) -> list[dict[str, Any]]:
     ]
     with_corpus = {"create_source", "synthesize_cu", "create_claim"}
     return [
-        one
+        intent
         | {"intent_key": f"{own}-{place}"}
-        | ({"corpus_id": corpus} if one["intent_kind"] in with_corpus else {})
-        for place, one in enumerate(asked)
+        | ({"corpus_id": corpus} if intent["intent_kind"] in with_corpus else {})
+        for place, intent in enumerate(listed)
     ]
 
 
@@ -179,7 +181,7 @@ operate_legal = _verb("operations", lambda names: {"intents": intents(names.own,
 @cache
 def course() -> tuple[str, ...]:
     """Return the envelopes that name every kind and speak every verb, as JSON."""
-    return tuple(json.dumps(one) for one in every_kind())
+    return tuple(json.dumps(document) for document in every_kind())
 
 
 def envelope_of(names: Names) -> dict[str, Any]:
@@ -458,7 +460,7 @@ _READ_MISSING: Final = frozenset({"/v1/audit/migration-reviews?state=settled&lim
 
 def read(names: Names) -> Request:
     """Read something that is there."""
-    path = names.chance.choice([one for one in _READ_ALWAYS if one not in _READ_MISSING])
+    path = names.chance.choice([path for path in _READ_ALWAYS if path not in _READ_MISSING])
     return _get(path.partition("?")[0], path)
 
 
@@ -501,7 +503,7 @@ def legal_request(seed: int, number: int) -> Request:
 
 def shared_records() -> list[Request]:
     """Return what is asked before anything hostile: sessions, nodes and a step of each kind."""
-    found = [declare_shared(session) for session in (*SHARED, *LEGAL)]
+    requests = [declare_shared(session) for session in (*SHARED, *LEGAL)]
     body = {"intents": intents("shared", "fuzzed")}
-    found.append(_post("operations", f"/v1/sessions/{SHARED[1]}/operations", body, OK))
-    return [*found, *(course_step(place) for place in range(len(course())))]
+    requests.append(_post("operations", f"/v1/sessions/{SHARED[1]}/operations", body, OK))
+    return [*requests, *(course_step(place) for place in range(len(course())))]

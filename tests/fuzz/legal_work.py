@@ -9,12 +9,12 @@ from tests.fuzz.legal import LEGAL_PREFIX
 
 def open_legal_work(ledger: Ledger) -> dict[str, list[str]]:
     """Return the legal requests that have no outcome yet, by queue."""
-    found = defaultdict(list)
+    by_queue = defaultdict(list)
     with ledger.view() as view:
         for row in view.tables.select(schema.outbox, {"open": 1}):
             if LEGAL_PREFIX.encode() in row["request_bytes"]:
-                found[row["queue"]].append(row["request_id"])
-    return dict(found)
+                by_queue[row["queue"]].append(row["request_id"])
+    return dict(by_queue)
 
 
 def outcomes_by_queue(ledger: Ledger) -> Counter[str]:

@@ -141,8 +141,10 @@ def head_spoiled(request: Request, chance: Random) -> Shot:
         extra = chance.choice(_HEADERS) + "\r\n"
     odd = Request(request.route, method, path, None, request.headers)
     content = bytes_of(odd, body, extra=extra)
-    told = {"path": path, "method": method, "header": extra}[how]
-    return Shot(request.route, f"{how} {told[:60]!a}", "raw", content, head_only=method == "HEAD")
+    description = {"path": path, "method": method, "header": extra}[how]
+    return Shot(
+        request.route, f"{how} {description[:60]!a}", "raw", content, head_only=method == "HEAD"
+    )
 
 
 # The connection

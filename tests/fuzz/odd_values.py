@@ -118,10 +118,10 @@ def places_of(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every place of a document, as its container and its key."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        items = one.items() if isinstance(one, dict) else enumerate(one)
+        container = waiting.pop()
+        items = container.items() if isinstance(container, dict) else enumerate(container)
         for key, item in items:
-            yield one, key
+            yield container, key
             if isinstance(item, dict | list):
                 waiting.append(item)
 

@@ -154,23 +154,23 @@ def _wrong_types(key: _Key, _: random.Random) -> Values:
 
 
 def _junk_of(key: _Key, chance: random.Random) -> Values:
-    for what, junk in JUNK.items():
+    for kind, junk in JUNK.items():
         if key.type == "string":
-            yield what, (("SET", key.name, junk),)
+            yield kind, (("SET", key.name, junk),)
         elif key.type == "list":
-            yield what, (("RPUSH", key.name, junk),)
+            yield kind, (("RPUSH", key.name, junk),)
         elif key.type == "zset":
-            yield f"member_{what}", (("ZADD", key.name, chance.choice(SCORES), junk),)
+            yield f"member_{kind}", (("ZADD", key.name, chance.choice(SCORES), junk),)
         elif key.type == "hash":
-            yield f"value_{what}", (("HSET", key.name, chance.choice(key.names), junk),)
+            yield f"value_{kind}", (("HSET", key.name, chance.choice(key.names), junk),)
             if not key.name.endswith(":paused"):
                 yield (
-                    f"field_{what}",
+                    f"field_{kind}",
                     (("HSET", key.name, junk, chance.choice(list(JUNK.values()))),),
                 )
         elif key.type == "stream":
             fields = chance.choice([("body", junk), (junk, b"x"), ("mailbox", junk, "body", junk)])
-            yield f"entry_{what}", (("XADD", key.name, "*", *fields),)
+            yield f"entry_{kind}", (("XADD", key.name, "*", *fields),)
 
 
 def _odd_set(key: _Key) -> Values:
@@ -228,10 +228,10 @@ def all_hostile(keys: Sequence[_Key], seed: int = 0) -> list[Hostile]:
     """Return every malformation of every key."""
     chance = random.Random(seed)
     return [
-        Hostile(key.name, what, commands)
+        Hostile(key.name, label, commands)
         for key in keys
         for kind in _KINDS
-        for what, commands in kind(key, chance)
+        for label, commands in kind(key, chance)
     ]
 
 
@@ -239,14 +239,14 @@ def hostile_values(seed: int, count: int, live: Sequence[tuple[str, str]] = ()) 
     """Return so many hostile values; `live` are names and types of keys that are there now."""
     chance = random.Random(seed)
     keys = [*fleet_keys(), *(_live_key(name, kind) for name, kind in live)]
-    found = []
-    while len(found) < count:
+    values = []
+    while len(values) < count:
         key = chance.choice(keys)
         choices = list(chance.choice(_KINDS)(key, chance))
         if choices:
-            what, commands = chance.choice(choices)
-            found.append(Hostile(key.name, what, commands))
-    return found
+            label, commands = chance.choice(choices)
+            values.append(Hostile(key.name, label, commands))
+    return values
 
 
 def _live_key(name: str, kind: str) -> _Key:
@@ -259,15 +259,15 @@ def _live_key(name: str, kind: str) -> _Key:
 
 async def live_keys(redis: Redis) -> list[tuple[str, str]]:
     """Return names and types of the keys that a fleet has now, in an order that is the same."""
-    found = []
+    keys = []
     for pattern in ("rotulus:*", "arq:*"):
         async for key in redis.scan_iter(pattern, count=500):
             kind = (await redis.type(key)).decode()
             if kind != "none" and key.isascii():
-                found.append((key.decode(), kind))
-            if len(found) >= SCANNED_MAX:
+                keys.append((key.decode(), kind))
+            if len(keys) >= SCANNED_MAX:
                 break
-    return sorted(found)
+    return sorted(keys)
 
 
 async def inject(redis: Redis, seed: int, count: int) -> list[Hostile]:

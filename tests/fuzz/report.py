@@ -63,16 +63,18 @@ def wrong_with_memory(idle: Mapping[str, int], most: Mapping[str, int]) -> list[
 def wrong_with_health(health: Mapping[str, Any]) -> list[str]:
     """Say which gateway was not alive in time."""
     wrong = []
-    for name, told in health.items():
-        if told["unanswered"]:
-            wrong.append(f"gateway {name}: {told['unanswered']} questions after health unanswered")
+    for name, health_told in health.items():
+        if health_told["unanswered"]:
+            wrong.append(
+                f"gateway {name}: {health_told['unanswered']} questions after health unanswered"
+            )
         wrong += [
-            f"gateway {name}: health after {one['own_s'] * 1000:.0f} ms of its own"
-            f" ({one['elapsed_s'] * 1000:.0f} ms in all), {one['at_s']:.1f} s after the begin"
-            for one in told["worst"]
-            if one["own_s"] > LIMIT_S
+            f"gateway {name}: health after {answer['own_s'] * 1000:.0f} ms of its own"
+            f" ({answer['elapsed_s'] * 1000:.0f} ms in all), {answer['at_s']:.1f} s after the begin"
+            for answer in health_told["worst"]
+            if answer["own_s"] > LIMIT_S
         ]
-        if not told["asked"]:
+        if not health_told["asked"]:
             wrong.append(f"gateway {name}: nobody asked after its health")
     return wrong
 

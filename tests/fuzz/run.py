@@ -67,11 +67,11 @@ def run(
 
 def replay(folder: Path, file: Path, store: str, say: Say) -> list[str]:
     """Send the bytes of one problem to a new fleet, and return what is wrong with the answers."""
-    told = json.loads(file.read_text())
-    content = base64.b64decode(told["content"])
-    shot = Shot(told["route"], told["how"], told["manner"], content, told["answers"])
+    problem = json.loads(file.read_text())
+    content = base64.b64decode(problem["content"])
+    shot = Shot(problem["route"], problem["how"], problem["manner"], content, problem["answers"])
     with running_fuzz_fleet(folder, store) as fleet:
-        report = Report(store, told["seed"])
+        report = Report(store, problem["seed"])
         course = Course(fleet, report, say)
         course.begin()
         course.close()
@@ -108,35 +108,35 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="at least, over all stores")
     parser.add_argument("--store", choices=STORES, action="append")
     parser.add_argument("--replay", type=Path, help="a file that a run has kept")
-    asked = parser.parse_args()
-    stores = asked.store or STORES
+    options = parser.parse_args()
+    stores = options.store or STORES
     wrong: list[str] = []
     folder = Path(tempfile.mkdtemp(prefix="rotulus-fuzz-"))
     try:
         for store in stores:
             own = folder / store
             own.mkdir()
-            if asked.replay is not None:
-                wrong += replay(own, asked.replay, store, _say)
+            if options.replay is not None:
+                wrong += replay(own, options.replay, store, _say)
                 continue
-            seconds = asked.minutes * 60 / len(stores)
+            seconds = options.minutes * 60 / len(stores)
             report = run(
                 own,
                 store,
-                asked.seed,
-                asked.requests,
-                asked.redis_values,
+                options.seed,
+                options.requests,
+                options.redis_values,
                 _say,
                 seconds=seconds,
             )
             _say(described(report))
             wrong += report.wrong
     except BaseException:
-        _say(f"seed {asked.seed}; kept: {folder}")
+        _say(f"seed {options.seed}; kept: {folder}")
         raise
     if wrong:
         _say("\n".join(wrong))
-        _say(f"seed {asked.seed}; kept: {folder}")
+        _say(f"seed {options.seed}; kept: {folder}")
     else:
         shutil.rmtree(folder)
     return 1 if wrong else 0

@@ -81,7 +81,7 @@ def op_id(name: str) -> str:
 
 def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     number = next(_operations)
-    targets = [one["target_ref"] for one in effects if "target_ref" in one]
+    targets = [stated["target_ref"] for stated in effects if "target_ref" in stated]
     document: dict[str, Any] = {
         "operation_id": op_id(f"op-{number}"),
         "envelope_version": "1.6",
@@ -106,7 +106,9 @@ def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict
 
 def scope_of(effects: list[dict[str, Any]], declared: Iterable[str] = ()) -> dict[str, Any]:
     """The scope that names the targets of effects, edges as edges, and what is declared written."""
-    kinds = ((EFFECT_KINDS.get(one["effect_kind"]), one.get("target_ref")) for one in effects)
+    kinds = (
+        (EFFECT_KINDS.get(stated["effect_kind"]), stated.get("target_ref")) for stated in effects
+    )
     targets = [(kind is not None and kind.store == edges.name, ref) for kind, ref in kinds if ref]
     edge_refs = dict.fromkeys(ref for is_edge, ref in targets if is_edge)
     written = (ref for is_edge, ref in targets if not is_edge)
@@ -120,19 +122,19 @@ def scope_of(effects: list[dict[str, Any]], declared: Iterable[str] = ()) -> dic
     }
 
 
-def create(node_id: str, node_kind: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def create(node_id: str, node_kind: str, *further: dict[str, Any], **fields: Any) -> dict[str, Any]:
     changes = fields.pop("envelope", {})
     if node_kind == "ConsolidatedUnderstanding" and fields.keys().isdisjoint(
         {"source_spans", "display_kind"}
     ):
         fields |= {"source_spans": [], "display_kind": "synthesis_summary_no_spans"}
-        more = (*more, unavailable(node_id))
+        further = (*further, unavailable(node_id))
     return envelope(
         "create",
         [
             effect("node_write", node_id, node_kind=node_kind, **fields),
             effect("membership_write", node_id, corpus_id="corpus:test", to_state="candidate"),
-            *more,
+            *further,
         ],
         **changes,
     )
@@ -147,8 +149,8 @@ def taking(
     effects = [effect("node_retract", node_id) if verb == "collapse" else node]
     effects += [effect("edge_remove", edge) for edge in edges]
     for corpus_id in corpora:
-        one = effect("membership_revoke", node_id, corpus_id=corpus_id)
-        effects.append(one | {"effect_id": f"revoke:{corpus_id}"})
+        revocation = effect("membership_revoke", node_id, corpus_id=corpus_id)
+        effects.append(revocation | {"effect_id": f"revoke:{corpus_id}"})
     return envelope(verb, effects)
 
 
@@ -240,19 +242,19 @@ def artifact(node_id: str, *, content: bool = True, metadata: bool = True) -> di
 
 
 def overlay(
-    node_id: str, restriction: str, target_kind: str, target_ref: str, **more: Any
+    node_id: str, restriction: str, target_kind: str, target_ref: str, **fields: Any
 ) -> dict[str, Any]:
     """The envelope that lays an overlay over something, or over a stretch of it."""
     target = {"target_kind": target_kind, "target_ref": target_ref}
-    target |= {name: more.pop(name) for name in ("offset", "length") if name in more}
-    changes = more.pop("envelope", {})
+    target |= {name: fields.pop(name) for name in ("offset", "length") if name in fields}
+    changes = fields.pop("envelope", {})
     return create(
         node_id,
         "AccessOverlay",
         target=target,
         access_restriction=restriction,
         envelope=changes,
-        **more,
+        **fields,
     )
 
 
@@ -296,12 +298,12 @@ def with_answers(transaction: LedgerTransaction, document: Any) -> Any:
     """Put what the models said where the envelope only says that they said something."""
     stated = document.get("recorded_model_outputs") if isinstance(document, dict) else None
     if not isinstance(stated, list) or not any(
-        one.get("output_payload_blob_ref") == UNPUT for one in stated
+        output.get("output_payload_blob_ref") == UNPUT for output in stated
     ):
         return document
     document = copy.deepcopy(document)
-    for one in document["recorded_model_outputs"]:
-        one["output_payload_blob_ref"] = transaction.put_blob(b"what a model said")
+    for output in document["recorded_model_outputs"]:
+        output["output_payload_blob_ref"] = transaction.put_blob(b"what a model said")
     return document
 
 
@@ -312,14 +314,16 @@ def informed(view: LedgerView, document: Any) -> Any:
             return document
         if view.live_idempotency_record(document["idempotency_key"]) is not None:
             return document
-        effects = [one for one in document["primitive_effects"] if "target_ref" in one]
-        keys = {(table, one["target_ref"]) for one in effects for table in (nodes, edges)}
-        keys |= {(one.table, one.record_key) for one in writes_stated(effects)}
-        found = [view.record(table, key) for table, key in keys]
+        effects = [stated for stated in document["primitive_effects"] if "target_ref" in stated]
+        keys = {(table, stated["target_ref"]) for stated in effects for table in (nodes, edges)}
+        keys |= {(write.table, write.record_key) for write in writes_stated(effects)}
+        records = [view.record(table, key) for table, key in keys]
     except (AttributeError, KeyError, TypeError):
         return document
-    written = {one["updated_by_operation_id"] for one in found if one is not None}
-    parents = {one for one in written if one != document.get("operation_id")}
+    written = {record["updated_by_operation_id"] for record in records if record is not None}
+    parents = {
+        operation_id for operation_id in written if operation_id != document.get("operation_id")
+    }
     # In place: whoever submits it again submits the same.
     document["causal_parent_operation_ids"] = sorted(parents)
     return document
@@ -490,21 +494,21 @@ def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 
 def feeding_understandings(view: LedgerView, node_id: str) -> set[str]:
     """Every understanding upstream of one, itself only where it lies on a cycle."""
-    found: set[str] = set()
+    feeding: set[str] = set()
     waiting = view.input_sources(node_id, UNDERSTANDING)
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting.extend(view.input_sources(one, UNDERSTANDING))
-    return found
+        source = waiting.pop()
+        if source not in feeding:
+            feeding.add(source)
+            waiting.extend(view.input_sources(source, UNDERSTANDING))
+    return feeding
 
 
 def understandings(view: LedgerView) -> list[dict[str, Any]]:
     return view.nodes_of_kind(UNDERSTANDING, after=None, limit=1000)
 
 
-class Undone(Exception):  # noqa: N818 - not an error: the reason to leave a block
+class Undone(Exception):
     pass
 
 

@@ -30,14 +30,14 @@ def move(node, start, end, by, kind="membership_state_transition"):
 FIRST_ATTEMPT = op_id("first-attempt")
 
 
-def attempt(number, prior, current, **more):
+def attempt(number, prior, current, **fields):
     payload = {
         "attempt_number": number,
         "prior_state": prior,
         "current_state": current,
         "state_change_reason": "because",
     }
-    return effect("extraction_state_transition", "run", **payload, **more)
+    return effect("extraction_state_transition", "run", **payload, **fields)
 
 
 def edge(kind, edge_id, edge_type="t"):

@@ -19,8 +19,8 @@ def lite(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
         {name: effect[name] for name in ("effect_kind", "target_ref", "payload") if name in effect}
         for effect in document["primitive_effects"]
     ]
-    found = kept | {"envelope_version": "1.5", "primitive_effects": effects} | changes
-    return {name: value for name, value in found.items() if value is not None}
+    fields = kept | {"envelope_version": "1.5", "primitive_effects": effects} | changes
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def log_of(*documents: Any) -> io.BytesIO:

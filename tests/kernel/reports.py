@@ -16,10 +16,10 @@ TOKEN = "a-token-of-these-tests"  # noqa: S105 - made up here
 PAYLOAD = "primitive_effects.0.payload"
 
 
-def artifact(target: str, content: str | None = TEXT, **more: Any) -> dict[str, Any]:
+def artifact(target: str, content: str | None = TEXT, **fields: Any) -> dict[str, Any]:
     stated = {} if content is None else {"content": content}
     hashed = TEXT_HASH if content is None else sha256_hex(content.encode())
-    payload = {"source_artifact_kind": "pdf", "content_hash": hashed, **stated, **more}
+    payload = {"source_artifact_kind": "pdf", "content_hash": hashed, **stated, **fields}
     return own("document_artifact_write", target, **payload)
 
 
@@ -73,8 +73,8 @@ def report(request: Request, kind: str = PERFORMED, **fields: Any) -> dict[str, 
         stated["written"] = [{"path": "a/b", "sha256": content_hash, "size_bytes": 3}]
         if document["effect_kind"] == "share_link_grant":
             stated |= {"token_sha256": token_hash(TOKEN), "recipient_email_hash": HASH}
-    one = effect("receipt_only", **(stated | fields)) | {"receipt_subkind": kind}
-    return envelope("external_effect_report", [one], actor="system")
+    receipt = effect("receipt_only", **(stated | fields)) | {"receipt_subkind": kind}
+    return envelope("external_effect_report", [receipt], actor="system")
 
 
 def spoiled(request: Request, changes: dict[str, Any]) -> dict[str, Any]:

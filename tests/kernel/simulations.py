@@ -21,9 +21,11 @@ def policy(**changes):
     return NOTHING_FORBIDDEN.model_copy(update=changes)
 
 
-def simulate(ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, prediction=None, **asked):
+def simulate(
+    ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, prediction=None, **options
+):
     """Simulate in a transaction of its own and return the result."""
-    asked.setdefault("submitter", "orchestrator")
+    options.setdefault("submitter", "orchestrator")
     with ledger.transaction() as transaction:
         if prediction is not None:
             # What a model said is on the ledger before anybody refers to it.
@@ -39,7 +41,7 @@ def simulate(ledger, document, policy=NOTHING_FORBIDDEN, *, kernel=None, predict
             policy,
             PROFILE,
             prediction=prediction,
-            asked=Simulation(**asked),
+            simulation=Simulation(**options),
         )
 
 
@@ -52,8 +54,8 @@ def shown(result):
 def simulatable_course():
     """The course that names every kind, without the operations that cannot be simulated."""
     return [
-        one
-        for one in every_kind()
-        if OPERATION_KINDS[one["operation_kind"]].simulation_support_level != NOT_SIMULATABLE
-        and not {"epoch_id", "compensates_operation_id"} & one.keys()
+        document
+        for document in every_kind()
+        if OPERATION_KINDS[document["operation_kind"]].simulation_support_level != NOT_SIMULATABLE
+        and not {"epoch_id", "compensates_operation_id"} & document.keys()
     ]

@@ -20,8 +20,8 @@ class Copy:
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.row_factory = sqlite3.Row
         self.db.execute("PRAGMA ignore_check_constraints = ON")
-        found = self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-        self._triggers = dict(found.fetchall())
+        triggers = self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        self._triggers = dict(triggers.fetchall())
         for name in self._triggers:
             self.db.execute(f"DROP TRIGGER {name}")
 
@@ -30,8 +30,8 @@ class Copy:
 
     def rows(self, table):
         keys = ", ".join(column.name for column in table.primary_key.columns)
-        found = self.run("SELECT rowid AS place, * FROM", table.name, "ORDER BY", keys)
-        return [dict(row) for row in found]
+        rows = self.run("SELECT rowid AS place, * FROM", table.name, "ORDER BY", keys)
+        return [dict(row) for row in rows]
 
     def a_row(self, table):
         """A row from the middle of a table that has one; of ephemeral receipts the oldest."""

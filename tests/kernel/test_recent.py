@@ -27,14 +27,14 @@ def test_each_audit_goes_on_where_the_last_one_ended():
     sequences = []
     for _ in range(10):
         found = audit(ledger, mark, rows_max=2)
-        assert found.found.ok, found.found.findings
+        assert found.verification.ok, found.verification.findings
         mark = found.mark
         sequences.append(mark.ec_sequence_number)
     assert sequences[:4] == [2, 4, 6, 6]
     submit(ledger, adapt("n-1", title="more"))
     after = audit(ledger, mark)
-    assert after.found.ok
-    assert (after.found.rows, after.mark.ec_sequence_number) == (1, 7)
+    assert after.verification.ok
+    assert (after.verification.rows, after.mark.ec_sequence_number) == (1, 7)
 
 
 @pytest.mark.spec("§17.5")
@@ -50,10 +50,10 @@ def test_a_row_that_was_changed_is_found_by_the_audit_that_looks_at_it(sequence)
         tables.update(schema.kernel_event_log, (sequence,), {"row_bytes": content})
     found = audit(ledger, mark)
     # What lies before the mark is for a whole verification to find.
-    assert found.found.ok == (sequence < mark.ec_sequence_number)
-    if not found.found.ok:
+    assert found.verification.ok == (sequence < mark.ec_sequence_number)
+    if not found.verification.ok:
         assert found.mark == (mark if sequence > mark.ec_sequence_number else AuditMark())
-        assert found.found.findings[0].key == str(sequence)
+        assert found.verification.findings[0].key == str(sequence)
 
 
 @pytest.mark.parametrize("table", [schema.kernel_event_log, schema.receipts])
@@ -63,14 +63,14 @@ def test_rows_that_are_gone_are_missed(table):
     with ledger.store.transaction() as tables:
         last = tables.select(table, descending=True, limit=1)[0]
         tables.delete(table, next(iter(last.values())))
-    assert not audit(ledger, mark).found.ok
+    assert not audit(ledger, mark).verification.ok
 
 
 def test_the_same_findings_leave_one_receipt():
     ledger = written()
     with ledger.store.transaction() as tables:
         tables.update(schema.kernel_event_log, (3,), {"row_hash": "1" * 64})
-    found = audit(ledger, AuditMark()).found
+    found = audit(ledger, AuditMark()).verification
     assert not found.ok
     with ledger.transaction() as transaction:
         assert record_violation(transaction, found, once=True)
@@ -94,8 +94,8 @@ def test_the_same_findings_leave_one_receipt():
 def test_a_forged_mark_finds_nothing_in_a_sound_record_and_hides_nothing(forged):
     ledger = written()
     sound = audit(ledger, forged)
-    assert (sound.found.ok, sound.mark_fits) == (True, False)
+    assert (sound.verification.ok, sound.mark_fits) == (True, False)
     assert sound.mark == audit(ledger, AuditMark()).mark
     with ledger.store.transaction() as tables:
         tables.update(schema.kernel_event_log, (2,), {"row_hash": "1" * 64})
-    assert not audit(ledger, forged).found.ok
+    assert not audit(ledger, forged).verification.ok

@@ -208,7 +208,7 @@ def later_rules():
 def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
     with later_rules().view() as view:
         findings = verify(view).findings
-        recent = audit_since(view, AuditMark()).found.findings
+        recent = audit_since(view, AuditMark()).verification.findings
     unknown = [finding for finding in findings if finding.rule == "rules_unknown"]
     assert [(one.table, one.key) for one in unknown] == [("kernel_event_log", "2")]
     assert unknown[0].message == (

@@ -5,7 +5,7 @@ import itertools
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -33,7 +33,15 @@ from tests.kernel.build import (
     memory_ledger,
     submit,
 )
-from tests.kernel.honest import ASKED_OPEN, EXTERNAL, HOUR_US, accepted, drain, write_honestly
+from tests.kernel.honest import (
+    ASKED_OPEN,
+    EXTERNAL,
+    HOUR_US,
+    accepted,
+    drain,
+    write_briefly,
+    write_honestly,
+)
 from tests.kernel.simulations import shown, simulate
 from tests.kernel.tampering import Copy, flipped, key_of, names, verify_file
 
@@ -60,14 +68,36 @@ def honest_file(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def tampered(honest_file, tmp_path):
-    path = tmp_path / "ledger.db"
-    shutil.copy(honest_file, path)
+@pytest.fixture(scope="module")
+def brief_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("brief") / "ledger.db"
+    host = FakeHost()
+    ledger = Ledger.create(SqliteStore(path), host.host)
+    write_briefly(ledger, host)
+    ledger.close()
+    return path
 
+
+@contextmanager
+def copied(honest_file, folder):
+    path = folder / "ledger.db"
+    shutil.copy(honest_file, path)
     copy = Copy(path)
     yield copy
     copy.db.close()
+
+
+@pytest.fixture
+def tampered(honest_file, tmp_path):
+    with copied(honest_file, tmp_path) as copy:
+        yield copy
+
+
+@pytest.fixture
+def tampered_brief(brief_file, tmp_path):
+    """The ledger to change where every table or column has its turn."""
+    with copied(brief_file, tmp_path) as copy:
+        yield copy
 
 
 # --- honest ledgers ---------------------------------------------------------------------------
@@ -110,23 +140,36 @@ def test_a_ledger_without_a_row_verifies(ledger_and_host):
     assert (found.rows, found.head_hash) == (0, "0" * 64)
 
 
-def test_the_honest_ledger_verifies_at_every_point_of_its_history():
+@pytest.mark.parametrize(("write", "every"), [(write_briefly, 1), (write_honestly, 8)])
+def test_an_honest_ledger_verifies_at_every_point_of_its_history(write, every):
+    """The brief one at each, the long one at each eighth; the last is looked at elsewhere."""
     host = FakeHost()
     points = []
+    passed = itertools.count()
 
     class Watched(Ledger):
         def transaction(self):
-            with self.view() as view:
-                points.append(verify(view).findings)
+            if next(passed) % every == 0:
+                with self.view() as view:
+                    points.append(verify(view).findings)
             return super().transaction()
 
     store = MemoryStore()
     Ledger.create(store, host.host)
-    write_honestly(Watched(store, host.host), host)
+    write(Watched(store, host.host), host)
     # Here the events of a session are stored one transaction before the log anchors them.
     wrong = [one for found in points for one in found if one.rule != "anchor_differs"]
-    assert len(points) > 35
+    assert len(points) * every > 70
     assert wrong == []
+
+
+def test_the_brief_ledger_has_rows_in_every_table_and_verifies():
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host)
+    write_briefly(ledger, host)
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+        assert all(view.tables.count(table) for table in TABLES)
 
 
 def test_understandings_on_a_cycle_are_pending_and_not_wrong():
@@ -479,17 +522,17 @@ def test_what_a_cut_tail_leaves_behind_is_named(tampered, left):
 
 
 @pytest.mark.parametrize("table", schema.STATE_TABLES, ids=lambda t: t.name)
-def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered, table):
-    row = tampered.a_row(table)
+def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered_brief, table):
+    row = tampered_brief.a_row(table)
     key = row[table.primary_key.columns[0].name]
     record = row["record"].replace(b'"updated_at":"2', b'"updated_at":"3')
-    tampered.set(table, row, record=record)
+    tampered_brief.set(table, row, record=record)
     last = [
         one["ec_sequence_number"]
-        for one in tampered.rows(schema.applied_effects)
+        for one in tampered_brief.rows(schema.applied_effects)
         if (one["store"], one["record_key"]) == (table.name, key)
     ]
-    found = tampered.first()
+    found = tampered_brief.first()
     assert (found.table, found.key, found.rule) == (table.name, key, "state_differs")
     # A transition's row goes with the effect on its membership and has none of its own.
     # What a model answered is recorded beside the effects.
@@ -629,14 +672,14 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_garbage_anywhere_is_a_finding_and_never_an_exception(honest_file, tmp_path, table):
+def test_garbage_anywhere_is_a_finding_and_never_an_exception(brief_file, tmp_path, table):
     """Every column holds some garbage in turn; with HYPOTHESIS_PROFILE=nightly, all of it."""
     kinds = [*GARBAGE.values()]
     turns = itertools.islice(itertools.cycle(kinds), len(table.name) % len(kinds), None)
     for column in table.columns:
         for garbage in GARBAGE.values() if NIGHTLY else [next(turns)]:
             path = tmp_path / f"{table.name}.{column.name}.db"
-            shutil.copy(honest_file, path)
+            shutil.copy(brief_file, path)
             if not _spoiled(path, table, column, garbage):
                 continue
             found = verify_file(path)
@@ -666,22 +709,22 @@ def _spoiled(path, table, column, garbage):
     [table for table in TABLES if len(table.columns) > len(table.primary_key.columns)],
     ids=lambda table: table.name,
 )
-def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered, table, value):
+def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered_brief, table, value):
     keys = {column.name for column in table.primary_key.columns}
     for column in table.columns:
         if column.name not in keys:
-            tampered.run("UPDATE", table.name, f"SET {column.name} = {value}")
-    assert not tampered.verify(limit_findings=60).ok
+            tampered_brief.run("UPDATE", table.name, f"SET {column.name} = {value}")
+    assert not tampered_brief.verify(limit_findings=60).ok
 
 
 @pytest.mark.parametrize("value", ["x'ff'", "7", "x''"])
 @pytest.mark.parametrize("table", [schema.receipts, schema.ephemeral_receipts])
-def test_a_receipt_id_of_the_wrong_type_is_named(tampered, table, value):
+def test_a_receipt_id_of_the_wrong_type_is_named(tampered_brief, table, value):
     """It was emitted by an operation, so somebody asks it with what it begins."""
-    row = next(one for one in tampered.rows(table) if one["operation_id"] is not None)
+    row = next(one for one in tampered_brief.rows(table) if one["operation_id"] is not None)
     where = f"WHERE rowid = {row['place']}"
-    tampered.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
-    assert table.name in {finding.table for finding in tampered.verify().findings}
+    tampered_brief.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
+    assert table.name in {finding.table for finding in tampered_brief.verify().findings}
 
 
 def test_no_more_findings_than_asked_for(tampered):
@@ -691,25 +734,26 @@ def test_no_more_findings_than_asked_for(tampered):
 
 
 @pytest.fixture(scope="module")
-def honest_memory():
+def brief_memory():
     host = FakeHost()
     ledger = Ledger.create(MemoryStore(), host.host)
-    write_honestly(ledger, host)
+    write_briefly(ledger, host)
     return ledger
 
 
+@pytest.mark.parametrize("where", BYTES_COLUMNS, ids=lambda where: f"{where[0].name}.{where[1]}")
 @given(data=st.data())
-@settings(max_examples=max(80, settings().max_examples // 4))
-def test_any_single_flipped_bit_is_found(honest_memory, data):
-    table, column = data.draw(st.sampled_from(BYTES_COLUMNS), label="column")
-    held = honest_memory.store._tables[table.name].rows
+@settings(max_examples=max(1, settings().max_examples // 25))
+def test_any_single_flipped_bit_is_found(brief_memory, where, data):
+    table, column = where
+    held = brief_memory.store._tables[table.name].rows
     key = data.draw(st.sampled_from(sorted(held)), label="row")
     content = held[key][column]
     position = data.draw(st.integers(0, len(content) - 1), label="position")
     bit = 1 << data.draw(st.integers(0, 7), label="bit")
     held[key][column] = flipped(content, position, bit)
     try:
-        with honest_memory.view() as view:
+        with brief_memory.view() as view:
             found = verify(view)
     finally:
         held[key][column] = content

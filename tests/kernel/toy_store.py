@@ -115,7 +115,9 @@ def main():
         assert view.record(TOYS, "ball")["payload"]["box"] == "a"
         assert verify(view).findings == ()
         replayed = list(reproduce_range(view, 1, view.head().ec_sequence_number))
-        assert [one.difference for one in replayed if one.difference] == []
+        assert [
+            reproduction.difference for reproduction in replayed if reproduction.difference
+        ] == []
         assert plan_rebuild(Kernel(), view, 0).differences == ()
 
     # Damaged: found, and given back by the log.
@@ -123,8 +125,8 @@ def main():
         transaction.tables.update(TOYS, ("ball",), {"record": b"{}"})
         transaction.tables.delete(TOYS, "bear")
     with ledger.view() as view:
-        found = {(finding.table, finding.key) for finding in verify(view).findings}
-        assert {("toys", "ball"), ("toys", "bear")} <= found, found
+        places = {(finding.table, finding.key) for finding in verify(view).findings}
+        assert {("toys", "ball"), ("toys", "bear")} <= places, places
         differing = {difference.key for difference in plan_rebuild(Kernel(), view, 0).differences}
         assert differing == {"ball", "bear"}
     assert "toys" in WRITTEN_STORES

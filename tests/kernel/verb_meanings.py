@@ -114,8 +114,8 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("source_binding_create", "node_write", {}),
     ("source_binding_create", "node_write", {"node_kind": "Note"}),
     *(
-        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", **more})
-        for more in (
+        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", **fields})
+        for fields in (
             {"state": "active"},
             {"field_lock": []},
             *({"lifecycle_state": state} for state in ("fired", "disabled", "evaluated", None)),
@@ -219,16 +219,16 @@ OWN_RECEIPT: dict[str, tuple[str, ...]] = {
 """Verbs whose row of §3.3 has a receipt: theirs alone makes the operation."""
 
 
-def spoken(verb: str, kind: str, number: int = 0, **more: Any) -> dict[str, Any]:
+def spoken(verb: str, kind: str, number: int = 0, **fields: Any) -> dict[str, Any]:
     """An effect of a verb that says what the verb does."""
-    one = effect(kind, None if kind == "receipt_only" else f"x-{number}")
-    one["payload"] = {**STATED.get((verb, kind), {}), **more}
-    one["effect_id"] = str(number)
+    spoken_effect = effect(kind, None if kind == "receipt_only" else f"x-{number}")
+    spoken_effect["payload"] = {**STATED.get((verb, kind), {}), **fields}
+    spoken_effect["effect_id"] = str(number)
     if verb == "simulate":
-        one["receipt_subkind"] = SIMULATION[number % len(SIMULATION)]
+        spoken_effect["receipt_subkind"] = SIMULATION[number % len(SIMULATION)]
     elif kind == "receipt_only" and verb in OWN_RECEIPT:
-        one["receipt_subkind"] = OWN_RECEIPT[verb][0]
-    return one
+        spoken_effect["receipt_subkind"] = OWN_RECEIPT[verb][0]
+    return spoken_effect
 
 
 def composed(verb: str) -> list[dict[str, Any]]:

@@ -40,8 +40,8 @@ def standing_at(place: int) -> Iterator[LedgerTransaction]:
 
 def accept(transaction: LedgerTransaction, document: dict[str, Any]) -> SubmissionResult:
     """Submit as the orchestrator what has to be accepted."""
-    seen = informed(transaction, {**document})
-    result = KERNEL.submit(transaction, seen, "orchestrator")
+    stated = informed(transaction, {**document})
+    result = KERNEL.submit(transaction, stated, "orchestrator")
     assert isinstance(result, SubmissionResult), (document, result)
     return result
 
@@ -54,11 +54,11 @@ def renamed(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, bytes]]:
     """Every record of state but the marks of undoing, by store and key."""
-    found = {}
+    state = {}
     for table in schema.STATE_TABLES:
         key = table.primary_key.columns[0].name
         rows = transaction.tables.select(table)
-        found[str(table.name)] = {
+        state[str(table.name)] = {
             row[key]: canonicalize(
                 {
                     str(name): value.hex() if isinstance(value, bytes) else value
@@ -67,4 +67,4 @@ def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, bytes]]:
             )
             for row in rows
         }
-    return found
+    return state

@@ -381,7 +381,7 @@ class Machine(RuleBasedStateMachine):
                 copy.deepcopy(document),
                 NOTHING_FORBIDDEN,
                 PROFILE,
-                asked=asked,
+                simulation=asked,
             )
         )
         assert self.states() == before

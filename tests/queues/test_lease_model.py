@@ -200,8 +200,9 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.spec("§18.2", "§8.3")
-def test_leases_agree_with_their_model(new_client) -> None:
+def test_leases_agree_with_their_model(new_client, is_real) -> None:
+    examples = settings().max_examples // (2 if is_real else 8)
     run_state_machine_as_test(
         lambda: LeaseMachine(new_client()),
-        settings=settings(max_examples=60, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None),
     )

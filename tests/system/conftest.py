@@ -66,8 +66,8 @@ def check(reference: Reference) -> Callable[[TreeRun], None]:
         assert verification.findings == ()
         assert verification.requests_open == 0
         assert verification.authorities_pending == 0
-        found = essence(run.ledger_path)
+        essences = essence(run.ledger_path)
         for part, expected in reference.essence.items():
-            assert found[part] == expected, part
+            assert essences[part] == expected, part
 
     return finished_alike

@@ -55,12 +55,12 @@ def outcomes_for_each_request(ledger_path: Path) -> set[int]:
 
 
 def _sessions(ledger: sqlite3.Connection) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    sessions: dict[str, dict[str, Any]] = {}
     for session_id, title in ledger.execute("SELECT session_id, title FROM belief_sessions"):
-        found[session_id] = {"title": title, "events": 0, "struck": set()}
+        sessions[session_id] = {"title": title, "events": 0, "struck": set()}
     events = "SELECT session_id, event_bytes FROM belief_events ORDER BY session_id, event_index"
     for session_id, event_bytes in ledger.execute(events):
-        event, session = json.loads(event_bytes), found[session_id]
+        event, session = json.loads(event_bytes), sessions[session_id]
         payload, applied = event["payload"], event["delta"]["eliminated"]
         session["events"] += 1
         if event["verb"] == "DECLARE_SESSION":
@@ -71,7 +71,7 @@ def _sessions(ledger: sqlite3.Connection) -> dict[str, dict[str, Any]]:
         session["survivors"] -= frozenset(applied)
         struck = (payload["source_id"], payload["observation_id"], tuple(sorted(applied)))
         session["struck"].add(struck)
-    return found
+    return sessions
 
 
 def _nodes(ledger: sqlite3.Connection) -> Iterator[tuple[str, tuple[Any, ...]]]:

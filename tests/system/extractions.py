@@ -11,7 +11,7 @@ STATES = ("pending", "running", "degraded", "running", "blocked", "running", "su
 
 def steps(run: str) -> list[WorkRequest]:
     """Return a whole extraction with two reentries, asked for backwards and without parents."""
-    found = []
+    requests = []
     for number, (prior, current) in enumerate(pairwise(STATES), start=1):
         content: dict[str, Any] = {
             "extraction_run_id": run,
@@ -22,5 +22,5 @@ def steps(run: str) -> list[WorkRequest]:
         }
         if current == "blocked":
             content["block_reason"] = "rate_limit"
-        found.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
-    return found[::-1]
+        requests.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))
+    return requests[::-1]

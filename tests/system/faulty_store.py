@@ -37,13 +37,13 @@ class FaultyTables:
         self._steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        attribute = getattr(self._inner, name)
 
         def call(*args: Any, **options: Any) -> Any:
             self._steps.step()
-            return found(*args, **options)
+            return attribute(*args, **options)
 
-        return call if callable(found) else found
+        return call if callable(attribute) else attribute
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from uuid import UUID
 import anyio
 import httpx
 
+from tests import loopback
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
@@ -29,6 +30,7 @@ ONTOLOGY = {
     "causal_graph_version": "0",
 }
 HYPOTHESES = [f"h{number:03d}" for number in range(200)]
+LOOK_EACH_S = 0.05
 
 
 def session_id(number: int) -> str:
@@ -54,7 +56,7 @@ class Gateway:
         self._report = folder / f"{name}.{self.port}.stalls"
         module = ["tests.loop_watchdog", str(self._report)] if watched else [program]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
-        given = {
+        own_variables = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
             "ROTULUS_PORT": str(self.port),
             "ROTULUS_GATEWAY_ID": name,
@@ -68,7 +70,7 @@ class Gateway:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=inherited | given,
+                env=inherited | own_variables,
             )
 
     def stalls(self) -> list[Stall]:
@@ -78,7 +80,7 @@ class Gateway:
     def readiness(self) -> dict[str, Any]:
         """What health says, empty while nothing answers."""
         try:
-            body: dict[str, Any] = httpx.get(f"{self.url}/readyz", timeout=5).json()
+            body: dict[str, Any] = loopback.get(f"{self.url}/readyz", timeout=5).json()
         except httpx.TransportError:
             return {}
         return body
@@ -91,10 +93,11 @@ class Gateway:
             assert self.process.poll() is None, self.log.read_text()
             return self.readiness().get("status") == "ready"
 
-        wait_for(f"{self.name} to be ready", ready, READY_S)
+        wait_for(f"{self.name} to be ready", ready, READY_S, LOOK_EACH_S)
 
     def wait_until_owning(self, shards: int) -> None:
-        wait_for(f"{self.name} to own {shards}", lambda: self.owned() == shards, READY_S)
+        what = f"{self.name} to own {shards}"
+        wait_for(what, lambda: self.owned() == shards, READY_S, LOOK_EACH_S)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -126,7 +129,9 @@ class Gateways:
 
     def pair(self) -> tuple[Gateway, Gateway]:
         """Two gateways with half of the shards each; begun with their names as they are."""
-        living = {one.name: one for one in self.started if one.process.poll() is None}
+        living = {
+            gateway.name: gateway for gateway in self.started if gateway.process.poll() is None
+        }
         first, second = (living.get(name) or self.start(name) for name in ("a", "b"))
         for gateway in (first, second):
             gateway.wait_until_owning(32)
@@ -134,9 +139,9 @@ class Gateways:
         return first, second
 
     def verify(self) -> Any:
-        found = verify_file(self.place, lambda _done, _total: None)
-        assert found.findings == ()
-        return found
+        verification = verify_file(self.place, lambda _done, _total: None)
+        assert verification.findings == ()
+        return verification
 
 
 @contextmanager
@@ -161,7 +166,9 @@ class Client:
 
     def __init__(self, *gateways: Gateway) -> None:
         self._https = [
-            httpx.AsyncClient(base_url=gateway.url, timeout=ANSWER_S, trust_env=False)
+            httpx.AsyncClient(
+                base_url=gateway.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+            )
             for gateway in gateways
         ]
         self._turn = count()

@@ -36,9 +36,9 @@ def die_before(statement: str) -> None:
         connection = connect(*arguments, **options)
         execute = connection.execute
 
-        def traced_execute(sql: Any, *values: Any, **given: Any) -> Any:
+        def traced_execute(sql: Any, *values: Any, **options: Any) -> Any:
             seen(sql)
-            return execute(sql, *values, **given)
+            return execute(sql, *values, **options)
 
         connection.execute = traced_execute  # type: ignore[method-assign]
         return connection
@@ -53,10 +53,10 @@ def migrate_in_child(place: str, statement: str, output: Any) -> int:
         return pid
     die_before(statement)
     if place.startswith("postgresql://"):
-        found = postgres_schema.migrate(place)
+        migration = postgres_schema.migrate(place)
     else:
-        found = sqlite_schema.migrate(Path(place))
-    output.write(f"{len(found.revisions)}")
+        migration = sqlite_schema.migrate(Path(place))
+    output.write(f"{len(migration.revisions)}")
     output.flush()
     os._exit(0)
 

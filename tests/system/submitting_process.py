@@ -57,8 +57,8 @@ def main(place: str, name: str, count: int) -> None:
     ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
     for number in range(count):
         with ledger.transaction() as transaction:
-            seen = informed(transaction, document(name, number))
-            result = kernel.submit(transaction, seen, "orchestrator")
+            stated = informed(transaction, document(name, number))
+            result = kernel.submit(transaction, stated, "orchestrator")
         assert isinstance(result, SubmissionResult), result
         answer = [number, result.operation_id, result.ec_sequence_number, result.row_hash]
         sys.stdout.write(f"{json.dumps(answer)}\n")

@@ -12,6 +12,7 @@ from redis import Redis
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests import loopback
 from tests.system.gateways import (
     ANSWER_S,
     Client,
@@ -138,7 +139,9 @@ async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gat
 
     async def ask_the_paused(session):
         """A request that is in its socket when it wakes up."""
-        async with httpx.AsyncClient(base_url=a.url, timeout=ANSWER_S) as http:
+        async with httpx.AsyncClient(
+            base_url=a.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
+        ) as http:
             path = f"/v1/sessions/{session}/eliminate"
             late[session] = await http.post(path, json=elimination(EACH))
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from redis.asyncio import Redis
 
+from tests import loopback
 from tests.fuzz.redis_values import Hostile, all_hostile, fleet_keys, inject, write
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo, wait_for
@@ -37,10 +40,19 @@ async def attack(data_dir: Path, seed: int) -> list[Hostile]:
     return [*written, *some]
 
 
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def ask(url: str) -> None:
     """What people and machines look at is answered, if only by saying what is away."""
     for path in ("/healthz", "/readyz", "/metrics", *PAGES):
-        answer = httpx.get(f"{url}{path}", timeout=20)
+        answer = loopback.get(f"{url}{path}", timeout=20)
         assert answer.status_code < 500 or answer.status_code == 503, (path, answer.text)
         if answer.status_code == 503:
             assert answer.json(), path
@@ -55,8 +67,10 @@ def test_a_tree_does_its_work_over_malformed_values_and_none_of_it_ends(
         written: list[Hostile] = []
         for turn in range(1, 8):
             run.wait_for_rows(int(reference.rows * 0.1 * turn))
-            written += asyncio.run(attack(run.data_dir, turn))
-            ask(facts["gateway_url"])
+            # The root feeds the tree, and ends it and its Redis once everything is done.
+            with paused(run.process.pid):
+                written += asyncio.run(attack(run.data_dir, turn))
+                ask(facts["gateway_url"])
         assert len({(one.key, one.malformation) for one in written}) >= VALUES_MIN
         check(run)
         # Whoever ends before the whole tree does is started again, and that is said.

@@ -1,15 +1,17 @@
 """Any process of the tree may be killed at any moment, and the record comes out the same."""
 
+import json
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.system.reference import Reference
-from tests.system.tree_run import TreeRun, demo, wait_for
+from tests.system.tree_run import FINISH_S, TreeRun, demo, wait_for
 
 LEFT_BEHIND_S = 6.0
 """How long children may outlive a killed root: they are asked to end, then end themselves."""
@@ -23,16 +25,26 @@ def moments(reference: Reference, seed: str) -> list[int]:
     return [1, *(int(reference.rows * chance.gauss(share, 0.03)) for share in (0.4, 0.8))]
 
 
-@pytest.mark.parametrize("role", ["redis", "gateway", "worker"])
-def test_a_child_killed_three_times_is_restarted_and_the_record_is_the_same(
-    role: str, reference: Reference, tmp_path: Path, check: Callable[[TreeRun], None]
+def restarts(run: TreeRun, role: str) -> int:
+    said = (json.loads(line) for line in run.stderr.splitlines() if "child_restarted" in line)
+    return sum(one["name"].partition("-")[0] == role for one in said)
+
+
+@pytest.mark.timeout(300)
+def test_children_killed_three_times_each_are_restarted_and_the_record_is_the_same(
+    reference: Reference, tmp_path: Path, check: Callable[[TreeRun], None]
 ) -> None:
+    """In turn, at every tenth of the log; none is killed again before it is back."""
+    times = Counter[str]()
     with demo(tmp_path / "data", reference.file) as run:
-        for rows in moments(reference, role):
-            run.wait_for_rows(rows)
+        for strike, role in enumerate(3 * ["redis", "worker", "gateway"]):
+            run.wait_for_rows(max(1, reference.rows * strike // 10))
+            wait_for(role, lambda role=role: restarts(run, role) == times[role], FINISH_S)
             run.kill(role)
+            times[role] += 1
         check(run)
-        assert run.stderr.count('"event":"child_restarted"') == 3
+        for role in times:
+            assert restarts(run, role) == 3
 
 
 def test_a_killed_root_leaves_nothing_running_and_the_same_command_finishes(

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from kernel.authority.requests import AUTHORITY_QUEUE
+from tests import loopback
 from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.system.tree_run import running, wait_for
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def scrape(url: str) -> Scraped:
-    response = httpx.get(url, timeout=10)
+    response = loopback.get(url, timeout=10)
     assert response.status_code == 200
     return Scraped(response.text)
 

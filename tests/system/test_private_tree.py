@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests import loopback
 from tests.system.gateways import running_gateways
 from tests.system.tree_run import TreeRun, running
 from workers.environment.child_environment import MACHINE, SETTINGS_OF
@@ -127,7 +128,7 @@ def test_nobody_has_the_port_of_a_tree_whose_gateway_is_dead(tmp_path):
             run.kill("gateway")
             with pytest.raises(AddressUnusableError):
                 listen("127.0.0.1", url.port)
-            assert httpx.get(url.join("/healthz"), timeout=30).status_code == 200
+            assert loopback.get(url.join("/healthz"), timeout=30).status_code == 200
 
 
 def test_a_port_of_metrics_that_somebody_has_is_an_error_too(tmp_path):

@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests import loopback
 from tests.system.tree_run import STAND_S, TreeRun, running, wait_for
 from tests.workers.tee.fake_tee import calling, seed
 from workers.environment.ledger_access import verify_file
@@ -40,11 +41,11 @@ class Session:
 
     def declare(self) -> httpx.Response:
         body = {"session_id": self.id, "ontology": ONTOLOGY, "hypotheses": sorted(UNIVERSE)}
-        return httpx.post(self.url, json={**body, "elimination_store": "tee"}, timeout=30)
+        return loopback.post(self.url, json={**body, "elimination_store": "tee"}, timeout=30)
 
     def strike(self, *names: str) -> httpx.Response:
         body = {"source_id": "probe", "observation_id": names[0], "eliminated": names}
-        return httpx.post(f"{self.url}/{self.id}/eliminate", json=body, timeout=30)
+        return loopback.post(f"{self.url}/{self.id}/eliminate", json=body, timeout=30)
 
     def until_answered(self, *names: str) -> dict:
         def ask() -> httpx.Response | None:

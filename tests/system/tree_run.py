@@ -30,15 +30,15 @@ _numbers = count(1)
 T = TypeVar("T")
 
 
-def wait_for(what: str, ask: Callable[[], T], timeout_s: float) -> T:
+def wait_for(subject: str, ask: Callable[[], T], timeout_s: float, each_s: float = POLL_S) -> T:
     """Ask again and again until the answer is true, and return it."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         answer = ask()
         if answer:
             return answer
-        assert time.monotonic() < deadline_s, f"{what}: not within {timeout_s:g} s"
-        time.sleep(POLL_S)
+        assert time.monotonic() < deadline_s, f"{subject}: not within {timeout_s:g} s"
+        time.sleep(each_s)
 
 
 class TreeRun:
@@ -124,7 +124,9 @@ class TreeRun:
         """Wait for a process with this role and return its pid."""
 
         def look() -> int | None:
-            return next((pid for pid, found in self.members().items() if found == role), None)
+            return next(
+                (pid for pid, role_of_pid in self.members().items() if role_of_pid == role), None
+            )
 
         pid = wait_for(role, look, STAND_S)
         assert pid is not None

@@ -86,13 +86,13 @@ def install(app: FastAPI) -> None:
         return respond("ledger_unavailable", "the ledger cannot be reached")
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
-        found = error.errors() if isinstance(error, RequestValidationError) else []
+        listed = error.errors() if isinstance(error, RequestValidationError) else []
         problems = [
             {
-                "field": ".".join(str(part) for part in one["loc"])[:FIELD_CHARS_MAX],
-                "problem": one["msg"][:MESSAGE_CHARS_MAX],
+                "field": ".".join(str(part) for part in problem["loc"])[:FIELD_CHARS_MAX],
+                "problem": problem["msg"][:MESSAGE_CHARS_MAX],
             }
-            for one in found[:PROBLEMS_MAX]
+            for problem in listed[:PROBLEMS_MAX]
         ]
         message = problems[0]["problem"] if problems else "the request is not valid"
         return respond("INVALID_REQUEST", message, {"problems": problems})

@@ -59,7 +59,7 @@ class OutcomeWatch:
         Raises:
             ApiError: `waits_full`.
         """
-        waited_for = sum(len(one.missing) for one in self._waits)
+        waited_for = sum(len(waiting_request.missing) for waiting_request in self._waits)
         if waited_for + len(request_ids) > WAITED_FOR_MAX:
             raise ApiError("waits_full", "too many outcomes are waited for; ask again")
         if self._stopped or not request_ids:
@@ -83,7 +83,7 @@ class OutcomeWatch:
             await anyio.sleep(max(PAUSE_S, PAUSE_SHARE * (anyio.current_time() - began_s)))
 
     async def _look(self) -> None:
-        missing = set[str]().union(*(one.missing for one in self._waits))
+        missing = set[str]().union(*(waiting_request.missing for waiting_request in self._waits))
         try:
             closed = await anyio.to_thread.run_sync(self._closed, missing)
         except LedgerUnavailable:

@@ -70,7 +70,7 @@ class Services:
     """The shards of this gateway; None where it has its ledger to itself by construction."""
 
     mail: ShardMail | None = None
-    """The mailboxes of the shards; None as for `ownership`."""
+    """The mailboxes of the shards; None as for `held_shards`."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""

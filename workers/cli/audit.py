@@ -113,10 +113,10 @@ def audit(context: click.Context, data_dir: Path | None) -> None:
 @as_json
 @click.pass_obj
 def operations(
-    data_dir: Path | None, /, after: int, limit: int, *, as_json: bool, **wanted: Any
+    data_dir: Path | None, /, after: int, limit: int, *, as_json: bool, **conditions: Any
 ) -> None:
     """Operations by either layer, in sequence; conditions add up."""
-    chosen = AuditFilter(**wanted)
+    chosen = AuditFilter(**conditions)
     page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit))
     if as_json:
         print_document(page_document(page), as_json=True)
@@ -134,10 +134,10 @@ def ancestors(
     data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
 ) -> None:
     """Show what caused an operation, back to the beginning of the chain, in sequence."""
-    found = read_record(
+    ancestry = read_record(
         data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
-    known = _known(found, operation_id)
+    known = _known(ancestry, operation_id)
     if as_json:
         print_document(ancestry_document(known), as_json=True)
         return
@@ -154,14 +154,14 @@ def ancestors(
 @click.pass_obj
 def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
     """Show what undoing an operation would take; `rotulus rollback` does it."""
-    found, refused_by = read_record(
+    previewed, refused_by = read_record(
         data_dir,
         lambda view: (
             preview_rollback(view, operation_id),
             inverse_refused_by(view, operation_id),
         ),
     )
-    known = _known(found, operation_id)
+    known = _known(previewed, operation_id)
     if as_json:
         print_document(preview_document(known, refused_by), as_json=True)
         return
@@ -180,8 +180,8 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
         ],
     )
     click.echo(f"lowest tier: {known.lowest_tier}")
-    for one in known.not_automatic:
-        click.echo(f"not undone by itself: {one.effect_id} {one.persists or ''}".rstrip())
+    for lasting in known.not_automatic:
+        click.echo(f"not undone by itself: {lasting.effect_id} {lasting.persists or ''}".rstrip())
     if known.superseded:
         click.echo("later operations wrote the same records")
     click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
@@ -229,8 +229,10 @@ def replay(
     if as_json:
         print_document(tally_document(tally), as_json=True)
     else:
-        for one in tally.not_reproduced:
-            click.echo(f"{one.ec_sequence_number or '-'}  {one.operation_id}  {reason_of(one)}")
+        for verdict in tally.not_reproduced:
+            click.echo(
+                f"{verdict.ec_sequence_number or '-'}  {verdict.operation_id}  {reason_of(verdict)}"
+            )
         hidden = tally.blocked - len(tally.not_reproduced)
         if hidden:
             click.echo(f"and {hidden} more")
@@ -256,7 +258,7 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
     columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
     _print_table(
         ("essentiality", "authority", "version", "parent"),
-        [tuple(str(one[name]) for name in columns) for one in known.inputs],
+        [tuple(str(row[name]) for name in columns) for row in known.inputs],
     )
     if known.operation is not None:
         click.echo(f"recorded by: {known.operation.operation_id}")
@@ -280,14 +282,14 @@ def review_queue(
         ("queued", "class", "operation", "conflicts with", "resolved by", "item"),
         [
             (
-                str(one.receipt["emitted_at"]),
-                str(one.receipt["conflict_class"]),
-                str(one.receipt["operation_id"]),
-                " ".join(one.receipt["existing_operation_ids"][:NAMES_SHOWN_MAX]),
-                one.resolved_by_operation_id or "-",
-                str(one.receipt["receipt_id"]),
+                str(item.receipt["emitted_at"]),
+                str(item.receipt["conflict_class"]),
+                str(item.receipt["operation_id"]),
+                " ".join(item.receipt["existing_operation_ids"][:NAMES_SHOWN_MAX]),
+                item.resolved_by_operation_id or "-",
+                str(item.receipt["receipt_id"]),
             )
-            for one in page.items
+            for item in page.items
         ],
     )
     if page.next_after is not None:
@@ -315,12 +317,12 @@ def migration_reviews(
         ("sequence", "reason", "field", "operation", "resolved by", "item"),
         [
             (
-                *(str(one.receipt[name]) for name in ("ec_sequence_number", "reason_code")),
-                *(str(one.receipt[name]) or "-" for name in ("field", "operation_id")),
-                one.resolved_by_operation_id or "-",
-                str(one.receipt["receipt_id"]),
+                *(str(item.receipt[name]) for name in ("ec_sequence_number", "reason_code")),
+                *(str(item.receipt[name]) or "-" for name in ("field", "operation_id")),
+                item.resolved_by_operation_id or "-",
+                str(item.receipt["receipt_id"]),
             )
-            for one in page.items
+            for item in page.items
         ],
     )
     if page.next_after is not None:
@@ -356,13 +358,13 @@ def costs(
             return
         rows = [
             (
-                one.semantic_intent,
-                one.actor,
-                str(one.operations),
-                _amount(one.estimated_cost),
-                _amount(one.actual_cost),
+                total.semantic_intent,
+                total.actor,
+                str(total.operations),
+                _amount(total.estimated_cost),
+                _amount(total.actual_cost),
             )
-            for one in summed
+            for total in summed
         ]
         _print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
         return
@@ -408,20 +410,20 @@ def _amount(cost: float | None) -> str:
     return "-" if cost is None else f"{cost:g}"
 
 
-def _filled(view: LedgerView, wanted: AuditFilter, after: int, limit: int) -> Page:
+def _filled(view: LedgerView, criteria: AuditFilter, after: int, limit: int) -> Page:
     """Join pages until there are enough entries: at a terminal, an empty page says nothing."""
-    page = find_operations(view, wanted, after=after, limit=limit)
+    page = find_operations(view, criteria, after=after, limit=limit)
     entries = page.entries
     while page.next_after is not None and len(entries) < limit:
-        page = find_operations(view, wanted, after=page.next_after, limit=limit - len(entries))
+        page = find_operations(view, criteria, after=page.next_after, limit=limit - len(entries))
         entries += page.entries
     return Page(entries, page.next_after)
 
 
-def _known(found: T | None, name: str) -> T:
-    if found is None:
+def _known(record: T | None, name: str) -> T:
+    if record is None:
         raise click.ClickException(f"not_found: {name}")
-    return found
+    return record
 
 
 def _print_page(page: Page) -> None:
@@ -444,8 +446,8 @@ def _print_page(page: Page) -> None:
 def _print_some(title: str, names: Sequence[str]) -> None:
     if not names:
         return
-    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
-    click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{more}")
+    beyond = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{beyond}")
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:

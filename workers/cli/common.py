@@ -9,7 +9,6 @@ import anyio
 import click
 import orjson
 
-from workers.clients.gateway import GatewayError
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.log_setup import configure_logging
@@ -37,7 +36,7 @@ limit = click.option(
 )
 
 
-def read_settings(data_dir: Path | None, *, child: bool = False, **given: object) -> Settings:
+def read_settings(data_dir: Path | None, *, child: bool = False, **options: object) -> Settings:
     """Read the settings and set logging up; a child process first ties itself to its parent.
 
     What a command's options give wins over the environment; None gives nothing.
@@ -47,8 +46,10 @@ def read_settings(data_dir: Path | None, *, child: bool = False, **given: object
         if parent is not None:
             die_with_parent(parent)
     with clean_errors():
-        given["data_dir"] = data_dir
-        known = load_settings(**{name: one for name, one in given.items() if one is not None})
+        options["data_dir"] = data_dir
+        known = load_settings(
+            **{name: value for name, value in options.items() if value is not None}
+        )
     configure_logging(known.log_level, known.log_format)
     return known
 
@@ -83,8 +84,6 @@ def clean_errors() -> Iterator[None]:
     """An error with a code is the user's to read; anything else is ours and keeps its traceback."""
     try:
         yield
-    except GatewayError as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
@@ -101,8 +100,10 @@ def print_document(document: Any, *, as_json: bool) -> None:
     for name, value in document.items():
         if isinstance(value, list):
             click.echo(f"{name}: {len(value)}")
-            for one in value:
-                click.echo(f"  {one if isinstance(one, str) else orjson.dumps(one).decode()}")
+            for element in value:
+                click.echo(
+                    f"  {element if isinstance(element, str) else orjson.dumps(element).decode()}"
+                )
         else:
             shown = value if isinstance(value, str) else orjson.dumps(value).decode()
             click.echo(f"{name}: {shown}")

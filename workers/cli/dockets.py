@@ -22,15 +22,15 @@ def report(file: IO[bytes], *, as_json: bool) -> None:
     Nothing is posted anywhere. A docket narrows to one posture, to several or to none, or not at
     all; the rules are counted with the entries and dockets that they read and what they struck.
     """
-    found = report_on(file)
+    docket_report = report_on(file)
     if as_json:
-        print_document(found.document(), as_json=True)
+        print_document(docket_report.document(), as_json=True)
     else:
-        _print(found)
+        _print(docket_report)
 
 
-def _print(found: DocketReport) -> None:
-    document = found.document()
+def _print(docket_report: DocketReport) -> None:
+    document = docket_report.document()
     click.echo(f"{'':24}" + "".join(f"{name:>12}" for name in OUTCOMES))
     for kind, counts in (*document["by_kind"].items(), ("all", document)):
         click.echo(f"{kind:24}" + "".join(f"{counts[name]:>12}" for name in OUTCOMES))
@@ -43,6 +43,6 @@ def _print(found: DocketReport) -> None:
     for code, count in document["input_problems"].items():
         click.echo(f"problem {code}: {count}")
     click.echo(f"\n{'rule':32}{'entries':>10}{'dockets':>10}{'struck':>10}")
-    ranked = sorted(document["rules"].items(), key=lambda one: -one[1]["struck"])
+    ranked = sorted(document["rules"].items(), key=lambda rule: -rule[1]["struck"])
     for rule, counts in ranked:
         click.echo(f"{rule:32}{counts['entries']:>10}{counts['dockets']:>10}{counts['struck']:>10}")

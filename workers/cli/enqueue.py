@@ -71,39 +71,39 @@ def enqueue(
         async with Producer(queue, gateway_url(settings)) as producer:
             with Progress("enqueue") as progress:
                 try:
-                    asked = await producer.enqueue_many(
+                    receipts = await producer.enqueue_many(
                         requests, progress=lambda done: progress.show(bar(done, total))
                     )
                 except ProducerError as error:
-                    raise click.ClickException(_told(error)) from None
+                    raise click.ClickException(_refusal_text(error)) from None
             if not wait:
-                return asked, []
+                return receipts, []
             with Progress("wait") as progress:
                 outcomes = await producer.wait_many(
-                    [one.request_id for one in asked],
+                    [receipt.request_id for receipt in receipts],
                     timeout_s,
                     progress=lambda done: progress.show(bar(done, total)),
                 )
-        return asked, outcomes
+        return receipts, outcomes
 
-    asked, outcomes = run(ask)
-    print_document(_document(asked, outcomes, whole=as_json), as_json=as_json)
+    receipts, outcomes = run(ask)
+    print_document(_document(receipts, outcomes, whole=as_json), as_json=as_json)
     sys.exit(1 if any(outcome.state != "completed" for outcome in outcomes) else 0)
 
 
 def _read(file: IO[bytes]) -> list[NewRequest]:
     """Read everything before anything is sent, so that a bad line changes nothing."""
-    found: list[NewRequest] = []
+    requests: list[NewRequest] = []
     number = 0
     while line := file.readline(LINE_BYTES_MAX + 1):
         number += 1
         if len(line) > LINE_BYTES_MAX:
             raise _invalid(number, f"longer than {LINE_BYTES_MAX} bytes")
-        if len(found) == LINES_MAX:
+        if len(requests) == LINES_MAX:
             raise _invalid(number, f"more than {LINES_MAX} requests")
         if line.strip():
-            found.append(_read_line(number, line))
-    return found
+            requests.append(_read_line(number, line))
+    return requests
 
 
 def _read_line(number: int, line: bytes) -> NewRequest:
@@ -125,23 +125,23 @@ def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.
     return click.ClickException(f"{code}: line {number}: {problem}")
 
 
-def _told(error: ProducerError) -> str:
+def _refusal_text(error: ProducerError) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
-    which = "" if error.index is None else f"request {error.index + 1}: "
-    recorded = f" ({len(error.asked)} before it are on the record)" if error.asked else ""
-    return f"{error.code}: {which}{error}{recorded}"
+    place = "" if error.index is None else f"request {error.index + 1}: "
+    recorded = f" ({len(error.receipts)} before it are on the record)" if error.receipts else ""
+    return f"{error.code}: {place}{error}{recorded}"
 
 
 def _document(
-    asked: Sequence[WorkReceipt], outcomes: Sequence[RequestOutcome], *, whole: bool
+    receipts: Sequence[WorkReceipt], outcomes: Sequence[RequestOutcome], *, whole: bool
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "requests": len(asked),
-        "duplicates": sum(one.duplicate for one in asked),
+        "requests": len(receipts),
+        "duplicates": sum(receipt.duplicate for receipt in receipts),
     }
     if outcomes:
         document["outcomes"] = dict(Counter(outcome.state for outcome in outcomes))
     if whole:
-        document["asked"] = [asdict(one) for one in asked]
+        document["asked"] = [asdict(receipt) for receipt in receipts]
         document["ended"] = [asdict(outcome) for outcome in outcomes]
     return document

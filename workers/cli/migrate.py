@@ -33,25 +33,27 @@ def migrate(data_dir: Path | None, *, dry: bool, as_json: bool) -> None:
     with clean_errors(), ExitStack() as stack:
         if isinstance(place, Path) and place.exists() and not dry:
             stack.enter_context(DataFolder(settings.data_dir).locked())
-        found = migrate_ledger(place, dry_run=dry)
-    newest = found.revisions[-1].version if found.revisions else found.found_version
+        migration = migrate_ledger(place, dry_run=dry)
+    newest = migration.revisions[-1].version if migration.revisions else migration.found_version
     if dry and not as_json:
-        for revision in found.revisions:
+        for revision in migration.revisions:
             click.echo(f"-- {revision.version}: {revision.message}")
             for statement in revision.statements:
                 click.echo(f"{statement};")
-        click.echo(f"-- {shown_place(place)}: {found.found_version} to {newest}, nothing changed")
+        click.echo(
+            f"-- {shown_place(place)}: {migration.found_version} to {newest}, nothing changed"
+        )
         return
     document = {
         "ledger": shown_place(place),
-        "found_version": found.found_version,
-        "version": found.found_version if dry else newest,
+        "found_version": migration.found_version,
+        "version": migration.found_version if dry else newest,
         "newest_version": newest,
         "dry_run": dry,
         "revisions": [
-            {"version": one.version, "message": one.message}
-            | ({"statements": list(one.statements)} if dry else {})
-            for one in found.revisions
+            {"version": revision.version, "message": revision.message}
+            | ({"statements": list(revision.statements)} if dry else {})
+            for revision in migration.revisions
         ],
     }
     print_document(document, as_json=as_json)

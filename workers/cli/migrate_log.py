@@ -57,13 +57,13 @@ def migrate_log(
             for receipt_id in discarded:
                 _discard(kernel, ledger, receipt_id, str(reason))
             with Progress("migrate") as progress:
-                found = migrate(kernel, ledger, lambda rows: progress.show(f"{rows} lite rows"))
+                migration = migrate(kernel, ledger, lambda rows: progress.show(f"{rows} lite rows"))
         finally:
             ledger.close()
-    print_document(_document(taken, found), as_json=as_json)
-    if not found.complete:
+    print_document(_document(taken, migration), as_json=as_json)
+    if not migration.complete:
         click.echo("not complete: see `rotulus audit migration-reviews`", err=True)
-    sys.exit(0 if found.complete else 1)
+    sys.exit(0 if migration.complete else 1)
 
 
 def _take(ledger: Ledger, log: Path | None) -> Taken:
@@ -80,12 +80,12 @@ def _discard(kernel: Kernel, ledger: Ledger, receipt_id: str, reason: str) -> No
         raise KernelError(result.rejection.message, code=result.rejection.reason_code)
 
 
-def _document(taken: Taken, found: LogMigration) -> dict[str, Any]:
+def _document(taken: Taken, migration: LogMigration) -> dict[str, Any]:
     names = ("migrated", "superseded", "settled", "held", "waiting", "left", "complete")
-    stopped = found.stopped_by
+    stopped = migration.stopped_by
     return {
         "taken": taken.taken,
         "on_record_before": taken.on_record,
-        **{name: getattr(found, name) for name in names},
+        **{name: getattr(migration, name) for name in names},
         "stopped_by": None if stopped is None else f"{stopped.reason_code}: {stopped.message}",
     }

@@ -58,16 +58,16 @@ def play(
     with clean_errors():
         provider = _provider(kit)
         answer = _answer(provider, secret, outcomes)
-    told = (lambda _: None) if as_json else _tell
+    show_turn = (lambda _: None) if as_json else _tell
     host = system_host()
 
     async def game() -> Game:
         adapter = adapter_of(provider)
         if not through_gateway:
-            return await play_game(adapter, answer, LocalSession(provider, host), told)
+            return await play_game(adapter, answer, LocalSession(provider, host), show_turn)
         async with GatewayClient(gateway_url(settings)) as client:
             session = await GatewaySession.declare(client, provider, host)
-            return await play_game(adapter, answer, session, told)
+            return await play_game(adapter, answer, session, show_turn)
 
     played = run(game)
     if as_json:
@@ -82,10 +82,10 @@ def _provider(kit: str) -> HypothesisProvider:
         return kit_file(Path(kit))
     if kit in bundled_kits():
         return bundled_kit(kit)
-    found = discover_providers()
-    if kit in found:
-        return found[kit]
-    known = ", ".join(sorted({*bundled_kits(), *found}))
+    providers = discover_providers()
+    if kit in providers:
+        return providers[kit]
+    known = ", ".join(sorted({*bundled_kits(), *providers}))
     raise BeliefInputError("kit_unknown", f"{kit!r} is not in {known}")
 
 
@@ -100,7 +100,7 @@ def _answer(provider: HypothesisProvider, secret: str | None, outcomes: Sequence
     if not isinstance(provider, Kit):
         raise click.UsageError("--outcome is for a kit")
     pairs = [outcome.partition("=") for outcome in outcomes]
-    return ITBenchOracle(provider, {probe: found for probe, _, found in pairs}).answer
+    return ITBenchOracle(provider, {probe: result for probe, _, result in pairs}).answer
 
 
 def _ask(action: Action) -> str:

@@ -35,19 +35,21 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
     context.obj = read_settings(data_dir)
     if context.invoked_subcommand is not None:
         return
-    found = _get(context.obj, "/v1/queues")
+    state = _get(context.obj, "/v1/queues")
     if as_json:
-        print_document(found, as_json=True)
+        print_document(state, as_json=True)
         return
-    for name, queue in found["queues"].items():
-        open_requests = found["requests"]["open_by_queue"].get(name, 0)
+    for name, queue in state["queues"].items():
+        open_requests = state["requests"]["open_by_queue"].get(name, 0)
         click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
         counts = ("delayed", "in_flight", "dead")
         click.echo("  " + "  ".join(f"{count} {queue[count]}" for count in counts))
-        for one, ready in queue["ready"].items():
-            age_s = queue["oldest_eligible_age_ms"][one] / 1000
-            suspended = queue["suspended"][one]
-            click.echo(f"  {one:<24} ready {ready}  suspended {suspended}  oldest {age_s:.1f} s")
+        for priority, ready in queue["ready"].items():
+            age_s = queue["oldest_eligible_age_ms"][priority] / 1000
+            suspended = queue["suspended"][priority]
+            click.echo(
+                f"  {priority:<24} ready {ready}  suspended {suspended}  oldest {age_s:.1f} s"
+            )
 
 
 @queues.command()
@@ -78,13 +80,13 @@ def dead(
     settings: Settings, queue: str, signature: str | None, limit: int, *, as_json: bool
 ) -> None:
     """List what was given up of QUEUE and not requeued, and how much of it for which reason."""
-    found = _dead(settings, queue, signature, limit)
+    answer = _dead(settings, queue, signature, limit)
     if as_json:
-        print_document(found, as_json=True)
+        print_document(answer, as_json=True)
         return
-    for name, count in found["by_signature"].items():
+    for name, count in answer["by_signature"].items():
         click.echo(f"{count:>8}  {name}")
-    for letter in found["dead_letters"]:
+    for letter in answer["dead_letters"]:
         click.echo(
             "  ".join((letter["closed_at"], letter["error_signature"], letter["request_id"]))
         )
@@ -109,16 +111,16 @@ def requeue(
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
     if bool(request_ids) + (signature is not None) + everything != 1:
         raise click.UsageError("name requests, or a --signature, or --all")
-    asked: list[Any] = []
+    receipts: list[Any] = []
     for start in range(0, len(request_ids), REQUEUED_AT_ONCE):
-        asked += _requeue(settings, queue, list(request_ids[start : start + REQUEUED_AT_ONCE]))
+        receipts += _requeue(settings, queue, list(request_ids[start : start + REQUEUED_AT_ONCE]))
     after = None if request_ids else ""
     while after is not None:
-        found = _dead(settings, queue, signature, REQUEUED_AT_ONCE, after)
-        if ids := [letter["request_id"] for letter in found["dead_letters"]]:
-            asked += _requeue(settings, queue, ids)
-        after = found["next_after"]
-    print_document({"requeued": asked if as_json else len(asked)}, as_json=as_json)
+        page = _dead(settings, queue, signature, REQUEUED_AT_ONCE, after)
+        if ids := [letter["request_id"] for letter in page["dead_letters"]]:
+            receipts += _requeue(settings, queue, ids)
+        after = page["next_after"]
+    print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
 
 
 @queues.command()
@@ -149,19 +151,19 @@ def cancel(
 def set_aside(settings: Settings, *, as_json: bool) -> None:
     """List requests that ended each process that took them, and processes that die alike."""
     runtime = DataFolder(settings.data_dir).read_runtime() or {}
-    found = _get(settings, "/v1/shards/set-aside")
-    found["died_alike"] = runtime.get("died_alike", [])
+    answer = _get(settings, "/v1/shards/set-aside")
+    answer["died_alike"] = runtime.get("died_alike", [])
     if as_json:
-        print_document(found, as_json=True)
+        print_document(answer, as_json=True)
         return
-    kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
-    for finding in found["findings"]:
+    places = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
+    for finding in answer["findings"]:
         place = (finding["shard"], finding["offset"])
-        state = "set aside" if place in kept else "gone"
+        state = "set aside" if place in places else "gone"
         click.echo("  ".join((finding["emitted_at"], *place, state, finding.get("session_id", ""))))
-    for one in found["died_alike"]:
-        died = f"{one['name']} died alike {one['times']} times"
-        click.echo("  ".join((one["at"], died, one["reason"], one["last_line"])))
+    for deaths in answer["died_alike"]:
+        died = f"{deaths['name']} died alike {deaths['times']} times"
+        click.echo("  ".join((deaths["at"], died, deaths["reason"], deaths["last_line"])))
 
 
 @queues.command("put-back")
@@ -170,8 +172,8 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
 @click.pass_obj
 def put_back(settings: Settings, shard: int, offset: str) -> None:
     """Let the request that was set aside at OFFSET of SHARD be taken again."""
-    found = _post(settings, "/v1/shards/put-back", {"shard": shard, "offset": offset})
-    print_document(found, as_json=False)
+    answer = _post(settings, "/v1/shards/put-back", {"shard": shard, "offset": offset})
+    print_document(answer, as_json=False)
 
 
 @queues.command()
@@ -191,8 +193,8 @@ def _switch(settings: Settings, queue: str, verb: str, priority: str | None) -> 
 
 def _requeue(settings: Settings, queue: str, request_ids: list[str]) -> list[Any]:
     answer = _post(settings, f"{_path(queue)}/requeue", {"request_ids": request_ids})
-    asked: list[Any] = answer["requests"]
-    return asked
+    receipts: list[Any] = answer["requests"]
+    return receipts
 
 
 def _dead(

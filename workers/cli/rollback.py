@@ -76,8 +76,8 @@ def epoch(
     What has happened outside persists and is named; then a user has to confirm. A large epoch goes
     back in pages; where this was stopped between them, the same command goes on.
     """
-    asked = UndoEpoch(tier=2, epoch_id=epoch_id, user_confirmation_token=token)
-    _do(settings, asked, dry=dry, as_json=as_json)
+    undoing = UndoEpoch(tier=2, epoch_id=epoch_id, user_confirmation_token=token)
+    _do(settings, undoing, dry=dry, as_json=as_json)
 
 
 @rollback.command()
@@ -93,10 +93,10 @@ def rebuild(
 
     Records that differ are kept in the folder `rebuild-archives`. An architect has to confirm.
     """
-    asked = BuildAgain(
+    undoing = BuildAgain(
         tier=3, checkpoint_ec_sequence_number=checkpoint, architect_confirmation_token=token
     )
-    _do(settings, asked, dry=dry, as_json=as_json)
+    _do(settings, undoing, dry=dry, as_json=as_json)
 
 
 @rollback.command()
@@ -111,9 +111,9 @@ def confirm(settings: Settings, role: Any, tier: str, scope: str, digest: str) -
     """Print a token that confirms one dry run, once, for a quarter of an hour."""
     host = system_host()
     keys = _keys(settings)
-    what = confirmable({"tier": int(tier), "scope": scope, "digest": digest})
+    subject = confirmable({"tier": int(tier), "scope": scope, "digest": digest})
     with clean_errors():
-        issued = keys.issue(role, what, confirmation_id=host.new_id(), now_us=host.now_us())
+        issued = keys.issue(role, subject, confirmation_id=host.new_id(), now_us=host.now_us())
     click.echo(issued)
 
 
@@ -123,35 +123,37 @@ def _keys(settings: Settings) -> Any:
         return confirmations_of(user, settings.architect_confirmation_key)
 
 
-def _do(settings: Settings, asked: Undoing, *, dry: bool, as_json: bool) -> None:
+def _do(settings: Settings, undoing: Undoing, *, dry: bool, as_json: bool) -> None:
     folder = DataFolder(settings.data_dir)
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors():
         if dry:
             with open_record(ledger_place(settings)) as view:
-                document = dry_run(kernel, view, asked)
+                document = dry_run(kernel, view, undoing)
         else:
-            document = _carry_out(settings, folder, kernel, asked)
-            while left := document.get("operations_left"):
-                click.echo(f"page {document['page']}: {left} operations are left", err=True)
-                document = _carry_out(settings, folder, kernel, asked)
+            document = _carry_out(settings, folder, kernel, undoing)
+            while operations_left := document.get("operations_left"):
+                click.echo(
+                    f"page {document['page']}: {operations_left} operations are left", err=True
+                )
+                document = _carry_out(settings, folder, kernel, undoing)
     print_document(document, as_json=as_json)
 
 
 def _carry_out(
-    settings: Settings, folder: DataFolder, kernel: Kernel, asked: Undoing
+    settings: Settings, folder: DataFolder, kernel: Kernel, undoing: Undoing
 ) -> dict[str, Any]:
     """Undo what is asked for, or the next page of it; whoever stopped before it goes on here."""
     runtime = folder.read_runtime()
-    if runtime is not None and not isinstance(asked, BuildAgain):
-        return _ask(str(runtime["gateway_url"]), asked)
-    return _write(settings, folder, kernel, asked)
+    if runtime is not None and not isinstance(undoing, BuildAgain):
+        return _ask(str(runtime["gateway_url"]), undoing)
+    return _write(settings, folder, kernel, undoing)
 
 
-def _ask(gateway_url: str, asked: Undoing) -> dict[str, Any]:
+def _ask(gateway_url: str, undoing: Undoing) -> dict[str, Any]:
     async def ask() -> dict[str, Any]:
         async with GatewayClient(gateway_url) as client:
-            answer: dict[str, Any] = await client.post("/v1/rollbacks", asked.model_dump())
+            answer: dict[str, Any] = await client.post("/v1/rollbacks", undoing.model_dump())
             return answer
 
     answer: dict[str, Any] = run(ask)
@@ -159,7 +161,7 @@ def _ask(gateway_url: str, asked: Undoing) -> dict[str, Any]:
 
 
 def _write(
-    settings: Settings, folder: DataFolder, kernel: Kernel, asked: Undoing
+    settings: Settings, folder: DataFolder, kernel: Kernel, undoing: Undoing
 ) -> dict[str, Any]:
     place = ledger_place(settings)
     if isinstance(place, Path) and not place.exists():
@@ -169,8 +171,8 @@ def _write(
     def archive(content: bytes) -> None:
         archives = folder.path / "rebuild-archives"
         archives.mkdir(mode=0o700, exist_ok=True)
-        kept = archives / f"{host.new_id()}.json"
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        path = archives / f"{host.new_id()}.json"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -178,10 +180,10 @@ def _write(
     with folder.locked():
         ledger = Ledger(open_store(place), host)
         try:
-            if isinstance(asked, BuildAgain):
-                return build_again(kernel, ledger, asked, _keys(settings), archive)
+            if isinstance(undoing, BuildAgain):
+                return build_again(kernel, ledger, undoing, _keys(settings), archive)
             with ledger.transaction() as transaction:
-                unit = unit_of(asked, _keys(settings))
+                unit = unit_of(undoing, _keys(settings))
                 document: dict[str, Any] = unit.run(
                     CommitContext(transaction, kernel, Orchestrator(host))
                 )

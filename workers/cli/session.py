@@ -76,7 +76,9 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
     }
     new_id = known_as or system_host().new_id()
     print_answer(
-        place.run(new_id, lambda one: one.declare(bundle, names, **policy), survivors=survivors),
+        place.run(
+            new_id, lambda client: client.declare(bundle, names, **policy), survivors=survivors
+        ),
         as_json=as_json,
     )
 
@@ -108,7 +110,7 @@ def eliminate(  # noqa: PLR0913
     print_answer(
         place.run(
             session_id,
-            lambda one: one.eliminate(
+            lambda client: client.eliminate(
                 source, observation, hypotheses, reason, expected_head=if_match
             ),
             survivors=survivors,
@@ -137,7 +139,7 @@ def obligation(
     print_answer(
         place.run(
             session_id,
-            lambda one: one.enter_obligation(
+            lambda client: client.enter_obligation(
                 obligation_id, min_total_eliminations, expected_head=if_match
             ),
             survivors=0,
@@ -163,7 +165,7 @@ def leave(
     """Ask to close an obligation; ends with 1 when that is turned down."""
     answer = place.run(
         session_id,
-        lambda one: one.request_exit(obligation_id, expected_head=if_match),
+        lambda client: client.request_exit(obligation_id, expected_head=if_match),
         survivors=0,
     )
     _print_verdict(answer, passed=answer.approved, as_json=as_json)
@@ -186,7 +188,7 @@ def conclude(
     """Declare a conclusion; ends with 1 when it is turned down."""
     answer = place.run(
         session_id,
-        lambda one: one.declare_conclusion(conclusion_id, expected_head=if_match),
+        lambda client: client.declare_conclusion(conclusion_id, expected_head=if_match),
         survivors=0,
     )
     _print_verdict(answer, passed=answer.accepted, as_json=as_json)
@@ -205,7 +207,7 @@ def terminate(
     context = {"force": True} if force else None
     answer = place.run(
         session_id,
-        lambda one: one.request_termination(context, expected_head=if_match),
+        lambda client: client.request_termination(context, expected_head=if_match),
         survivors=0,
     )
     _print_verdict(answer, passed=answer.approved, as_json=as_json)

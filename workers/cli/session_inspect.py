@@ -35,7 +35,8 @@ NAMES_SHOWN_MAX = 5
 def show(place: SessionAddress, session_id: UUID, survivors: int, *, as_json: bool) -> None:
     """Show the state of the session."""
     print_answer(
-        place.run(session_id, lambda one: one.snapshot(), survivors=survivors), as_json=as_json
+        place.run(session_id, lambda client: client.snapshot(), survivors=survivors),
+        as_json=as_json,
     )
 
 
@@ -47,14 +48,14 @@ def show(place: SessionAddress, session_id: UUID, survivors: int, *, as_json: bo
 def audit(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail; with --json what `replay FILE` reads."""
 
-    async def read(one: SessionClient) -> list[dict[str, Any]]:
-        told = []
-        async for entry in one.audit(since):
+    async def read(client: SessionClient) -> list[dict[str, Any]]:
+        documents = []
+        async for entry in client.audit(since):
             if as_json:
-                told.append(entry.model_dump())
+                documents.append(entry.model_dump())
             else:
                 _tell(entry)
-        return told
+        return documents
 
     events = place.run(session_id, read)
     if as_json:
@@ -69,8 +70,8 @@ def audit(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
 def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail as it grows, until the session ends; with --json an entry a line."""
 
-    async def follow(one: SessionClient) -> None:
-        async for entry in one.watch(since):
+    async def follow(client: SessionClient) -> None:
+        async for entry in client.watch(since):
             if as_json:
                 click.echo(orjson.dumps(entry.model_dump()))
             else:
@@ -109,21 +110,21 @@ def replay(
         raise click.exceptions.Exit(1)
 
 
-async def _played(one: SessionClient) -> Replayed:
+async def _played(client: SessionClient) -> Replayed:
     ontology = Ontology(
         hypothesis_space_id="replay",
         hypothesis_version="1",
         causal_graph_ref="none",
         causal_graph_version="0",
     )
-    await one.declare(ontology, ["amber", "blue", "cyan", "dun"])
-    await one.eliminate("cli://replay", "observation-1", ["amber", "blue"])
-    await one.eliminate("cli://replay", "observation-2", ["blue", "cyan"])
-    replayed = await _fetched(one)
-    left = (replayed.snapshot or {}).get("survivors")
-    if left == ["dun"]:
+    await client.declare(ontology, ["amber", "blue", "cyan", "dun"])
+    await client.eliminate("cli://replay", "observation-1", ["amber", "blue"])
+    await client.eliminate("cli://replay", "observation-2", ["blue", "cyan"])
+    replayed = await _fetched(client)
+    survivors = (replayed.snapshot or {}).get("survivors")
+    if survivors == ["dun"]:
         return replayed
-    problem = f"survivors: {left!r} are left of what was declared, and not ['dun']"
+    problem = f"survivors: {survivors!r} are left of what was declared, and not ['dun']"
     return Replayed(
         replayed.snapshot,
         replayed.head_event_hash,
@@ -132,11 +133,11 @@ async def _played(one: SessionClient) -> Replayed:
     )
 
 
-async def _fetched(one: SessionClient) -> Replayed:
+async def _fetched(client: SessionClient) -> Replayed:
     """Read the snapshot, then the trail up to its head, and replay."""
-    snapshot = (await one.snapshot()).model_dump()
+    snapshot = (await client.snapshot()).model_dump()
     events = []
-    async for entry in one.audit():
+    async for entry in client.audit():
         events.append(entry.model_dump())
         if entry.event_id == snapshot["audit_head_event_id"]:
             break
@@ -145,8 +146,8 @@ async def _fetched(one: SessionClient) -> Replayed:
 
 def _events(content: bytes) -> list[Any]:
     try:
-        found = decode_json(content)
-        events = found["events"] if isinstance(found, dict) else found
+        document = decode_json(content)
+        events = document["events"] if isinstance(document, dict) else document
     except (ValueError, KeyError, RecursionError) as error:
         raise click.ClickException(f"INVALID_REQUEST: no audit trail: {error!r}") from None
     if not isinstance(events, list):
@@ -156,8 +157,8 @@ def _events(content: bytes) -> list[Any]:
 
 def _tell(entry: AuditEntry) -> None:
     struck = entry.delta.eliminated
-    named = " ".join(f"-{one}" for one in struck[:NAMES_SHOWN_MAX])
-    more = f" and {len(struck) - NAMES_SHOWN_MAX} more" if len(struck) > NAMES_SHOWN_MAX else ""
+    shown = " ".join(f"-{hypothesis_id}" for hypothesis_id in struck[:NAMES_SHOWN_MAX])
+    beyond = f" and {len(struck) - NAMES_SHOWN_MAX} more" if len(struck) > NAMES_SHOWN_MAX else ""
     about = next(
         (
             str(entry.payload[name])
@@ -167,7 +168,7 @@ def _tell(entry: AuditEntry) -> None:
         "",
     )
     reason = str(entry.payload.get("reason", ""))
-    cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, named + more, reason)
+    cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, shown + beyond, reason)
     click.echo("  ".join(cell for cell in cells if cell).rstrip())
 
 

@@ -28,15 +28,15 @@ class SessionAddress:
     url: str
 
     def run(
-        self, known_as: object, ask: Callable[[SessionClient], Awaitable[Any]], **more: Any
+        self, known_as: object, ask: Callable[[SessionClient], Awaitable[Any]], **options: Any
     ) -> Any:
         """Ask the session and return what it answered."""
 
-        async def asked() -> Any:
+        async def ask_session() -> Any:
             async with GatewayClient(self.url) as gateway:
-                return await ask(SessionClient(gateway, str(known_as), **more))
+                return await ask(SessionClient(gateway, str(known_as), **options))
 
-        return run(asked)
+        return run(ask_session)
 
 
 def print_answer(answer: BaseModel, *, as_json: bool) -> None:
@@ -57,7 +57,7 @@ def print_line(name: str, value: Any) -> None:
     if isinstance(value, list):
         value = " ".join(value)
     elif isinstance(value, dict):
-        value = " ".join(str(one) for one in value.values())
+        value = " ".join(str(element) for element in value.values())
     elif isinstance(value, bool):
         value = "yes" if value else "no"
     click.echo(f"{name:<22}{value}".rstrip())

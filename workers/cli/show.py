@@ -99,10 +99,10 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
 @click.pass_obj
 def operation(data_dir: Path | None, operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
-    found = read_record(data_dir, lambda view: describe_operation(view, operation_id))
-    if found is None:
+    description = read_record(data_dir, lambda view: describe_operation(view, operation_id))
+    if description is None:
         raise click.ClickException(f"not_found: {operation_id}")
-    print_document(found, as_json=True)
+    print_document(description, as_json=True)
 
 
 @show.command()
@@ -110,10 +110,10 @@ def operation(data_dir: Path | None, operation_id: str) -> None:
 @click.pass_obj
 def node(data_dir: Path | None, node_id: str) -> None:
     """A node of the graph, as JSON."""
-    found = read_record(data_dir, lambda view: view.node(node_id))
-    if found is None:
+    record = read_record(data_dir, lambda view: view.node(node_id))
+    if record is None:
         raise click.ClickException(f"not_found: {node_id}")
-    print_document(found, as_json=True)
+    print_document(record, as_json=True)
 
 
 @show.command()

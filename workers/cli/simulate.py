@@ -41,7 +41,7 @@ def simulate(session: UUID, file: IO[bytes], data_dir: Path | None, *, as_json: 
             return await client.post(f"/v1/sessions/{session}/simulations", body)
 
     answer = run(post)
-    print_document(answer if as_json else _told(answer["preview"]), as_json=as_json)
+    print_document(answer if as_json else _summary(answer["preview"]), as_json=as_json)
 
 
 def _body(content: bytes) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _body(content: bytes) -> dict[str, Any]:
     return body
 
 
-def _told(preview: dict[str, Any]) -> dict[str, Any]:
+def _summary(preview: dict[str, Any]) -> dict[str, Any]:
     """Return what a person wants to know first; the records are in the JSON."""
     state = preview["preview_state"]
     payload = state.pop("preview_payload")

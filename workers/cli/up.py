@@ -8,8 +8,9 @@ from typing import Any, Final
 import anyio
 import click
 
+from queues.errors import GatewayError
 from workers.cli.common import data_dir, read_settings, run
-from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place
 from workers.process_tree.supervisor import AlikeDeaths
 from workers.process_tree.tree import Tree, running_tree
@@ -59,24 +60,24 @@ def say_death(deaths: AlikeDeaths) -> None:
 
 async def say_troubles(tree: Tree) -> None:
     """Say what was set aside, what is there and what comes, until the tree ends."""
-    said: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     async with GatewayClient(tree.gateway_url) as client:
         while True:
             # The gateway may be away, and so may the terminal: the tree goes on without being seen.
             with suppress(GatewayError, OSError):
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
-                    if place not in said:
+                    if place not in reported:
                         click.echo(line, err=True)
-                    said.add(place)
+                    reported.add(place)
             await anyio.sleep(LOOK_EVERY_S)
 
 
-def set_aside_lines(found: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+def set_aside_lines(answer: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield what to say of each request that can be put back, and its shard and offset."""
-    kept = {(str(one["shard"]), one["offset"]) for one in found["set_aside"]}
-    for finding in found["findings"]:
+    places = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
+    for finding in answer["findings"]:
         place = (finding["shard"], finding["offset"])
-        if place in kept:
+        if place in places:
             session = finding.get("session_id", "a session without a name")
             command = f"rotulus queues put-back {' '.join(place)}"
             yield f"  SET ASIDE      a request to {session}: {command}", place

@@ -59,26 +59,26 @@ def verify(
     settings = read_settings(data_dir)
     place = ledger_place(settings)
     with clean_errors(), Progress("verify") as progress:
-        found = verify_file(
+        verification = verify_file(
             place,
             lambda done, total: progress.show(f"{done} of {total} rows"),
             expect_head=expect_head,
         )
-        progress.show(f"{found.rows} rows")
+        progress.show(f"{verification.rows} rows")
     document = {
-        "verifies": found.ok,
-        "rows": found.rows,
-        "receipts": found.receipts,
-        "blobs": found.blobs,
-        "belief_sessions": found.belief_sessions,
-        "belief_events": found.belief_events,
-        "requests_open": found.requests_open,
-        "requests_closed": found.requests_closed,
-        "authorities_equal": found.authorities_equal,
-        "authorities_pending": found.authorities_pending,
-        "head": found.head,
-        "head_hash": found.head_hash,
-        "not_checked": list(found.not_checked),
+        "verifies": verification.ok,
+        "rows": verification.rows,
+        "receipts": verification.receipts,
+        "blobs": verification.blobs,
+        "belief_sessions": verification.belief_sessions,
+        "belief_events": verification.belief_events,
+        "requests_open": verification.requests_open,
+        "requests_closed": verification.requests_closed,
+        "authorities_equal": verification.authorities_equal,
+        "authorities_pending": verification.authorities_pending,
+        "head": verification.head,
+        "head_hash": verification.head_hash,
+        "not_checked": list(verification.not_checked),
         "findings": [
             {
                 "table": finding.table,
@@ -86,17 +86,17 @@ def verify(
                 "rule": finding.rule,
                 "message": finding.message,
             }
-            for finding in found.findings
+            for finding in verification.findings
         ],
     }
     try:
-        if record and not found.ok:
+        if record and not verification.ok:
             with clean_errors(), DataFolder(settings.data_dir).locked():
-                document["recorded_receipt_id"] = record_findings(place, found)
+                document["recorded_receipt_id"] = record_findings(place, verification)
     finally:
         # What was found is told whether or not it could be written down.
         print_document(document, as_json=as_json)
-    sys.exit(0 if found.ok else 1)
+    sys.exit(0 if verification.ok else 1)
 
 
 def _expected_head(text: str | None) -> ExpectedHead | None:
@@ -108,22 +108,22 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
 
 def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json: bool) -> NoReturn:
     with Progress("verify") as progress:
-        found = verify_export(
+        verification = verify_export(
             export,
             progress=lambda rows: progress.show(f"{rows} rows"),
             expect_head=expect_head,
         )
-    bad = found.finding
+    bad = verification.finding
     document = {
-        "verifies": found.ok,
-        "lines": found.lines,
-        "rows": found.rows,
-        "receipts": found.receipts,
-        "head": found.head,
-        "head_hash": found.head_hash,
+        "verifies": verification.ok,
+        "lines": verification.lines,
+        "rows": verification.rows,
+        "receipts": verification.receipts,
+        "head": verification.head,
+        "head_hash": verification.head_hash,
         "findings": []
         if bad is None
         else [{"line": bad.line, "rule": bad.rule, "message": bad.message}],
     }
     print_document(document, as_json=as_json)
-    sys.exit(0 if found.ok else 1)
+    sys.exit(0 if verification.ok else 1)

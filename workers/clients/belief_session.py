@@ -46,8 +46,10 @@ class SessionClient:
         self._query = {} if survivors is None else {"survivors": survivors}
         self._path = f"/v1/sessions/{session_id}"
 
-    async def declare(self, ontology: Ontology, hypotheses: Iterable[str], **more: Any) -> Snapshot:
-        """Declare the session; `more` is `metadata` and the fields of its policy.
+    async def declare(
+        self, ontology: Ontology, hypotheses: Iterable[str], **fields: Any
+    ) -> Snapshot:
+        """Declare the session; `fields` is `metadata` and the fields of its policy.
 
         The same declaration again is answered with the session as it stands.
         """
@@ -55,10 +57,10 @@ class SessionClient:
             "session_id": self.session_id,
             "ontology": ontology.model_dump(),
             "hypotheses": list(hypotheses),
-            **more,
+            **fields,
         }
-        options = {"json": body, "params": self._query}
-        return _read(Declared, await self._gateway.ask("POST", "/v1/sessions", **options)).snapshot
+        response = await self._gateway.ask("POST", "/v1/sessions", json=body, params=self._query)
+        return _read(Declared, response).snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return the state of the session."""
@@ -124,8 +126,10 @@ class SessionClient:
         self, since_event_id: str | None = None, *, page_max: int = AUDIT_PAGE_MAX
     ) -> AsyncIterator[AuditEntry]:
         """Yield the entries after one, or all, a page to a request."""
+        query: dict[str, int | str] = {"limit": page_max}
         while True:
-            query = {"limit": page_max} | _after(since_event_id)
+            if since_event_id is not None:
+                query["since_event_id"] = since_event_id
             response = await self._gateway.ask("GET", f"{self._path}/audit", params=query)
             page = _read(AuditPage, response)
             for entry in page.events:
@@ -168,10 +172,6 @@ class SessionClient:
             "POST", f"{self._path}/{path}", json=body, params=self._query, headers=headers
         )
         return _read(kind, response)
-
-
-def _after(since_event_id: str | None) -> dict[str, str]:
-    return {} if since_event_id is None else {"since_event_id": since_event_id}
 
 
 def _read(kind: type[D], response: Any) -> D:

@@ -180,11 +180,11 @@ def is_this_machine(url: str) -> bool:
 
 def _request(model: str, call: ModelCall) -> dict[str, Any]:
     parameters = call.parameters
-    system, rest = call.prompt[: call.system_chars], call.prompt[call.system_chars :]
+    system, user_text = call.prompt[: call.system_chars], call.prompt[call.system_chars :]
     messages = [{"role": "system", "content": system}] if system else []
     body: dict[str, Any] = {
         "model": model,
-        "messages": [*messages, {"role": "user", "content": rest}],
+        "messages": [*messages, {"role": "user", "content": user_text}],
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
         "max_tokens": parameters.max_tokens,

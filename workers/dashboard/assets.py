@@ -19,7 +19,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as it is sent."""
+    """One file of the dashboard, as it is sent."""
 
     body: bytes
     media_type: str

@@ -49,13 +49,13 @@ class EventStream(Response):
     async def _serve(self, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        gone = anyio.Event()
+        disconnected = anyio.Event()
         async with anyio.create_task_group() as group:
 
-            async def until_gone() -> None:
+            async def until_disconnected() -> None:
                 while (await receive())["type"] != "http.disconnect":
                     pass
-                gone.set()
+                disconnected.set()
                 group.cancel_scope.cancel()
 
             async def until_stopped() -> None:
@@ -63,25 +63,25 @@ class EventStream(Response):
                 await self._hub.wait_stopped()
                 group.cancel_scope.cancel()
 
-            group.start_soon(until_gone)
+            group.start_soon(until_disconnected)
             group.start_soon(until_stopped)
             with anyio.move_on_after(self._stream_s):
                 await self._write(send)
             group.cancel_scope.cancel()
-        if not gone.is_set():
+        if not disconnected.is_set():
             with anyio.move_on_after(LAST_WORD_S):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, send: Send) -> None:
-        sent = self._hub.newest
-        await _say(send, b"retry: %d\n\n" % RETRY_MS + self._event(sent, whole=True))
+        last = self._hub.newest
+        await _say(send, b"retry: %d\n\n" % RETRY_MS + self._event(last, whole=True))
         while not self._hub.stopped:
-            new = await self._hub.next_after(sent.serial, self._heartbeat_s)
+            new = await self._hub.next_after(last.serial, self._heartbeat_s)
             if new is None:
                 await _say(send, b": still here\n\n")
                 continue
-            await _say(send, self._event(new, whole=new.serial != sent.serial + 1))
-            sent = new
+            await _say(send, self._event(new, whole=new.serial != last.serial + 1))
+            last = new
 
     def _event(self, picture: Published, *, whole: bool) -> bytes:
         # The picture was serialised when it was taken; how long ago that was stands beside it.

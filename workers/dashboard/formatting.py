@@ -45,5 +45,7 @@ def clock_time(moment: datetime, today: datetime) -> str:
 
 
 def _two(small: int, per_large: int, large_unit: str, small_unit: str) -> str:
-    large, rest = divmod(small, per_large)
-    return f"{large} {large_unit} {rest} {small_unit}" if rest else f"{large} {large_unit}"
+    large, remainder = divmod(small, per_large)
+    return (
+        f"{large} {large_unit} {remainder} {small_unit}" if remainder else f"{large} {large_unit}"
+    )

@@ -30,7 +30,7 @@ from workers.environment.system_host import utc_now
 log = structlog.get_logger(__name__)
 
 
-class TooManyListeners(Exception):  # noqa: N818 - named for what happened
+class TooManyListeners(Exception):
     """Raised when as many streams are open as the hub allows."""
 
     code = "too_many_listeners"
@@ -38,7 +38,7 @@ class TooManyListeners(Exception):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One picture as everybody gets it."""
+    """One picture of the state with its serial, as every listener gets it."""
 
     at: datetime
     """When it was published, by the hub's clock; the ages in it are counted up to here."""
@@ -73,7 +73,7 @@ class SnapshotHub:
         self._listeners_max = listeners_max
         self._listeners = 0
         self._failing = ""
-        self._wanted = anyio.Event()
+        self._picture_wanted = anyio.Event()
         self._changed = anyio.Event()
         self._stopped = anyio.Event()
         unread = _unread(clock())
@@ -100,7 +100,7 @@ class SnapshotHub:
         """End `run` and every wait at once; call it on the event loop's thread."""
         self._stopped.set()
         self._changed.set()
-        self._wanted.set()
+        self._picture_wanted.set()
 
     async def wait_stopped(self) -> None:
         """Return when `stop` is called."""
@@ -120,7 +120,7 @@ class SnapshotHub:
         """Return a picture at most one interval old, or the newest there is after `timeout_s`."""
         age = self.clock() - self._newest.at
         if self._newest.serial == 0 or age.total_seconds() > self.interval_s:
-            self._wanted.set()
+            self._picture_wanted.set()
             await self.next_after(self._newest.serial, timeout_s)
         return self._newest
 
@@ -134,7 +134,7 @@ class SnapshotHub:
         if self._listeners >= self._listeners_max:
             raise TooManyListeners(f"{self._listeners} streams are open")
         self._listeners += 1
-        self._wanted.set()
+        self._picture_wanted.set()
         try:
             yield
         finally:
@@ -144,11 +144,11 @@ class SnapshotHub:
         try:
             with anyio.fail_after(self._read_timeout_s):
                 snapshot = tidy(await self._source.read())
-            taken = self._next(_following(self._newest.snapshot, snapshot))
+            published = self._next(_following(self._newest.snapshot, snapshot))
         except Exception as error:  # noqa: BLE001 - a source that fails must not end the page
             return self._next(self._troubled(error))
         self._failing = ""
-        return taken
+        return published
 
     def _next(self, snapshot: DashboardSnapshot) -> Published:
         old = self._newest
@@ -161,14 +161,14 @@ class SnapshotHub:
             log.warning("snapshot_read_failed", error=trouble, detail=str(error))
         self._failing = trouble
         last = self._newest.snapshot
-        said = f"The state could not be read ({trouble})."
+        message = f"The state could not be read ({trouble})."
         parts: dict[str, SnapshotPart[Any]] = {
-            n: replace(getattr(last, n), error=said) for n in PARTS
+            n: replace(getattr(last, n), error=message) for n in PARTS
         }
         return replace(last, version=last.version + 1, time=self.clock(), **parts)
 
-    def _publish(self, taken: Published) -> None:
-        self._newest = taken
+    def _publish(self, published: Published) -> None:
+        self._newest = published
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
         if self.stopped:
@@ -176,9 +176,9 @@ class SnapshotHub:
 
     async def _rest(self, started_s: float) -> None:
         if self._listeners == 0:
-            self._wanted = anyio.Event()
+            self._picture_wanted = anyio.Event()
         with anyio.move_on_after(started_s + self._idle_interval_s - anyio.current_time()):
-            await self._wanted.wait()
+            await self._picture_wanted.wait()
         with anyio.move_on_after(started_s + self.interval_s - anyio.current_time()):
             await self._stopped.wait()
 
@@ -200,12 +200,12 @@ def _published(
 def _following(last: DashboardSnapshot, new: DashboardSnapshot) -> DashboardSnapshot:
     """Return the new picture, with the last values known under the errors of its parts."""
     # A source that starts again must not make the ids of the stream go back.
-    kept: dict[str, Any] = {"version": max(new.version, last.version + 1)}
+    changes: dict[str, Any] = {"version": max(new.version, last.version + 1)}
     for name in PARTS:
         part, known = getattr(new, name), getattr(last, name)
         if part.error and part.value is None and known.value is not None:
-            kept[name] = replace(known, error=part.error)
-    return replace(new, **kept)
+            changes[name] = replace(known, error=part.error)
+    return replace(new, **changes)
 
 
 def _unread(now: datetime) -> DashboardSnapshot:

@@ -24,8 +24,8 @@ def merge(old: Row, change: Row) -> Row:
     """Return the old page with the change applied."""
     merged = dict(old)
     for name, value in change.items():
-        both = isinstance(value, dict) and isinstance(old.get(name), Rows)
-        merged[name] = _merge_list(old[name], value) if both else value
+        are_rows = isinstance(value, dict) and isinstance(old.get(name), Rows)
+        merged[name] = _merge_list(old[name], value) if are_rows else value
     return merged
 
 

@@ -174,8 +174,8 @@ def _lease(lease: LeaseView) -> Row:
 
 def _hold(hold: Hold) -> Row:
     lapsed = hold.expires_ms <= 0
-    left = "expired" if lapsed else f"{words.duration(hold.expires_ms)} left"
-    return {"holder": hold.holder, "token": f"token {hold.token}", "left": left}
+    time_left = "expired" if lapsed else f"{words.duration(hold.expires_ms)} left"
+    return {"holder": hold.holder, "token": f"token {hold.token}", "left": time_left}
 
 
 def _workers(fleet: Fleet, _: DashboardSnapshot) -> Row:
@@ -210,12 +210,12 @@ def _sessions(sessions: NewestSessions, snapshot: DashboardSnapshot) -> Row:
 
 def _session(session: Session, now: datetime) -> Row:
     unnamed = session.n_survivors - len(session.survivors)
-    more = [f"+{words.number(unnamed)}"] if unnamed > 0 else []
+    beyond = [f"+{words.number(unnamed)}"] if unnamed > 0 else []
     return {
         "title": session.title,
         "session": session.session_id,
         "left": f"{words.number(session.n_survivors)} of {words.number(session.n_universe)}",
-        "survivors": [*session.survivors, *more],
+        "survivors": [*session.survivors, *beyond],
         "active": words.clock_time(session.last_activity, now),
         **_meter("remain", session.n_survivors, session.n_universe),
     }

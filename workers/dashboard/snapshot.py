@@ -57,7 +57,7 @@ class PriorityBacklog:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One work queue."""
+    """The counts of one work queue, by state and by priority."""
 
     name: str
     priorities: tuple[PriorityBacklog, ...]
@@ -81,7 +81,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """One resource with limited slots."""
+    """The leases of one resource with limited slots."""
 
     resource: str
     slots: int
@@ -147,7 +147,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One row of the record."""
+    """One row of the record as the dashboard lists it."""
 
     sequence: str
     operation_id: str
@@ -236,7 +236,7 @@ class DashboardSnapshot:
     set_aside: SnapshotPart[tuple[SetAside, ...]]
     """Newest first."""
     deaths: SnapshotPart[tuple[Death, ...]]
-    """Of the process tree that this gateway belongs to."""
+    """Processes of this gateway's tree that died alike."""
 
 
 class SnapshotSource(Protocol):

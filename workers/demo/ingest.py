@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 import structlog
 
-from workers.clients.gateway import GatewayClient, GatewayError
+from queues.errors import GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.dockets.adapter import message_of
 from workers.dockets.plan import (
     CreateUnderstanding,
@@ -76,7 +77,7 @@ class Summary:
 
 
 class Ingest:
-    """One ingest into one gateway."""
+    """One ingest of a file of dockets into one gateway."""
 
     def __init__(
         self, gateway: GatewayClient, progress: Callable[[Summary], None] = lambda _: None
@@ -105,14 +106,14 @@ class Ingest:
             raise self._away
         return self.summary
 
-    def _good(self, found: Iterable[Docket | BadLine]) -> Iterator[Docket]:
-        for one in found:
-            problems = (one.problem,) if isinstance(one, BadLine) else one.problems
+    def _good(self, items: Iterable[Docket | BadLine]) -> Iterator[Docket]:
+        for item in items:
+            problems = (item.problem,) if isinstance(item, BadLine) else item.problems
             for problem in problems:
                 self.summary.problems[problem.code] += 1
-                _log.warning("docket_problem", code=problem.code, line=one.line_number)
-            if isinstance(one, Docket):
-                yield one
+                _log.warning("docket_problem", code=problem.code, line=item.line_number)
+            if isinstance(item, Docket):
+                yield item
 
     async def _take(self, receive: Any, all_of_us: anyio.CancelScope) -> None:
         async with receive:

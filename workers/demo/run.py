@@ -30,21 +30,21 @@ class DemoReport:
     @property
     def failures(self) -> list[str]:
         """What went wrong on our side; bad input is not among it."""
-        found = [f"docket {name} was not ingested" for name in self.summary.failed_dockets]
-        found += [
+        failures = [f"docket {name} was not ingested" for name in self.summary.failed_dockets]
+        failures += [
             f"{count} operations refused: {code}" for code, count in self.summary.refused.items()
         ]
         if self.requests["open"]:
-            found.append(f"{self.requests['open']} requests have no outcome")
+            failures.append(f"{self.requests['open']} requests have no outcome")
         if self.requests["outcomes"]["dead_letter"]:
-            found.append(f"{self.requests['outcomes']['dead_letter']} requests were given up")
+            failures.append(f"{self.requests['outcomes']['dead_letter']} requests were given up")
         if self.verification.authorities_pending:
-            found.append(f"{self.verification.authorities_pending} authorities are pending")
-        found += [
+            failures.append(f"{self.verification.authorities_pending} authorities are pending")
+        failures += [
             f"{finding.table} {finding.key}: {finding.message}"
             for finding in self.verification.findings
         ]
-        return found
+        return failures
 
     def document(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
@@ -88,8 +88,8 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
 async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:
     while True:
         requests: dict[str, Any] = (await gateway.get("/v1/queues"))["requests"]
-        done = requests["recorded"] - requests["open"]
-        progress.show(f"{done} of {requests['recorded']} requests have their outcome")
+        ended = requests["recorded"] - requests["open"]
+        progress.show(f"{ended} of {requests['recorded']} requests have their outcome")
         if not requests["open"]:
             return requests
         await anyio.sleep(POLL_S)

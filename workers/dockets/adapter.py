@@ -17,7 +17,7 @@ class DocketAdapter:
         self._source_id = docket.source_id
         self._kind = posture_kind(docket)
         self._entries = {f"{docket.source_id}#{entry.position}": entry for entry in docket.entries}
-        self._left = dict.fromkeys(self._entries)
+        self._remaining = dict.fromkeys(self._entries)
 
     def id(self) -> str:
         """Return the name of the hypothesis space."""
@@ -36,7 +36,7 @@ class DocketAdapter:
         del snapshot
         return [
             Action(name, "What does the entry say?", {"date_filed": filed.isoformat()})
-            for name, filed in ((name, self._entries[name].date_filed) for name in self._left)
+            for name, filed in ((name, self._entries[name].date_filed) for name in self._remaining)
         ]
 
     def apply_action(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
@@ -45,9 +45,9 @@ class DocketAdapter:
         Raises:
             BeliefInputError: `action_unknown` when it was read or the docket has none such.
         """
-        if action_id not in self._left:
+        if action_id not in self._remaining:
             raise BeliefInputError("action_unknown", f"{action_id!r} is not an entry that is left")
-        del self._left[action_id]
+        del self._remaining[action_id]
         return AdapterActionContext(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> list[EliminateMessage]:

@@ -226,19 +226,19 @@ def strikes_of(source_id: str, kind: str, entry: DocketEntry) -> list[Strike]:
     sealed = visibility_class(entry.description) == "sealed"
     return [
         Strike(
-            intent_key=_key(f"strike:{found.rule}", place, entry),
+            intent_key=_key(f"strike:{elimination.rule}", place, entry),
             source_id=source_id,
-            observation_id=f"{place}:{found.rule}",
-            eliminated=found.strikes,
+            observation_id=f"{place}:{elimination.rule}",
+            eliminated=elimination.strikes,
             justification=Justification(
-                found.rule,
-                found.reason,
-                found.span,
+                elimination.rule,
+                elimination.reason,
+                elimination.span,
                 f"docket-entry:{place}",
-                None if sealed else found.span.of(entry.description),
+                None if sealed else elimination.span.of(entry.description),
             ),
         )
-        for found in eliminations(entry, kind)
+        for elimination in eliminations(entry, kind)
     ]
 
 

@@ -124,13 +124,13 @@ def eliminations(entry: DocketEntry, court_kind: str) -> list[Elimination]:
     text = entry.description
     if NO_ACT.search(text):
         return []
-    found = []
+    listed = []
     for rule in RULES:
         match = rule.pattern.search(text) if kind in rule.court_kinds else None
         if match is None or (rule.unless is not None and rule.unless.search(text)):
             continue
         start, end = match.span("act")
-        found.append(
+        listed.append(
             Elimination(rule.name, rule.strikes, TextSpan(start, end - start), rule.reason)
         )
-    return found
+    return listed

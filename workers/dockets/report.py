@@ -51,7 +51,7 @@ class DocketReport:
                 rule: {name: counts[name] for name in ("entries", "dockets", "struck")}
                 for rule, counts in sorted(self.rules.items())
             },
-            "rules_that_read_nothing": [one.name for one in RULES if one.name not in self.rules],
+            "rules_that_read_nothing": [rule.name for rule in RULES if rule.name not in self.rules],
             "emptied": self.emptied,
             "input_problems": dict(self.problems),
         }
@@ -71,18 +71,20 @@ def report_on(lines: Iterable[bytes]) -> DocketReport:
 def _count(report: DocketReport, docket: Docket) -> None:
     kind = posture_kind(docket)
     postures = set(universe(kind))
-    left = set(postures)
-    seen: set[str] = set()
+    remaining = set(postures)
+    rules_applied: set[str] = set()
     for entry in docket.entries:
-        for found in eliminations(entry, kind):
-            counts = report.rules.setdefault(found.rule, Counter())
-            applied = left.intersection(found.strikes)
-            counts.update(entries=1, dockets=found.rule not in seen, struck=len(applied))
-            seen.add(found.rule)
-            left -= applied
-    outcome = _outcome(len(left), len(postures))
+        for elimination in eliminations(entry, kind):
+            counts = report.rules.setdefault(elimination.rule, Counter())
+            applied = remaining.intersection(elimination.strikes)
+            counts.update(
+                entries=1, dockets=elimination.rule not in rules_applied, struck=len(applied)
+            )
+            rules_applied.add(elimination.rule)
+            remaining -= applied
+    outcome = _outcome(len(remaining), len(postures))
     report.by_kind.setdefault(kind, Counter())[outcome] += 1
-    report.only_order_for_relief += postures - left == {ORDER_FOR_RELIEF}
+    report.only_order_for_relief += postures - remaining == {ORDER_FOR_RELIEF}
     if outcome == "none":
         report.emptied.append(docket.source_id)
 

@@ -36,6 +36,11 @@ class Elimination:
     reason: str
 
 
+def all_but(postures: tuple[str, ...], *kept: str) -> tuple[str, ...]:
+    """Return the postures but for those that are kept."""
+    return tuple(posture for posture in postures if posture not in kept)
+
+
 def opens_with(pattern: str) -> re.Pattern[str]:
     """Compile a pattern for how an entry opens; the words it matched are the group `act`.
 

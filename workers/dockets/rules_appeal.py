@@ -30,8 +30,8 @@ _DECISION = (
 _IN_PART = r"in part"
 
 
-def _endings_but(*kept: str) -> tuple[str, ...]:
-    return tuple(ending for ending in ENDINGS if ending not in kept)
+def _endings_but(*excepted: str) -> tuple[str, ...]:
+    return tuple(ending for ending in ENDINGS if ending not in excepted)
 
 
 RULES = (

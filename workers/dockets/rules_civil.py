@@ -5,7 +5,7 @@ several defendants, `awaiting_service` means that none has been served or has ap
 `awaiting_answer` that none has answered.
 """
 
-from workers.dockets.rule import MINUTES, Rule, opens_with, says
+from workers.dockets.rule import MINUTES, Rule, all_but, opens_with, says
 
 PHASES = (
     "awaiting_service",
@@ -32,10 +32,6 @@ _NO_FINAL_JUDGMENT = (
     r"partial|in part|motion for|request|application|proposed|usca|court of appeals"
     r"|default judgment (?:as to|against)|satisfaction|costs"
 )
-
-
-def _but(*kept: str) -> tuple[str, ...]:
-    return tuple(posture for posture in POSTURES if posture not in kept)
 
 
 RULES = (
@@ -144,7 +140,7 @@ RULES = (
             r"(?:the |this |entire )*(?:case|action|adversary|lawsuit|civil action)"
         ),
         says(r"denying|show cause|vacat|in part|as to (?:defendant|third)|appeal|settle"),
-        _but("ended_by_dismissal", "ended_by_settlement", "on_appeal"),
+        all_but(POSTURES, "ended_by_dismissal", "ended_by_settlement", "on_appeal"),
         "The court dismissed the whole action and does not say whether the parties had settled.",
     ),
     Rule(
@@ -156,7 +152,7 @@ RULES = (
             r"|stipulated order of dismissal"
         ),
         says(r"as to (?:defendant|third)|proposed|in part|not used"),
-        _but("ended_by_settlement"),
+        all_but(POSTURES, "ended_by_settlement"),
         "The court ordered the dismissal of the whole action that the parties had agreed.",
     ),
     Rule(
@@ -167,7 +163,7 @@ RULES = (
             r"|order (?:of )?dismiss(?:ing|al)[^.]{0,60}\bsettle(?:d|ment)"
         ),
         says(r"denying|vacat|in part"),
-        _but("ended_by_settlement"),
+        all_but(POSTURES, "ended_by_settlement"),
         "The court closed the action and names a settlement as the ground.",
     ),
     Rule(
@@ -182,7 +178,7 @@ RULES = (
             r"judicial panel|multi-?district|mdl|1407|denying|conditional"
             r"|to (?:judge|magistrate)|reassign|probation"
         ),
-        _but("ended_by_transfer_or_remand"),
+        all_but(POSTURES, "ended_by_transfer_or_remand"),
         "The court sent the action to another court.",
     ),
     Rule(

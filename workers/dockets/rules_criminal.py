@@ -4,7 +4,7 @@ A docket is followed for its first defendant: an entry that names only a later o
 higher, strikes nothing.
 """
 
-from workers.dockets.rule import MINUTES, Rule, opens_with, says
+from workers.dockets.rule import MINUTES, Rule, all_but, opens_with, says
 
 PHASES = (
     "awaiting_first_appearance",
@@ -22,10 +22,6 @@ POSTURES = (
 )
 _KIND = ("district-criminal",)
 _LATER_DEFENDANT = r"^(?![\s\S]*\(1\))[\s\S]*?\((?:[2-9]|[1-9]\d)\)"
-
-
-def _but(*kept: str) -> tuple[str, ...]:
-    return tuple(posture for posture in POSTURES if posture not in kept)
 
 
 RULES = (
@@ -116,7 +112,7 @@ RULES = (
             r"returned|revocation|acquittal"
             r"|^[^;]{0,400}count\(s\) [\d\s,-]+dismissed[^;]{0,400}$|" + _LATER_DEFENDANT
         ),
-        _but("ended_by_sentence", "on_appeal"),
+        all_but(POSTURES, "ended_by_sentence", "on_appeal"),
         "The court entered its judgment of conviction and sentence.",
     ),
     Rule(
@@ -127,7 +123,7 @@ RULES = (
             r"(?:indictment|information|complaint|case)"
         ),
         says(rf"denying|in part|superseded|original indictment|count|{_LATER_DEFENDANT}"),
-        _but("ended_by_dismissal", "on_appeal"),
+        all_but(POSTURES, "ended_by_dismissal", "on_appeal"),
         "The court dismissed the prosecution.",
     ),
     Rule(
@@ -135,7 +131,7 @@ RULES = (
         _KIND,
         opens_with(r"judgment of acquittal\b"),
         says(rf"motion|denying|count|{_LATER_DEFENDANT}"),
-        _but("ended_by_acquittal"),
+        all_but(POSTURES, "ended_by_acquittal"),
         "The court entered a judgment of acquittal.",
     ),
     Rule(
@@ -143,7 +139,7 @@ RULES = (
         _KIND,
         opens_with(r"rule (?:20|21) (?:transfer|documents|papers) (?:out|sent|to)\b"),
         says(rf"probation|supervised|transfer in|{_LATER_DEFENDANT}"),
-        _but("ended_by_transfer"),
+        all_but(POSTURES, "ended_by_transfer"),
         "The prosecution was sent to another district.",
     ),
 )

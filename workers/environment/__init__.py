@@ -1,1 +1,1 @@
-"""What a process gets from its machine: settings, folders, clock, logs."""
+"""The environment of a process: its settings, folders, clock and logs."""

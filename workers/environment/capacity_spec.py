@@ -14,8 +14,8 @@ _RESERVING = CAPACITY_PRIORITIES[1:]
 
 def check_capacities(text: str) -> str:
     """Return a text that gives operation kinds, or `any`, a cost each."""
-    given = _numbers(text)
-    if given is None or not given.keys() <= _KINDS:
+    numbers = _numbers(text)
+    if numbers is None or not numbers.keys() <= _KINDS:
         problem = "must be operation kinds, or any, with a cost each, such as any=1000,create=50"
         raise PydanticCustomError("capacity_invalid", problem)
     return text
@@ -23,9 +23,9 @@ def check_capacities(text: str) -> str:
 
 def check_reserves(text: str) -> str:
     """Return a text that gives capacity priorities a part each, which are no more than all."""
-    given = _numbers(text)
+    numbers = _numbers(text)
     # Written in decimals, ten times 0.1 is all of it.
-    if given is None or not given.keys() <= set(_RESERVING) or sum(given.values()) > 1 + 1e-9:
+    if numbers is None or not numbers.keys() <= set(_RESERVING) or sum(numbers.values()) > 1 + 1e-9:
         problem = "must be parts of 1, such as critical=0.1,user_initiated=0.2"
         raise PydanticCustomError("capacity_reserves_invalid", problem)
     return text
@@ -41,24 +41,24 @@ def capacities_of(capacities: str | None, reserves: str | None) -> dict[str, Cap
 
 def _capacity(cost: float, parts: Mapping[str, float]) -> Capacity:
     reserves: dict[CapacityPriority, Amount] = {}
-    left = cost
+    unreserved = cost
     for name in _RESERVING:
-        part = min(left, cost * parts.get(name, 0.0))
+        part = min(unreserved, cost * parts.get(name, 0.0))
         reserves[name] = Amount(cost=part)
-        left -= part
+        unreserved -= part
     return Capacity(Amount(float("inf"), cost), reserves)
 
 
 def _numbers(text: str) -> dict[str, float] | None:
     """Return what `a=1,b=2` says; None where it says nothing of the kind, or a name twice."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for entry in filter(None, text.split(",")):
         name, _, number = (part.strip() for part in entry.partition("="))
         try:
             value = float(number)
         except ValueError:
             return None
-        if name in found or not 0 <= value <= COST_MAX:
+        if name in numbers or not 0 <= value <= COST_MAX:
             return None
-        found[name] = value
-    return found
+        numbers[name] = value
+    return numbers

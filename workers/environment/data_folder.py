@@ -36,7 +36,7 @@ _held_fds: set[int] = set()
 
 
 class DataFolderError(Exception):
-    """Is the base of what can go wrong with a data folder."""
+    """The base of the errors of a data folder."""
 
     code: ClassVar[str] = "data_folder_error"
 

@@ -163,7 +163,7 @@ def _stated_version(place: LedgerPlace, error: Exception) -> list[StorageFault]:
     return sqlite_catalog.misstated_version(place)
 
 
-def record_findings(place: LedgerPlace, found: Verification) -> str | None:
+def record_findings(place: LedgerPlace, verification: Verification) -> str | None:
     """Leave a durable receipt of what a verification found, and return its id.
 
     Raises:
@@ -172,6 +172,6 @@ def record_findings(place: LedgerPlace, found: Verification) -> str | None:
     ledger = Ledger(open_store(place), system_host())
     try:
         with ledger.transaction() as transaction:
-            return record_violation(transaction, found)
+            return record_violation(transaction, verification)
     finally:
         ledger.close()

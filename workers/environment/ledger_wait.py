@@ -27,14 +27,14 @@ async def opened(open_ledger: Callable[[], Ledger], wait_s: float = WAIT_S) -> L
         LedgerUnavailable, CommitOutcomeUnknown: the last refusal, when the time is over.
     """
     until_s = anyio.current_time() + wait_s
-    told = False
+    is_logged = False
     while True:
         try:
             return await anyio.to_thread.run_sync(open_ledger)
         except (LedgerUnavailable, CommitOutcomeUnknown) as error:
             if anyio.current_time() >= until_s:
                 raise
-            if not told:
+            if not is_logged:
                 _log.warning("ledger_awaited", code=error.code, error=str(error), wait_s=wait_s)
-            told = True
+            is_logged = True
         await anyio.sleep(RETRY_S)

@@ -156,7 +156,7 @@ def _console(*, colors: bool) -> list[Processor]:
 def _escape_controls(_logger: object, _method: str, event_dict: EventDict) -> EventDict:
     """Keeps a logged text from breaking the line or steering the terminal."""
     return {
-        key: _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+        key: _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
         if isinstance(value, str) and key not in _MULTILINE_KEYS
         else value
         for key, value in event_dict.items()

@@ -63,6 +63,6 @@ def check_file(path: Path) -> None:
         path.chmod(FILE_MODE)
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    if found.st_uid != os.geteuid():
-        raise UnsafePathError(f"{path} belongs to another user (uid {found.st_uid})")
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise UnsafePathError(f"{path} belongs to another user (uid {status.st_uid})")

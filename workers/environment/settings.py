@@ -426,8 +426,8 @@ class Settings(BaseSettings):
         Raises:
             SettingsError: a value cannot be used.
         """
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return _checked(type(self), {**given, **changes})
+        stated = {name: getattr(self, name) for name in self.model_fields_set}
+        return _checked(type(self), {**stated, **changes})
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -452,8 +452,10 @@ def _checked(kind: type[S], values: dict[str, Any]) -> S:
         return kind(**values)
     except ValidationError as error:
         problems = [
-            (variable_of(str(found["loc"][0])), found["type"], found["msg"])
-            for found in error.errors(include_url=False, include_context=False, include_input=False)
+            (variable_of(str(problem["loc"][0])), problem["type"], problem["msg"])
+            for problem in error.errors(
+                include_url=False, include_context=False, include_input=False
+            )
         ]
     # Outside the handler: the validation error keeps the values, this one must not lead to them.
     raise SettingsError(problems)

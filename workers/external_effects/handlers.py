@@ -45,50 +45,50 @@ class Performed:
     token_sha256: str | None = None
 
 
-def write_artifact(asked: EffectRequest, outside: Outside) -> Performed:
+def write_artifact(request: EffectRequest, outside: Outside) -> Performed:
     """Write content under its hash (§4.3.4)."""
-    payload = asked.payload
+    payload = request.payload
     place = (ARTIFACTS, payload["source_artifact_kind"], payload["content_hash"])
-    return Performed((_written(asked, outside, place),))
+    return Performed((_written(request, outside, place),))
 
 
-def emit_materialization(asked: EffectRequest, outside: Outside) -> Performed:
+def emit_materialization(request: EffectRequest, outside: Outside) -> Performed:
     """Write a file under its path, then append its event (§4.3.11)."""
-    place = (MATERIALIZED, *asked.payload["materialized_path"].split("/"))
-    written = _written(asked, outside, place)
+    place = (MATERIALIZED, *request.payload["materialized_path"].split("/"))
+    written = _written(request, outside, place)
     event = {
-        "request_id": asked.request_id,
-        "operation_id": asked.document["operation_id"],
-        "effect_id": asked.document["effect_id"],
-        "effect_kind": asked.document["effect_kind"],
-        "target_ref": asked.target_ref,
+        "request_id": request.request_id,
+        "operation_id": request.document["operation_id"],
+        "effect_id": request.document["effect_id"],
+        "effect_kind": request.document["effect_kind"],
+        "target_ref": request.target_ref,
         "path": written.path,
         "content_hash": written.sha256,
         "size_bytes": written.size_bytes,
-        "decided_at": asked.document["enqueued_at"],
+        "decided_at": request.document["enqueued_at"],
     }
-    return Performed((written, outside.events.append(asked.request_id, canonicalize(event))))
+    return Performed((written, outside.events.append(request.request_id, canonicalize(event))))
 
 
-def issue_token(asked: EffectRequest, outside: Outside) -> Performed:
+def issue_token(request: EffectRequest, outside: Outside) -> Performed:
     """Leave a token for delivery; only its hash goes further (§4.3.9)."""
-    if not asked.link_stands:
+    if not request.link_stands:
         raise ExternalEffectError("share_link_revoked", "the link was revoked before")
-    if asked.held_back is not None:
-        raise _stays(asked.held_back)
-    place = (SHARE_LINKS, f"{_file_name(asked.target_ref)}.json")
-    named = {
-        "share_link_id": asked.target_ref,
-        "operation_id": asked.document["operation_id"],
-        "effect_id": asked.document["effect_id"],
-        "recipient_email_hash": asked.payload["recipient_email_hash"],
+    if request.held_back is not None:
+        raise _stays(request.held_back)
+    place = (SHARE_LINKS, f"{_file_name(request.target_ref)}.json")
+    names = {
+        "share_link_id": request.target_ref,
+        "operation_id": request.document["operation_id"],
+        "effect_id": request.document["effect_id"],
+        "recipient_email_hash": request.payload["recipient_email_hash"],
     }
     content = outside.folder.read(place)
     if content is None:
         random = outside.random_bytes(TOKEN_BYTES)
         token = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
-        content = canonicalize({**named, "token": token})
-    token = _token_of(content, named)
+        content = canonicalize({**names, "token": token})
+    token = _token_of(content, names)
     return Performed((outside.folder.write(place, content),), token_hash(token))
 
 
@@ -101,28 +101,28 @@ HANDLERS: Mapping[str, Callable[[EffectRequest, Outside], Performed]] = MappingP
 )
 
 
-def _written(asked: EffectRequest, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
-    if asked.content is None:
+def _written(request: EffectRequest, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
+    if request.content is None:
         code = "external_content_not_on_record"
         raise ExternalEffectError(code, "the record does not hold the content")
     # What an earlier process has written is outside already, and is reported as it is.
-    if asked.held_back is not None and outside.folder.read(place) != asked.content:
-        raise _stays(asked.held_back)
-    return outside.folder.write(place, asked.content)
+    if request.held_back is not None and outside.folder.read(place) != request.content:
+        raise _stays(request.held_back)
+    return outside.folder.write(place, request.content)
 
 
 def _stays(code: str) -> ExternalEffectError:
     return ExternalEffectError(code, "what it was made of may not leave")
 
 
-def _token_of(content: bytes, named: Mapping[str, str]) -> str:
+def _token_of(content: bytes, names: Mapping[str, str]) -> str:
     """The token in a file, which has to be this effect's."""
     try:
-        found = orjson.loads(content)
-        token, stated = found["token"], {name: found[name] for name in named}
+        document = orjson.loads(content)
+        token, stated = document["token"], {name: document[name] for name in names}
     except (ValueError, KeyError, TypeError):
         token, stated = None, {}
-    if not isinstance(token, str) or stated != dict(named):
+    if not isinstance(token, str) or stated != dict(names):
         raise ExternalEffectError("external_path_occupied", "the file is another effect's")
     return token
 

@@ -115,7 +115,9 @@ class ExternalEffects:
             return 0
         closed, held = 0, set()
         self._next_due_s = float("inf")
-        for pending in sorted(self._pending.values(), key=lambda one: one.request.request_sequence):
+        for pending in sorted(
+            self._pending.values(), key=lambda pending: pending.request.request_sequence
+        ):
             if pending.target_ref in held:
                 continue
             if pending.due_s <= self._clock_s():
@@ -144,16 +146,18 @@ class ExternalEffects:
             return
         if not self._started:
             with self._ledger.view() as view:
-                self._outside.events.expect(one.request_id for one in _all_open(view))
+                self._outside.events.expect(request.request_id for request in _all_open(view))
             self._started = True
         with self._ledger.view() as view:
-            found = view.open_requests(queue=EXTERNAL_QUEUE, after=self._seen_sequence, limit=room)
+            requests = view.open_requests(
+                queue=EXTERNAL_QUEUE, after=self._seen_sequence, limit=room
+            )
             newest = view.head().request_sequence
-        for request in found:
+        for request in requests:
             target_ref = str(request.document["target_ref"])
             self._pending[request.request_id] = _Pending(request, target_ref)
         # Requests of other queues in between are not looked at again.
-        self._seen_sequence = newest if len(found) < room else found[-1].request_sequence
+        self._seen_sequence = newest if len(requests) < room else requests[-1].request_sequence
 
     async def _attempt(self, pending: _Pending) -> bool:
         """Perform and record; tell whether the request has its outcome now."""
@@ -188,8 +192,10 @@ class ExternalEffects:
         try:
             with self._ledger.view() as view:
                 _expect_held(view, self._fence)
-                asked = read_asked(view, request)
-            return HANDLERS[canonical_kind(asked.document["effect_kind"])](asked, self._outside)
+                effect_request = read_asked(view, request)
+            return HANDLERS[canonical_kind(effect_request.document["effect_kind"])](
+                effect_request, self._outside
+            )
         except ExternalEffectError as error:
             return error
         except LedgerUnavailable as error:
@@ -236,28 +242,28 @@ def _expect_held(view: LedgerView, fence: Fence | None) -> None:
 def _report(
     request: Request, attempts: int, outcome: Performed | ExternalEffectError
 ) -> ReportExternalEffect:
-    asked = request.document
+    document = request.document
     report: Document = {
         "request_id": request.request_id,
-        "original_operation_id": asked["operation_id"],
-        "effect_id": asked["effect_id"],
-        "effect_kind": asked["effect_kind"],
+        "original_operation_id": document["operation_id"],
+        "effect_id": document["effect_id"],
+        "effect_kind": document["effect_kind"],
         "attempts": attempts,
     }
     if isinstance(outcome, ExternalEffectError):
         report["error_code"] = outcome.code
     else:
         report["written"] = [
-            {"path": one.path, "sha256": one.sha256, "size_bytes": one.size_bytes}
-            for one in outcome.written
+            {"path": file.path, "sha256": file.sha256, "size_bytes": file.size_bytes}
+            for file in outcome.written
         ]
         if outcome.token_sha256 is not None:
             report["token_sha256"] = outcome.token_sha256
-            report["recipient_email_hash"] = asked["payload"]["recipient_email_hash"]
+            report["recipient_email_hash"] = document["payload"]["recipient_email_hash"]
     return ReportExternalEffect(
         intent_key=sha256_hex(request.request_id.encode()),
         performed=not isinstance(outcome, ExternalEffectError),
-        target_ref=asked["target_ref"],
+        target_ref=document["target_ref"],
         report=report,
     )
 

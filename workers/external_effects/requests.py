@@ -20,7 +20,7 @@ _HELD_BACK = {"restricted": RESTRICTED, "overlaid": OVERLAID}
 
 @dataclass(frozen=True, slots=True)
 class EffectRequest:
-    """One effect to perform."""
+    """One external effect to perform, with the content that it writes."""
 
     request_id: str
     document: Document
@@ -63,7 +63,7 @@ def _held_back(view: LedgerView, document: Document) -> str | None:
         return UNKNOWN
     held = held_back(view, Envelope.model_validate_json(canonicalize(stated)))
     if held is not None:
-        return _HELD_BACK[held.why]
+        return _HELD_BACK[held.reason]
     node_ref = document["payload"].get("content_node_ref")
     node = None if node_ref is None else view.node(node_ref)
     withdrawn = node_ref is not None and (node is None or node["state"] not in LIVE)

@@ -139,8 +139,8 @@ def _read(folder: int, name: str) -> bytes:
     except OSError as error:
         raise ExternalEffectError("external_path_occupied", "there is no plain file") from error
     with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > CONTENT_MAX_BYTES:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > CONTENT_MAX_BYTES:
             raise ExternalEffectError("external_path_occupied", "there is no file of ours")
         # Whoever wrote it may have been killed before the folder was synced.
         os.fsync(fd)

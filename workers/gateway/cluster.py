@@ -49,7 +49,7 @@ class GatewayCluster:
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
-        self.seal.use(await self.keeper.found())
+        self.seal.use(await self.keeper.found_ledger())
         await self.keeper.look()
         try:
             await self.keeper.turn()

@@ -50,21 +50,21 @@ Make = Callable[..., asyncio.Protocol]
 def connections_max() -> int:
     """Allow this process the files that it may have, and return how many may be connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS_MAX + FILES_KEPT
+    files_max = CONNECTIONS_MAX + FILES_KEPT
     if resource.RLIM_INFINITY not in (soft, hard):
-        wanted = min(wanted, max(soft, hard))
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(1, wanted - FILES_KEPT)
+        files_max = min(files_max, max(soft, hard))
+    if soft != resource.RLIM_INFINITY and soft < files_max:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, hard))
+    return max(1, files_max - FILES_KEPT)
 
 
 def bounded(make: Make, limit: int) -> Make:
     """Return a factory of protocols, which refuses every request on a connection too many."""
 
-    def made(*, server_state: Any, **given: Any) -> asyncio.Protocol:
+    def made(*, server_state: Any, **options: Any) -> asyncio.Protocol:
         if len(server_state.connections) >= limit:
             return _Refusing()
-        return make(server_state=server_state, **given)
+        return make(server_state=server_state, **options)
 
     return made
 

@@ -141,13 +141,13 @@ class LiveSource:
         with suppress(QueueError):
             for beat in await self.services.heartbeats.alive():
                 counts.update(beat.dropped)
-        return tuple(Count(*one) for one in counts.most_common())
+        return tuple(Count(*pair) for pair in counts.most_common())
 
     async def _deaths(self) -> tuple[Death, ...]:
-        said = await anyio.to_thread.run_sync(self.tree) or {}
+        facts = await anyio.to_thread.run_sync(self.tree) or {}
         return tuple(
-            Death(**{**one, "at": datetime.fromisoformat(one["at"])})
-            for one in said.get("died_alike", ())
+            Death(**{**death, "at": datetime.fromisoformat(death["at"])})
+            for death in facts.get("died_alike", ())
         )
 
     async def _queues(self, completed_per_s: Mapping[str, float]) -> tuple[Queue, ...]:
@@ -179,12 +179,12 @@ class LiveSource:
     async def _lease(self, resource: str) -> LeaseView:
         held = await self.services.leases.held(resource)
         now_ms = _now_ms()
-        holds = tuple(
-            Hold(one.holder, str(one.token), one.expires_at_ms - now_ms)
-            for one in sorted(held, key=lambda one: one.token)
+        leases = tuple(
+            Hold(lease.holder, str(lease.token), lease.expires_at_ms - now_ms)
+            for lease in sorted(held, key=lambda lease: lease.token)
         )
         slots = int(capacity_of(self.lease_slots).total.slots)
-        return LeaseView(resource, slots, len(holds), holds)
+        return LeaseView(resource, slots, len(leases), leases)
 
     async def _workers(self) -> Fleet:
         now_ms = _now_ms()
@@ -224,7 +224,7 @@ class LiveSource:
                 head.ec_sequence_number, sum(self._events.values()) - len(self._events)
             ),
             gateways=_gateways(view),
-            rejections=tuple(Count(*one) for one in self._rejections.most_common()),
+            rejections=tuple(Count(*pair) for pair in self._rejections.most_common()),
             requests=Requests(
                 requests["open"],
                 sum(outcomes.values()),
@@ -244,7 +244,9 @@ class LiveSource:
             self._rejections.update(row["reason_code"] for row in rows if row["reason_code"])
             closed = [row["receipt_bytes"] for row in rows if row["receipt_kind"] == CLOSED]
             self._asked_for.update(
-                one["queue"] for one in map(orjson.loads, closed) if one["outcome"] == "completed"
+                outcome["queue"]
+                for outcome in map(orjson.loads, closed)
+                if outcome["outcome"] == "completed"
             )
             self._receipts_seen = rows[-1]["receipt_sequence"]
 
@@ -263,7 +265,7 @@ class LiveSource:
 
 def _gateways(view: LedgerView) -> tuple[Count, ...]:
     """How many shards each gateway owns; a ledger without shards has no gateways."""
-    owners = Counter(one.owner or NOBODY_SHOWN for one in shards_of(view))
+    owners = Counter(shard.owner or NOBODY_SHOWN for shard in shards_of(view))
     return tuple(Count(owner, shards) for owner, shards in sorted(owners.items()))
 
 

@@ -48,7 +48,7 @@ class _Refusal:
 
     @property
     def status(self) -> int:
-        """Of the response."""
+        """The status of the response."""
         return status_of(self.code)
 
 
@@ -69,14 +69,14 @@ REFUSALS = (_HEAD, _TARGET, _FORM, _FRAMING, _PIPELINED, _UPGRADE, _INVALID)
 _log = structlog.get_logger(__name__)
 
 
-class _Refused(Exception):  # noqa: N818 - takes a refusal through the parser
+class _Refused(Exception):
     def __init__(self, refusal: _Refusal) -> None:
         super().__init__(refusal.code)
         self.refusal = refusal
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """An HTTP connection whose requests and pauses are bounded."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -53,7 +53,7 @@ class GatewayMeasures:
         self.commits: Counter[Labels] = Counter({("committed",): 0, ("rolled_back",): 0})
         self.requests: Counter[Labels] = Counter()
         self.refused: Counter[Labels] = Counter(
-            {(what,): 0 for what in ("entry", "answer", "expired", "replayed")}
+            {(kind,): 0 for kind in ("entry", "answer", "expired", "replayed")}
         )
         self.read: Readings = {}
         """The values that were read last."""
@@ -68,9 +68,9 @@ class GatewayMeasures:
         for result in batch.results:
             self._count(result)
 
-    def mail_refused(self, what: str) -> None:
+    def mail_refused(self, kind: str) -> None:
         """Count a message from elsewhere that was refused."""
-        self.refused[what,] += 1
+        self.refused[kind,] += 1
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Take note of a request whose answer begins."""
@@ -88,8 +88,8 @@ class GatewayMeasures:
             self.operations["rejected",] += 1
             self.rejections[result.rejection.check,] += 1
         elif isinstance(result, list | tuple):
-            for one in result:
-                self._count(one)
+            for part in result:
+                self._count(part)
 
 
 @dataclass(slots=True)
@@ -114,12 +114,12 @@ class GatewayMetrics:
         return self.measures.text()
 
     async def _readings(self) -> Readings:
-        found = _Readings()
-        self._process(found)
-        await _part(found, "redis", self._redis)
-        await _part(found, "ledger", self._ledger)
+        readings = _Readings()
+        self._process(readings)
+        await _part(readings, "redis", self._redis)
+        await _part(readings, "ledger", self._ledger)
         return {
-            **found,
+            **readings,
             "rotulus_operations_total": self.measures.operations,
             "rotulus_rejections_total": self.measures.rejections,
             "rotulus_commits_total": self.measures.commits,
@@ -129,42 +129,42 @@ class GatewayMetrics:
             "rotulus_trace_spans_total": spans_told(self.spans),
         }
 
-    def _process(self, found: _Readings) -> None:
+    def _process(self, readings: _Readings) -> None:
         waiting = self.runtime.mailbox_depths
-        found.put("rotulus_sessions_active", len(waiting))
-        found.put("rotulus_sessions_corrupt", len(self.services.sessions.corrupt_sessions))
-        found.put("rotulus_mailbox_messages", sum(waiting))
-        found.put("rotulus_mailbox_messages_max", max(waiting, default=0))
-        found.put("rotulus_mailbox_limit", self.settings.mailbox_max)
-        found.put("rotulus_commit_waiting", self.committer.waiting)
+        readings.put("rotulus_sessions_active", len(waiting))
+        readings.put("rotulus_sessions_corrupt", len(self.services.sessions.corrupt_sessions))
+        readings.put("rotulus_mailbox_messages", sum(waiting))
+        readings.put("rotulus_mailbox_messages_max", max(waiting, default=0))
+        readings.put("rotulus_mailbox_limit", self.settings.mailbox_max)
+        readings.put("rotulus_commit_waiting", self.committer.waiting)
         for asker, places in self.services.admission.places.items():
-            found.put("rotulus_http_requests_in_flight", places.taken, asker)
-            found.put("rotulus_http_requests_limit", places.limit, asker)
-            found.put("rotulus_http_requests_refused_total", places.refused, asker)
+            readings.put("rotulus_http_requests_in_flight", places.taken, asker)
+            readings.put("rotulus_http_requests_limit", places.limit, asker)
+            readings.put("rotulus_http_requests_refused_total", places.refused, asker)
         if self.services.held_shards is not None:
-            found.put("rotulus_shards", self.services.held_shards.shards)
-            found.put("rotulus_shards_owned", len(self.services.held_shards.held))
+            readings.put("rotulus_shards", self.services.held_shards.shards)
+            readings.put("rotulus_shards_owned", len(self.services.held_shards.held))
 
-    async def _redis(self, found: _Readings) -> None:
+    async def _redis(self, readings: _Readings) -> None:
         slots = dict.fromkeys(self.services.queues, self.settings.lease_slots)
         slots[CAPACITY_RESOURCE] = self.settings.binding_slots
         for queue in self.services.queues.values():
-            await _queue(found, queue)
+            await _queue(readings, queue)
         for resource, most in slots.items():
             held = await self.services.leases.held(resource)
-            found.put("rotulus_lease_slots_held", len(held), resource)
-            found.put("rotulus_lease_slots", most, resource)
-        found.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
+            readings.put("rotulus_lease_slots_held", len(held), resource)
+            readings.put("rotulus_lease_slots", most, resource)
+        readings.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
 
-    async def _ledger(self, found: _Readings) -> None:
+    async def _ledger(self, readings: _Readings) -> None:
         head, requests = await self.services.read(_look)
-        found.put("rotulus_chain_height", head.ec_sequence_number)
-        found.put("rotulus_receipt_chain_height", head.receipt_sequence)
-        found.put("rotulus_requests_recorded_total", requests["recorded"])
+        readings.put("rotulus_chain_height", head.ec_sequence_number)
+        readings.put("rotulus_receipt_chain_height", head.receipt_sequence)
+        readings.put("rotulus_requests_recorded_total", requests["recorded"])
         for queue, count in requests["open_by_queue"].items():
-            found.put("rotulus_requests_open", count, queue)
+            readings.put("rotulus_requests_open", count, queue)
         for outcome, count in requests["outcomes"].items():
-            found.put("rotulus_requests_closed_total", count, outcome)
+            readings.put("rotulus_requests_closed_total", count, outcome)
 
 
 def install(app: FastAPI, metrics: GatewayMetrics) -> None:
@@ -174,10 +174,12 @@ def install(app: FastAPI, metrics: GatewayMetrics) -> None:
     async def scrape() -> Response:
         return Response(await metrics.text(), headers={**LIVE, "Content-Type": CONTENT_TYPE})
 
-    app.add_middleware(Measured, told=metrics.measures.answered)
+    app.add_middleware(Measured, observe=metrics.measures.answered)
 
 
-async def _part(found: _Readings, name: str, read: Callable[[_Readings], Awaitable[None]]) -> None:
+async def _part(
+    readings: _Readings, name: str, read: Callable[[_Readings], Awaitable[None]]
+) -> None:
     """Add the readings of one part, all of them or, if one fails, none."""
     part, up = _Readings(), False
     with anyio.move_on_after(PART_S):
@@ -187,23 +189,23 @@ async def _part(found: _Readings, name: str, read: Callable[[_Readings], Awaitab
         except Exception:  # noqa: BLE001 - whatever it is, it could not be read, and that is told
             up = False
     if up:
-        found |= part
-    found.put("rotulus_dependency_up", float(up), name)
+        readings |= part
+    readings.put("rotulus_dependency_up", float(up), name)
 
 
-async def _queue(found: _Readings, queue: WorkQueue) -> None:
+async def _queue(readings: _Readings, queue: WorkQueue) -> None:
     depth = await queue.depth()
     for row in queue.priorities:
-        one = (queue.name, row.name)
+        labels = (queue.name, row.name)
         paused = depth.paused or row.name in depth.paused_priorities
         age_s = depth.oldest_eligible_age_ms[row.name] / 1000
-        found.put("rotulus_queue_ready_items", depth.ready[row.name], *one)
-        found.put("rotulus_queue_suspended_items", depth.suspended[row.name], *one)
-        found.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *one)
-        found.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *one)
-        found.put("rotulus_queue_paused", float(paused), *one)
+        readings.put("rotulus_queue_ready_items", depth.ready[row.name], *labels)
+        readings.put("rotulus_queue_suspended_items", depth.suspended[row.name], *labels)
+        readings.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *labels)
+        readings.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *labels)
+        readings.put("rotulus_queue_paused", float(paused), *labels)
     for state in ("delayed", "in_flight", "dead"):
-        found.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
+        readings.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
 
 
 def _look(view: LedgerView) -> tuple[Any, dict[str, Any]]:

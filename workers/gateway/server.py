@@ -79,6 +79,6 @@ def server_config(app: FastAPI) -> uvicorn.Config:
         lifespan="off",
     )
     config.load()
-    made = bounded(config.http_protocol_class, connections_max())
-    config.http_protocol_class = made  # type: ignore[assignment]  # it is only called
+    protocol = bounded(config.http_protocol_class, connections_max())
+    config.http_protocol_class = protocol  # type: ignore[assignment]  # it is only called
     return config

@@ -215,7 +215,9 @@ class _Requests:
             elif root is not None:
                 places.append((root.child("again", request_id), root, cause))
         reported = Cause("", {})
-        places += [(one.child("report", request_id), one, reported) for one in asking.joined]
+        places += [
+            (joined.child("report", request_id), joined, reported) for joined in asking.joined
+        ]
         for context, parent, cause in places:
             self._spans.tell(
                 f"{method} {route}",
@@ -238,8 +240,8 @@ def _note(causes: Sequence[Cause] | Iterator[Cause]) -> None:
 def _join(traceparents: Traceparents) -> None:
     asking = _asking.get()
     if asking is not None:
-        found = (read_traceparent(one) for each in traceparents for one in each)
-        asking.joined += [one for one in found if one is not None]
+        contexts = (read_traceparent(text) for texts in traceparents for text in texts)
+        asking.joined += [context for context in contexts if context is not None]
 
 
 def _reported(
@@ -248,11 +250,11 @@ def _reported(
     """Yield the spans that reports belong to, with the outcome of each report."""
     for parents, result in zip(traceparents, results, strict=False):
         failed = isinstance(result, Exception)
-        told = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}
+        attributes = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}
         for parent in parents:
             place = read_traceparent(parent)
             if place is not None:
-                yield place, told, failed
+                yield place, attributes, failed
 
 
 def _outcome(result: Any) -> str:

@@ -85,12 +85,12 @@ class Gateway:
 
     closing: Sequence[Callable[[], Awaitable[None]]]
 
-    async def run(self, serving: Awaitable[None], *more: Run) -> None:
-        """Run everything for as long as the server serves; `more` are loops that begin again."""
+    async def run(self, serving: Awaitable[None], *loops: Run) -> None:
+        """Run everything for as long as the server serves; `loops` begin again when they end."""
         async with anyio.create_task_group() as tasks:
             for run in self.ending:
                 tasks.start_soon(run)
-            for run in (*self.kept, *more):
+            for run in (*self.kept, *loops):
                 tasks.start_soon(kept_up, run.__qualname__, run)
             await serving
             tasks.cancel_scope.cancel()

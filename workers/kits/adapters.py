@@ -22,12 +22,12 @@ class RemainingActions:
     """Which actions are left, in order: what every adapter here remembers."""
 
     def __init__(self, action_ids: Iterable[str]) -> None:
-        self._left = dict.fromkeys(action_ids)
+        self._action_ids = dict.fromkeys(action_ids)
 
     @property
     def left(self) -> list[str]:
         """The actions that were not taken."""
-        return list(self._left)
+        return list(self._action_ids)
 
     def take(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
         """Take an action.
@@ -35,9 +35,9 @@ class RemainingActions:
         Raises:
             BeliefInputError: `action_unknown` when it is not left.
         """
-        if action_id not in self._left:
+        if action_id not in self._action_ids:
             raise BeliefInputError("action_unknown", f"{action_id!r} is not an action that is left")
-        del self._left[action_id]
+        del self._action_ids[action_id]
         return AdapterActionContext(action_id, snapshot)
 
 
@@ -48,12 +48,12 @@ class _KitAdapter:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._asked = RemainingActions(kit.probes)
+        self._remaining = RemainingActions(kit.probes)
 
     def list_actions(self, snapshot: Snapshot) -> list[Action]:
         """Return the probes that are left and have an outcome that would remove a survivor."""
         survivors = set(snapshot["survivors"])
-        probes = (self._kit.probes[name] for name in self._asked.left)
+        probes = (self._kit.probes[name] for name in self._remaining.left)
         return [
             Action(probe.probe_id, probe.prompt, {"outcomes": list(probe.removes)})
             for probe in probes
@@ -62,7 +62,7 @@ class _KitAdapter:
 
     def apply_action(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
         """Take an action; see `RemainingActions.take`."""
-        return self._asked.take(action_id, snapshot)
+        return self._remaining.take(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> list[EliminateMessage]:
         """Return one elimination, which may be empty; the outcome is trimmed and lower-cased.
@@ -120,16 +120,16 @@ class ProviderAdapter:
     def __init__(self, provider: HypothesisProvider) -> None:
         self._provider = provider
         self._universe = frozenset(provider.hypothesis_ids())
-        self._asked = RemainingActions(provider.probe_ids())
+        self._remaining = RemainingActions(provider.probe_ids())
 
     def list_actions(self, snapshot: Snapshot) -> list[Action]:
         """Return the probes that are left."""
         del snapshot
-        return [Action(name, name) for name in self._asked.left]
+        return [Action(name, name) for name in self._remaining.left]
 
     def apply_action(self, action_id: str, snapshot: Snapshot) -> AdapterActionContext:
         """Take an action; see `RemainingActions.take`."""
-        return self._asked.take(action_id, snapshot)
+        return self._remaining.take(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> Sequence[EliminateMessage]:
         """Return one elimination, which may be empty; see `eliminated_by` for what is refused."""

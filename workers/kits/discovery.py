@@ -20,25 +20,25 @@ def discover_providers() -> dict[str, HypothesisProvider]:
 
     Whatever does not load or is no provider is left out with a warning in the log.
     """
-    found: dict[str, HypothesisProvider] = {}
+    providers: dict[str, HypothesisProvider] = {}
     for point in entry_points(group=GROUP):
         provider = _loaded(point)
-        if provider is None or point.name in found:
+        if provider is None or point.name in providers:
             _log.warning("provider_left_out", name=point.name, value=point.value)
         else:
-            found[point.name] = provider
-    return found
+            providers[point.name] = provider
+    return providers
 
 
 def _loaded(point: EntryPoint) -> HypothesisProvider | None:
     try:
-        named = point.load()
-        made = (
-            named()
-            if isinstance(named, type) or not isinstance(named, HypothesisProvider)
-            else named
+        loaded = point.load()
+        provider = (
+            loaded()
+            if isinstance(loaded, type) or not isinstance(loaded, HypothesisProvider)
+            else loaded
         )
     except Exception as error:  # noqa: BLE001 - whatever another package raises is its own
         _log.warning("provider_failed", name=point.name, error=repr(error))
         return None
-    return made if isinstance(made, HypothesisProvider) else None
+    return provider if isinstance(provider, HypothesisProvider) else None

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kernel.belief.errors import BeliefInputError
 from kernel.belief.limits import MAX_ID_CHARS
+from kernel.model.problems import first_problem
 
 KIT_BYTES_MAX = 1024 * 1024
 
@@ -119,11 +120,11 @@ class _KitFile(BaseModel):
         return self
 
     def _check_rows(self, probe: _ProbeFile) -> None:
-        wanted = "keep" if self.kind == "twenty_questions" else "removes"
-        if {"keep": probe.keep, "removes": probe.removes}[wanted] is None or (
+        column = "keep" if self.kind == "twenty_questions" else "removes"
+        if {"keep": probe.keep, "removes": probe.removes}[column] is None or (
             probe.keep is not None and probe.removes is not None
         ):
-            raise ValueError(f"{probe.id}: a kit of {self.kind} says what an outcome {wanted}")
+            raise ValueError(f"{probe.id}: a kit of {self.kind} says what an outcome {column}")
         rows = probe.keep or probe.removes or {}
         if not rows:
             raise ValueError(f"{probe.id}: has no outcomes")
@@ -137,9 +138,9 @@ class _KitFile(BaseModel):
         if probe.keep is not None:
             if set(probe.keep) != {"yes", "no"}:
                 raise ValueError(f'{probe.id}: the outcomes are "yes" and "no"')
-            lost = set(self.hypotheses).difference(*probe.keep.values())
-            if lost:
-                raise ValueError(f"{probe.id}: no answer keeps {min(lost)!r}")
+            never_kept = set(self.hypotheses).difference(*probe.keep.values())
+            if never_kept:
+                raise ValueError(f"{probe.id}: no answer keeps {min(never_kept)!r}")
 
 
 def load_kit(content: bytes, name: str = "kit") -> Kit:
@@ -200,18 +201,17 @@ def _removes(kit: _KitFile, probe: _ProbeFile) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _check_unique(what: str, names: Iterable[str]) -> None:
+def _check_unique(kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{what}: {name!r} stands twice")
+            raise ValueError(f"{kind}: {name!r} stands twice")
         seen.add(name)
 
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
-    found = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in found["loc"])
-    message = found["msg"].removeprefix("Value error, ")
+    where, message = first_problem(error)
+    message = message.removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

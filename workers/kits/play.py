@@ -24,7 +24,7 @@ class PlayedSession(Protocol):
 
     @property
     def session_id(self) -> str:
-        """Its id."""
+        """The session's id."""
         ...
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:
@@ -62,7 +62,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Game:
-    """How a game went and what is left."""
+    """The turns of a game, and the hypotheses that are left."""
 
     session_id: str
     turns: list[Turn] = field(default_factory=list)
@@ -83,7 +83,7 @@ async def play(
     adapter: BeliefAdapter,
     answer: Answer,
     session: PlayedSession,
-    told: Callable[[Turn], None] = lambda _: None,
+    show_turn: Callable[[Turn], None] = lambda _: None,
     *,
     to_the_end: bool = False,
 ) -> Game:
@@ -113,7 +113,7 @@ async def play(
         snapshot = await session.snapshot()
         turn = Turn(action, outcome, tuple(struck), snapshot["n_survivors"])
         game.turns.append(turn)
-        told(turn)
+        show_turn(turn)
     game.survivors = list(snapshot["survivors"])
     game.audit_entries = len(await session.audit())
     return game
@@ -134,7 +134,7 @@ class LocalSession:
 
     @property
     def session_id(self) -> str:
-        """Its id."""
+        """The session's id."""
         return self._session.session_id
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:

@@ -60,14 +60,14 @@ def die_with_parent(parent_pid: int | None = None, *, grace_s: float = ORPHAN_GR
     expected = os.getppid() if parent_pid is None else parent_pid
     by_kernel = _ask_the_kernel()
     # The order matters: after the request no death is missed, before it one may have been.
-    gone = os.getppid() != expected
+    parent_ended = os.getppid() != expected
     threading.Thread(
         target=_watch,
-        args=(expected, grace_s, not by_kernel and not gone),
+        args=(expected, grace_s, not by_kernel and not parent_ended),
         name="die-with-parent",
         daemon=True,
     ).start()
-    if gone:
+    if parent_ended:
         signal.raise_signal(signal.SIGTERM)
 
 
@@ -107,7 +107,7 @@ class ChildSpec:
 
 
 class Service(Protocol):
-    """Is something that runs and is not started from an argument list. All calls may block."""
+    """A member of the tree that is not started from an argument list. All calls may block."""
 
     @property
     def pid(self) -> int | None:

@@ -52,7 +52,7 @@ log = get_logger(__name__)
 
 
 class SupervisorError(Exception):
-    """Is the base of what can go wrong with a tree; names the child."""
+    """The base of the errors of a process tree; the message names the child."""
 
     code: ClassVar[str] = "supervisor_error"
 
@@ -175,12 +175,8 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
 
     def pids(self) -> dict[str, int]:
         """Returns the pids of the children that run now, in the order of their start."""
-        found = {member.name: member.runner.pid for member in self._members}
-        return {name: pid for name, pid in found.items() if pid is not None}
-
-    async def wait_failed(self) -> None:
-        """Waits for the end of the tree, which comes as a cancellation."""
-        await anyio.sleep_forever()
+        pids = {member.name: member.runner.pid for member in self._members}
+        return {name: pid for name, pid in pids.items() if pid is not None}
 
     def _member(self, spec: ChildSpec | ServiceSpec, sink: Callable[[bytes], None]) -> _Member:
         # One more than allowed is all that the policy has to see.
@@ -238,7 +234,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 await runner.start()
             except Exception as error:
                 raise ChildNotReadyError(
-                    member.name, f"cannot be started: {_said(error)}"
+                    member.name, f"cannot be started: {_described(error)}"
                 ) from error
             log.info("child_started", name=member.name, pid=runner.pid)
             await self._wait_ready(member)
@@ -325,7 +321,7 @@ async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:
     return False
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     """An error with a code speaks for itself."""
     code = getattr(error, "code", None)
     return f"{code}: {error}" if isinstance(code, str) else repr(error)

@@ -115,16 +115,16 @@ async def running_tree(
                 specs.append(ServiceSpec("redis", redis))
             specs.append(child("gateway", "gateway", listening, partial(client.answers, "/readyz")))
             specs += [
-                child(f"worker-{number}", "worker", one)
-                for number, one in enumerate(measured, start=1)
+                child(f"worker-{number}", "worker", door)
+                for number, door in enumerate(measured, start=1)
             ]
             metrics_urls = tuple(
-                f"{_url_of(settings.host, one)}/metrics" for one in measured if one is not None
+                f"{_url_of(settings.host, door)}/metrics" for door in measured if door is not None
             )
             try:
                 alike: dict[str, dict[str, Any]] = {}
 
-                def told(deaths: AlikeDeaths) -> None:
+                def note_deaths(deaths: AlikeDeaths) -> None:
                     alike[deaths.name] = {**asdict(deaths), "at": datetime.now(UTC).isoformat()}
                     write_facts()
                     died_alike(deaths)
@@ -133,7 +133,7 @@ async def running_tree(
                     facts = {"gateway_url": gateway_url, "pids": supervisor.pids()}
                     folder.write_runtime(facts | {"died_alike": list(alike.values())})
 
-                supervisor = Supervisor(specs, died_alike=told)
+                supervisor = Supervisor(specs, died_alike=note_deaths)
                 async with supervisor:
                     write_facts()
                     try:
@@ -162,7 +162,7 @@ def _bring_forward(place: LedgerPlace) -> None:
 
 
 def _gateway_id(folder: DataFolder) -> str:
-    """The same for every tree on a folder, of which there is one at a time."""
+    """Return the same gateway id for every tree on a folder, of which there is one at a time."""
     return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
 
 

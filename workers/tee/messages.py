@@ -24,7 +24,7 @@ from workers.tee import tee_pb2 as wire
 from workers.tee.hypothesis_ids import EDGE_TYPES, NODE_TYPES
 
 ID_MAX_CHARS = 200
-"""Of a node or an incident; two of them and what stands around them are an id of the record."""
+"""Characters of the id of a node or an incident; an id of the record holds two of them."""
 
 # --- from the wire -----------------------------------------------------------------------------
 
@@ -82,10 +82,10 @@ def read_edge_name(entry: Any) -> str:
     return _edge_key(entry).record_id
 
 
-def _marks(field: str, given: Sequence[Any]) -> tuple[Mark, ...]:
-    if not given:
+def _marks(field: str, values: Sequence[Any]) -> tuple[Mark, ...]:
+    if not values:
         raise invalid(field, "is missing")
-    return tuple(map(read_mark, given))
+    return tuple(map(read_mark, values))
 
 
 def read_mark(provenance: Any) -> Mark:

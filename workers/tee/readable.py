@@ -47,9 +47,9 @@ def _refusing(method: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
     # What a method says of itself (that it does not block) is said of this as well.
     @functools.wraps(method)
-    def refuse(request: Any, context: Any, *more: Any) -> Any:
+    def refuse(request: Any, context: Any, *arguments: Any) -> Any:
         if request is _UNREADABLE:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{CODE}: not a message of the method")
-        return method(request, context, *more)
+        return method(request, context, *arguments)
 
     return refuse

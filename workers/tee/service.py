@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TeeService(TeeServicer):
-    """One method for each of the contract."""
+    """The gRPC service, with one method for each of the contract."""
 
     def __init__(self, incidents: Incidents, corrupt: Callable[[], None] = lambda: None) -> None:
         """Answer from the record; `corrupt` is called when it is found not to verify."""
@@ -141,13 +141,13 @@ class TeeService(TeeServicer):
         return self._answer(lambda: causal_graph(self._incidents.main_graph()), context)
 
     def _strike(
-        self, request: Any, context: Any, named: Callable[[], list[str]], field: str
+        self, request: Any, context: Any, read_ids: Callable[[], list[str]], field: str
     ) -> Any:
         def answer() -> Any:
             incident_id = read_id("incident_id", request.incident_id)
             if not 0 < len(getattr(request, field)) <= TOMBSTONES_MAX:
                 raise invalid(field, f"must name 1 to {TOMBSTONES_MAX}")
-            record_ids = named()
+            record_ids = read_ids()
             if not request.HasField("provenance"):
                 raise invalid("provenance", "is missing")
             mark = read_mark(request.provenance)

@@ -84,10 +84,10 @@ class TeeStore:
         """
         check_text("session_id", session_id)
         universe = frozenset(check_ids("hypotheses", hypothesis_ids, max_ids=MAX_HYPOTHESES))
-        found = self._find(session_id)
-        if found is None:
+        known_universe = self._find(session_id)
+        if known_universe is None:
             self._check_in_graph(universe)
-        elif found != universe:
+        elif known_universe != universe:
             raise universe_differs(session_id)
         self._call(session_id, "CreateIncident", wire.CreateIncidentRequest(incident_id=session_id))
         with self._lock:
@@ -103,19 +103,19 @@ class TeeStore:
         known = claimed & self._universe(session_id)
         nodes = sorted(name for name in known if not is_edge(name))
         edges = {key.wire_id: key for key in map(edge_of, filter(is_edge, known))}
-        why = wire.Provenance(source=provenance.source_id, trigger=provenance.trigger)
-        why.timestamp.GetCurrentTime()
+        wire_provenance = wire.Provenance(source=provenance.source_id, trigger=provenance.trigger)
+        wire_provenance.timestamp.GetCurrentTime()
         applied: set[str] = set()
         for page in _pages(nodes):
             request = wire.NodeTombstoneRequest(
-                incident_id=session_id, node_ids=page, provenance=why
+                incident_id=session_id, node_ids=page, provenance=wire_provenance
             )
             applied.update(self._call(session_id, "MergeNodeTombstones", request).applied_ids)
         for page in _pages(sorted(edges)):
             edge_request = wire.EdgeTombstoneRequest(
                 incident_id=session_id,
                 entries=[_entry(edges[wire_id]) for wire_id in page],
-                provenance=why,
+                provenance=wire_provenance,
             )
             answer = self._call(session_id, "MergeEdgeTombstones", edge_request)
             applied.update(
@@ -156,23 +156,23 @@ class TeeStore:
             raise refusal
 
     def _universe(self, session_id: str) -> frozenset[str]:
-        found = self._find(session_id)
-        if found is None:
+        universe = self._find(session_id)
+        if universe is None:
             raise session_not_found(session_id)
-        return found
+        return universe
 
     def _find(self, session_id: str) -> frozenset[str] | None:
         with self._lock:
-            found = self._universes.get(session_id)
-        if found is not None or self._known is None:
-            return found
+            universe = self._universes.get(session_id)
+        if universe is not None or self._known is None:
+            return universe
         known = self._known(session_id)
         if known is None:
             return None
         with self._lock:
-            found = self._universes.setdefault(session_id, frozenset(known))
+            universe = self._universes.setdefault(session_id, frozenset(known))
         self._forget_some()
-        return found
+        return universe
 
     def _forget_some(self) -> None:
         with self._lock:
@@ -207,6 +207,6 @@ def _edge_hypotheses(edges: Iterable[Any]) -> Iterator[str]:
 
 
 def _pages(ids: list[str]) -> Iterator[list[str]]:
-    rest = iter(ids)
-    while page := list(islice(rest, IDS_A_CALL)):
+    waiting = iter(ids)
+    while page := list(islice(waiting, IDS_A_CALL)):
         yield page

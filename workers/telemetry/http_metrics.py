@@ -18,11 +18,11 @@ class SpanTally(Protocol):
 
     @property
     def exported(self) -> int:
-        """How many a collector has taken."""
+        """How many spans a collector has taken."""
 
     @property
     def dropped(self) -> int:
-        """How many are lost."""
+        """How many spans are lost."""
 
 
 def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
@@ -37,16 +37,16 @@ def values_dropped() -> Mapping[tuple[str, ...], float]:
     return {(kind,): count for kind, count in DROPPED.items()}
 
 
-Told = Callable[[str, str, int, float], None]
+Observer = Callable[[str, str, int, float], None]
 """Method, path of the route as it is declared, status, seconds."""
 
 
 class Measured:
     """ASGI middleware: measures each answer when it begins, because a stream may never end."""
 
-    def __init__(self, app: ASGIApp, *, told: Told) -> None:
+    def __init__(self, app: ASGIApp, *, observe: Observer) -> None:
         self._app = app
-        self._told = told
+        self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -59,7 +59,7 @@ class Measured:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", NO_ROUTE)
-                self._told(method, route, message["status"], time.perf_counter() - began_s)
+                self._observe(method, route, message["status"], time.perf_counter() - began_s)
             await send(message)
 
         await self._app(scope, receive, watched)

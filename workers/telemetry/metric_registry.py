@@ -23,15 +23,19 @@ class Metrics(Collector):
     """The metrics of one process: the rows of its table and no others."""
 
     def __init__(self, table: Sequence[Metric], read: Callable[[], Readings]) -> None:
-        self._read_rows = [one for one in table if not one.buckets]
+        self._read_rows = [metric for metric in table if not metric.buckets]
         self._read = read
         self._registry = CollectorRegistry()
         self._histograms = {
-            one.name: Histogram(
-                one.name, one.meaning, one.labels, buckets=one.buckets, registry=self._registry
+            metric.name: Histogram(
+                metric.name,
+                metric.meaning,
+                metric.labels,
+                buckets=metric.buckets,
+                registry=self._registry,
             )
-            for one in table
-            if one.buckets
+            for metric in table
+            if metric.buckets
         }
         self._registry.register(self)
         ProcessCollector(registry=self._registry)

@@ -30,7 +30,7 @@ BATCH = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row; a histogram has buckets, everything else is read when it is asked for."""
+    """One metric; a histogram has buckets, the value of any other is read at a scrape."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

@@ -3,6 +3,10 @@
 A span is emitted when what it describes has ended (decision workers/0050). It goes into a bounded
 queue, which a thread empties to the collector; a span that finds no room, or that the collector
 does not take, is dropped and counted. Nobody who does the work ever waits.
+
+The SDK's own processor (1.45) would replace the queue and its thread only: it counts what it drops
+for a meter of its own, does not look at whether an export succeeded, and at the end of a process
+waits up to 30 s for the collector.
 """
 
 import logging
@@ -65,7 +69,7 @@ class Spans:
 
     @property
     def dropped(self) -> int:
-        """How many had no room, or were not taken by the collector."""
+        """How many spans had no room, or were not taken by the collector."""
         return self._refused + self._lost
 
     def root(self, cause: str) -> TraceContext | None:
@@ -73,8 +77,8 @@ class Spans:
 
         The choice follows from the trace's id, so processes with one setting choose alike.
         """
-        found = root_of(cause)
-        return found if found.trace_id % _IDS < self._sampled_below else None
+        root = root_of(cause)
+        return root if root.trace_id % _IDS < self._sampled_below else None
 
     def tell(
         self,
@@ -128,22 +132,22 @@ class Spans:
             ]
             if not batch:
                 continue
-            taken = self._hand_over(batch)
-            if taken != reached:
-                _log.warning("traces_go_on" if taken else "traces_dropped", spans=len(batch))
-            reached = taken
+            is_exported = self._hand_over(batch)
+            if is_exported != reached:
+                _log.warning("traces_go_on" if is_exported else "traces_dropped", spans=len(batch))
+            reached = is_exported
 
     def _hand_over(self, batch: Sequence[ReadableSpan]) -> bool:
         try:
-            taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
+            is_exported = self._exporter.export(batch) is SpanExportResult.SUCCESS
         except Exception as error:  # noqa: BLE001 - whatever it is, the spans are not there
             _log.warning("traces_not_exported", error=repr(error))
-            taken = False
-        if taken:
+            is_exported = False
+        if is_exported:
             self.exported += len(batch)
         else:
             self._lost += len(batch)
-        return taken
+        return is_exported
 
 
 def open_spans(

@@ -28,45 +28,47 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """The same as W3C trace context writes it, sampled."""
+        """The span as W3C trace context writes it, sampled."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-01"
 
     def child(self, *names: str) -> "TraceContext":
         """Return the place of what is named so, under this span."""
-        named = "\0".join((self.traceparent, *names))
-        return TraceContext(self.trace_id, _number(sha256(named.encode()).digest()[:8]))
+        text = "\0".join((self.traceparent, *names))
+        return TraceContext(self.trace_id, _number(sha256(text.encode()).digest()[:8]))
 
 
 def root_of(cause: str) -> TraceContext:
     """Return the first span of the trace of an operation or a request."""
-    found = sha256(b"rotulus trace\0" + cause.encode("utf-8", "surrogatepass")).digest()
-    return TraceContext(_number(found[:16]), _number(found[16:24]))
+    digest = sha256(b"rotulus trace\0" + cause.encode("utf-8", "surrogatepass")).digest()
+    return TraceContext(_number(digest[:16]), _number(digest[16:24]))
 
 
 def read_traceparent(text: str) -> TraceContext | None:
     """Return the place that a sampled traceparent names; None for anything else."""
-    found = _TRACEPARENT.fullmatch(text)
-    if found is None:
+    match = _TRACEPARENT.fullmatch(text)
+    if match is None:
         return None
-    trace_id, span_id = int(found[1], 16), int(found[2], 16)
+    trace_id, span_id = int(match[1], 16), int(match[2], 16)
     return TraceContext(trace_id, span_id) if trace_id and span_id else None
 
 
 def sent_as(claim: Claim) -> list[TraceContext]:
     """Return the spans under which an item was sent, one for each cause that is traced."""
-    found = [read_traceparent(one.traceparent) for one in claim.lineage if one.traceparent]
-    return [one for one in found if one is not None][:TRACED_CAUSES_MAX]
+    contexts = [read_traceparent(cause.traceparent) for cause in claim.lineage if cause.traceparent]
+    return [context for context in contexts if context is not None][:TRACED_CAUSES_MAX]
 
 
-def handled_as(claim: Claim, sent: TraceContext) -> TraceContext:
+def handled_as(claim: Claim, context: TraceContext) -> TraceContext:
     """Return the place of a delivery's handling under the span that sent the item."""
-    return sent.child("handle", claim.token)
+    return context.child("handle", claim.token)
 
 
 def traceparents_of(claims: Iterable[Claim]) -> list[list[str]]:
     """Return for each claim the spans that handle it; an empty list where nothing is traced."""
-    found = [[handled_as(claim, sent).traceparent for sent in sent_as(claim)] for claim in claims]
-    return found if any(found) else []
+    traceparents = [
+        [handled_as(claim, context).traceparent for context in sent_as(claim)] for claim in claims
+    ]
+    return traceparents if any(traceparents) else []
 
 
 def _number(content: bytes) -> int:

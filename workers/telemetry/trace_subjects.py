@@ -46,5 +46,5 @@ def causes_of(answer: Any) -> Iterator[Cause]:
             attributes = {"rotulus.operation_id": str(answer["operation_id"])}
             yield Cause(str(source), attributes, is_new=not known)
     elif isinstance(answer, list | tuple):
-        for one in answer:
-            yield from causes_of(one)
+        for element in answer:
+            yield from causes_of(element)

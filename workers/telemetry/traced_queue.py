@@ -24,18 +24,18 @@ class TracedQueue(WorkQueue):
         """Add requests as a queue does, each under the span of its sending."""
         began_ns = time.time_ns()
         places = [self._spans.root(item.operation_id or item.key) for item in items]
-        sent = [
+        contexts = [
             None if root is None else root.child("relay", item.cause_id)
             for root, item in zip(places, items, strict=True)
         ]
         states = await super().enqueue_many(
             [
                 item if place is None else replace(item, traceparent=place.traceparent)
-                for item, place in zip(items, sent, strict=True)
+                for item, place in zip(items, contexts, strict=True)
             ]
         )
         times_ns = began_ns, time.time_ns()
-        for root, place, item, entered in zip(places, sent, items, states, strict=True):
+        for root, place, item, entered in zip(places, contexts, items, states, strict=True):
             if place is not None and entered.state in _ENTERED:
                 attributes: Attributes = {
                     "messaging.destination.name": self.name,

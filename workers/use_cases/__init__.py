@@ -1,1 +1,1 @@
-"""What any door may do."""
+"""Use cases that the HTTP interface and the command line share."""

@@ -50,7 +50,7 @@ Write = Callable[[Unit], Awaitable[Any]]
 _log = structlog.get_logger(__name__)
 
 
-class SweepRefused(KernelError):  # noqa: N818 - a verdict
+class SweepRefused(KernelError):
     """The kernel refused a page; those before it are on the record."""
 
 
@@ -92,8 +92,8 @@ class Sweep:
         after: str | None = None
         while True:
             with ledger.view() as view:
-                found, after = page_of(view, self.is_due, after)
-            due += found
+                due_here, after = page_of(view, self.is_due, after)
+            due += due_here
             if after is None:
                 break
         if not due:

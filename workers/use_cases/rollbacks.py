@@ -54,30 +54,30 @@ class BuildAgain(BaseModel):
 Undoing = UndoOperation | UndoEpoch | BuildAgain
 
 
-def dry_run(kernel: Kernel, view: LedgerView, asked: Undoing) -> dict[str, Any]:
+def dry_run(kernel: Kernel, view: LedgerView, undoing: Undoing) -> dict[str, Any]:
     """Return exactly what would happen, with the digest that a confirmation binds.
 
     Raises:
         RollbackRefused: what stands in the way.
     """
-    if isinstance(asked, UndoOperation):
-        return plan_operation(view, asked.operation_id).document()
-    if isinstance(asked, UndoEpoch):
-        return plan_epoch(view, asked.epoch_id).document()
-    return plan_rebuild(kernel, view, asked.checkpoint_ec_sequence_number).document()
+    if isinstance(undoing, UndoOperation):
+        return plan_operation(view, undoing.operation_id).document()
+    if isinstance(undoing, UndoEpoch):
+        return plan_epoch(view, undoing.epoch_id).document()
+    return plan_rebuild(kernel, view, undoing.checkpoint_ec_sequence_number).document()
 
 
-def unit_of(asked: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
+def unit_of(undoing: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
     """Return the unit that undoes it."""
-    if isinstance(asked, UndoOperation):
-        return RollbackOperationUnit(asked.operation_id)
-    return RollbackEpochUnit(asked.epoch_id, asked.user_confirmation_token, confirmations)
+    if isinstance(undoing, UndoOperation):
+        return RollbackOperationUnit(undoing.operation_id)
+    return RollbackEpochUnit(undoing.epoch_id, undoing.user_confirmation_token, confirmations)
 
 
 def build_again(
     kernel: Kernel,
     ledger: Ledger,
-    asked: BuildAgain,
+    undoing: BuildAgain,
     confirmations: Confirmations,
     archive: Archive,
 ) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def build_again(
         RollbackRefused: what stands in the way; nothing was replaced.
     """
     with ledger.view() as view:
-        prepared = prepare_rebuild(kernel, view, asked.checkpoint_ec_sequence_number)
+        prepared = prepare_rebuild(kernel, view, undoing.checkpoint_ec_sequence_number)
     with closing(prepared), ledger.transaction() as transaction:
         # Whatever gateways know of the record is from before; none of them can write it on.
         take_away_all(transaction)
@@ -96,16 +96,16 @@ def build_again(
             transaction,
             prepared,
             confirmations=confirmations,
-            architect_confirmation_token=asked.architect_confirmation_token,
+            architect_confirmation_token=undoing.architect_confirmation_token,
             archive=archive,
         ).document()
 
 
 def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Confirmations:
     """Return what issues and checks tokens, for the roles that have a key."""
-    given: dict[Role, SecretStr | None] = {"user": user, "architect": architect}
+    keys: dict[Role, SecretStr | None] = {"user": user, "architect": architect}
     return Confirmations(
-        {role: key.get_secret_value().encode() for role, key in given.items() if key is not None}
+        {role: key.get_secret_value().encode() for role, key in keys.items() if key is not None}
     )
 
 

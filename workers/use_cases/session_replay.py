@@ -34,11 +34,11 @@ class Replayed:
 
 def replay_audit(events: Iterable[Any], shown: dict[str, Any] | None = None) -> Replayed:
     """Carry out every event again, to the byte, and compare with the snapshot that is shown."""
-    found = list(events)
+    documents = list(events)
     try:
-        session = BeliefSession.restore(canonicalize(one) for one in found)
+        session = BeliefSession.restore(canonicalize(document) for document in documents)
     except (BeliefError, CorruptBeliefEvent, ValueError) as error:
-        return Replayed(None, None, len(found), (str(error),))
+        return Replayed(None, None, len(documents), (str(error),))
     snapshot = session.snapshot()
     differences = (
         tuple(
@@ -49,4 +49,4 @@ def replay_audit(events: Iterable[Any], shown: dict[str, Any] | None = None) -> 
         if shown is not None
         else ()
     )
-    return Replayed(snapshot, session.head_event_hash, len(found), differences)
+    return Replayed(snapshot, session.head_event_hash, len(documents), differences)

@@ -1,6 +1,6 @@
 """The answers of an audit as JSON documents, the same for both doors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernel.audit.adjudications import AdjudicationPage
@@ -15,10 +15,7 @@ from kernel.rollback.plan import plan_operation
 
 def page_document(page: Page) -> dict[str, Any]:
     """Return a page; sequences are strings."""
-    return {
-        "operations": [entry.document() for entry in page.entries],
-        "next_after": None if page.next_after is None else str(page.next_after),
-    }
+    return _listed("operations", page.entries, page.next_after)
 
 
 def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
@@ -32,26 +29,17 @@ def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
 
 def adjudications_document(page: AdjudicationPage) -> dict[str, Any]:
     """Return a page of the review queue."""
-    return {
-        "items": [one.document() for one in page.items],
-        "next_after": None if page.next_after is None else str(page.next_after),
-    }
+    return _listed("items", page.items, page.next_after)
 
 
 def costs_document(page: CostPage) -> dict[str, Any]:
     """Return a page of what operations cost."""
-    return {
-        "entries": [entry.document() for entry in page.entries],
-        "next_after": None if page.next_after is None else str(page.next_after),
-    }
+    return _listed("entries", page.entries, page.next_after)
 
 
 def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> dict[str, Any]:
     """Return sums of what operations cost."""
-    return {
-        "totals": [total.document() for total in totals],
-        "next_after": None if next_after is None else str(next_after),
-    }
+    return _listed("totals", totals, next_after)
 
 
 def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
@@ -91,7 +79,7 @@ def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[s
             }
             for effect in preview.effects
         ],
-        "not_automatic": [one.effect_id for one in preview.not_automatic],
+        "not_automatic": [effect.effect_id for effect in preview.not_automatic],
     }
 
 
@@ -102,3 +90,8 @@ def inverse_refused_by(view: LedgerView, operation_id: str) -> str | None:
     except RollbackRefused as refused:
         return refused.code
     return None
+
+
+def _listed(name: str, entries: Iterable[Any], next_after: int | None) -> dict[str, Any]:
+    after = None if next_after is None else str(next_after)
+    return {name: [entry.document() for entry in entries], "next_after": after}

@@ -18,10 +18,10 @@ SEQUENCE_MAX = 2**63 - 1
 
 def describe_node(view: LedgerView, node_id: str) -> dict[str, Any] | None:
     """Return a node's record; reading an authority computes nothing (INV-A-AUTHORITY-EAGER-1)."""
-    found = view.node(node_id)
-    if found is None or not is_understanding(found):
-        return found
-    return found | {"authority_stale_since": stale_since(view, node_id)}
+    record = view.node(node_id)
+    if record is None or not is_understanding(record):
+        return record
+    return record | {"authority_stale_since": stale_since(view, node_id)}
 
 
 def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | None:

@@ -49,14 +49,14 @@ def tally_document(tally: ReplayCounters) -> dict[str, Any]:
         "not_reproduced": [
             {
                 "ec_sequence_number": None
-                if one.ec_sequence_number is None
-                else str(one.ec_sequence_number),
-                "operation_id": one.operation_id,
-                "reason": reason_of(one),
-                "fingerprint_match": one.fingerprint_match,
-                "recorded_model_version": one.recorded_model_version,
-                "current_model_version": one.current_model_version,
+                if verdict.ec_sequence_number is None
+                else str(verdict.ec_sequence_number),
+                "operation_id": verdict.operation_id,
+                "reason": reason_of(verdict),
+                "fingerprint_match": verdict.fingerprint_match,
+                "recorded_model_version": verdict.recorded_model_version,
+                "current_model_version": verdict.current_model_version,
             }
-            for one in tally.not_reproduced
+            for verdict in tally.not_reproduced
         ],
     }

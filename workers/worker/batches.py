@@ -23,11 +23,10 @@ import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.priorities import CapacityPriority
-from queues.errors import QueueError
+from queues.errors import GatewayError, QueueError
 from queues.items import Claim
 from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
-from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
 ABSENCE_DELAY_MS = 500
@@ -59,7 +58,7 @@ class BatchCounters:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """How one claim ends."""
+    """The verdict with which one claim ends, and its reason code."""
 
     claim: Claim
     verdict: Literal["done", "put_off", "suspended", "failed"]
@@ -111,11 +110,11 @@ class BatchProcessor:
         handler: Handler,
         reporter: GatewayReporter,
         random_unit: Callable[[], float],
-        told: BatchObserver | None = None,
+        observer: BatchObserver | None = None,
         alone: anyio.Lock | None = None,
     ) -> None:
         """`alone` is shared by the drainers of a process; its holder works on a suspect."""
-        self._told = told
+        self._observer = observer
         self._alone = anyio.Lock() if alone is None else alone
         self.queue = queue
         self.tally = BatchCounters()
@@ -148,7 +147,7 @@ class BatchProcessor:
             QueueError: when Redis is away; what was not settled comes back by itself.
         """
         self.tally.in_flight += len(claims)
-        claimed_ns = 0 if self._told is None else time.time_ns()
+        claimed_ns = 0 if self._observer is None else time.time_ns()
         try:
             settled = [
                 ClaimResult(claim, "failed", code, final=True)
@@ -159,18 +158,18 @@ class BatchProcessor:
             for suspect in [claim for claim in fresh if claim.ends is not None]:
                 settled += await self._handle_alone(suspect)
             settled += await self._handle([claim for claim in fresh if claim.ends is None])
-            told = {one.claim.key for one in settled}
+            settled_keys = {result.claim.key for result in settled}
             settled += [
                 ClaimResult(claim, "put_off", "not_settled")
                 for claim in fresh
-                if claim.key not in told
+                if claim.key not in settled_keys
             ]
             await self._settle(settled)
-            if self._told is not None:
-                self._told.settled(self.queue.name, settled, claimed_ns)
+            if self._observer is not None:
+                self._observer.settled(self.queue.name, settled, claimed_ns)
         finally:
             self.tally.in_flight -= len(claims)
-        return any(one.verdict == "done" or one.final for one in settled)
+        return any(result.verdict == "done" or result.final for result in settled)
 
     async def _handle_alone(self, suspect: Claim) -> list[ClaimResult]:
         """Work on an item with which a worker ended before, beside no other such item.
@@ -204,32 +203,36 @@ class BatchProcessor:
             return [ClaimResult(claim, "failed", str(code)) for claim in claims]
 
     async def _settle(self, settled: Sequence[ClaimResult]) -> None:
-        done = [one.claim for one in settled if one.verdict == "done"]
+        done = [result.claim for result in settled if result.verdict == "done"]
         if done:
             await self.queue.acknowledge(done)
             self.tally.completed += len(done)
         # In the order in which the handler tells of them.
-        await self.queue.suspend([one.claim for one in settled if one.verdict == "suspended"])
+        await self.queue.suspend(
+            [result.claim for result in settled if result.verdict == "suspended"]
+        )
         for code, put_off in _by_code(settled, "put_off").items():
-            claims = [one.claim for one in put_off]
-            await self.queue.put_off(claims, [self._spread(one) for one in put_off], code)
+            claims = [result.claim for result in put_off]
+            await self.queue.put_off(claims, [self._spread(result) for result in put_off], code)
             self.tally.put_off += len(claims)
         for code, failed in _by_code(settled, "failed").items():
             self.tally.failed += len(failed)
             self.tally.last_error = code
-            given_up = [one for one in failed if one.final or one.claim.attempt >= MAX_ATTEMPTS]
-            again = [one.claim for one in failed if one not in given_up]
+            given_up = [
+                result for result in failed if result.final or result.claim.attempt >= MAX_ATTEMPTS
+            ]
+            again = [result.claim for result in failed if result not in given_up]
             delays = [backoff_ms(claim.attempt, self._random_unit()) for claim in again]
             if again:
                 await self.queue.retry(again, delays, code)
-            for one in given_up:
-                await self._bury(one.claim, code)
+            for result in given_up:
+                await self._bury(result.claim, code)
 
-    def _spread(self, one: ClaimResult) -> int:
+    def _spread(self, result: ClaimResult) -> int:
         """Spread a pause between half and one and a half of it: a fleet must not return as one."""
-        if one.delay_ms != ABSENCE_DELAY_MS:
-            return one.delay_ms
-        return int(one.delay_ms * (0.5 + self._random_unit()))
+        if result.delay_ms != ABSENCE_DELAY_MS:
+            return result.delay_ms
+        return int(result.delay_ms * (0.5 + self._random_unit()))
 
     async def _bury(self, claim: Claim, code: str) -> None:
         """Record first, then leave the queue: an item that is lost in between comes back."""
@@ -260,23 +263,23 @@ def _worn_out(claim: Claim) -> str:
 
 def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> ClaimResult:
     """Return how a claim ends whose result was handed in."""
-    found = outcome["outcome"]
-    if found in ("completed", "closed", "unknown"):
+    state = outcome["outcome"]
+    if state in ("completed", "closed", "unknown"):
         return ClaimResult(claim, "done")
-    code = str(outcome.get("code", "internal" if found == "failed" else found))
-    if found == "input_pending":
-        return ClaimResult(claim, "put_off", found, INPUT_PENDING_DELAY_MS)
-    if found == "absent" or code in NO_ROOM:
+    code = str(outcome.get("code", "internal" if state == "failed" else state))
+    if state == "input_pending":
+        return ClaimResult(claim, "put_off", state, INPUT_PENDING_DELAY_MS)
+    if state == "absent" or code in NO_ROOM:
         return ClaimResult(claim, "put_off", code)
     if outcome.get("retry_after_s") is not None:
         return ClaimResult(claim, "put_off", code, 1000 * int(outcome["retry_after_s"]))
-    final = rejection_is_final and found == "rejected" and code != CAPACITY_SHORT
+    final = rejection_is_final and state == "rejected" and code != CAPACITY_SHORT
     return ClaimResult(claim, "failed", code, final=final)
 
 
 def _by_code(settled: Sequence[ClaimResult], verdict: str) -> dict[str, list[ClaimResult]]:
-    found: dict[str, list[ClaimResult]] = {}
-    for one in settled:
-        if one.verdict == verdict:
-            found.setdefault(one.code, []).append(one)
-    return found
+    by_code: dict[str, list[ClaimResult]] = {}
+    for result in settled:
+        if result.verdict == verdict:
+            by_code.setdefault(result.code, []).append(result)
+    return by_code

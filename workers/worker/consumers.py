@@ -47,6 +47,9 @@ IDLE_WAIT_S = 10.0
 """How long a wait may be deaf, because a flushed Redis forgets who waits."""
 
 GATEWAY_RETRY_S = 0.5
+PEEKED = 8
+"""Names at the head of a queue among which a slot looks for an item; the others may be foreign."""
+
 STUCK_PAUSE_S = 0.02
 """Pause after a batch of which nothing left the queue: something else has to happen first."""
 
@@ -59,6 +62,15 @@ class ClaimPermit:
     after_pause: str | None = None
     pause_ms: int = 0
     """Seconds after which to look again, 0 when nothing is left out."""
+
+
+async def next_deadline_ms(queue: WorkQueue) -> int | None:
+    """Return the deadline of what the queue would serve next, None where nothing is ready.
+
+    What cannot be read at the head does not hide the items behind it.
+    """
+    items = await queue.peek(PEEKED)
+    return items[0].deadline_ms if items else None
 
 
 @dataclass(slots=True)
@@ -128,8 +140,11 @@ class ConsumerPool:
 
     def listeners(self) -> list[tuple[QueueWakeSignal, WorkQueue, str]]:
         """Return the listeners to run while slots drain: `QueueWakeSignal.listen` of each queue."""
-        everything = QueueWakeSignal()
-        self._signals = {"background": everything, "critical": QueueWakeSignal(behind=everything)}
+        all_priorities = QueueWakeSignal()
+        self._signals = {
+            "background": all_priorities,
+            "critical": QueueWakeSignal(behind=all_priorities),
+        }
         return [
             (signal, processor.queue, least)
             for floor, signal in self._signals.items()
@@ -191,8 +206,7 @@ class ConsumerPool:
         for name, processor in processors.items():
             if is_fair(self._serving):
                 break
-            heads = await processor.queue.peek(1)
-            deadlines[name] = heads[0].deadline_ms if heads else None
+            deadlines[name] = await next_deadline_ms(processor.queue)
         order = turn_order(deadlines, self._served, self._serving)
         return [processors[name] for name in order]
 

@@ -24,9 +24,8 @@ from kernel.verify.recent import ROWS_MAX, AuditMark, RecentAudit, audit_since
 from queues.cron_claims import Crons
 from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
-from queues.errors import QueueError
+from queues.errors import GatewayError, QueueError
 from queues.work_queue import WorkQueue
-from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import GatewayReporter
 
 CHAIN_AUDIT = "chain-audit"
@@ -40,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CronTools:
-    """What a cron is handed to work with."""
+    """The services that a cron works with."""
 
     queues: Mapping[str, WorkQueue]
     ledger: Ledger
@@ -50,7 +49,7 @@ class CronTools:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """One row of the table."""
+    """One cron job: its interval and its function."""
 
     every_s: int
     run: Callable[[CronTools], Awaitable[None]]
@@ -84,15 +83,15 @@ async def audit_chain(tools: CronTools) -> None:
         if not audited.mark_fits:
             _log.warning("chain_audit_mark_dropped", ec_sequence_number=mark.ec_sequence_number)
             dropped("chain_audit_mark")
-        if not audited.found.ok:
-            _log.critical("chain_audit_failed", finding=repr(audited.found.findings[0]))
+        if not audited.verification.ok:
+            _log.critical("chain_audit_failed", finding=repr(audited.verification.findings[0]))
             await tools.reporter.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
             return
         if audited.mark == mark:
             return
         mark = audited.mark
         await tools.crons.remember(CHAIN_AUDIT, asdict(mark))
-        if max(audited.found.rows, audited.found.receipts) < ROWS_MAX:
+        if max(audited.verification.rows, audited.verification.receipts) < ROWS_MAX:
             return  # it reached the end; what was written since is the next period's
     _log.warning("chain_audit_behind", ec_sequence_number=mark.ec_sequence_number)
 
@@ -126,8 +125,8 @@ class CronRunner:
             if self._seen.get(name) == period:
                 continue
             try:
-                taken = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
-                if not taken or await self._ran(name, cron, period):
+                claimed = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
+                if not claimed or await self._ran(name, cron, period):
                     self._seen[name] = period
             except QueueError as error:  # it is the slots that wait for Redis
                 _log.info("cron_without_redis", cron=name, code=error.code)
@@ -160,5 +159,7 @@ _MARK: Final[Mapping[str, Field]] = MappingProxyType(
 
 def _mark(state: dict[str, Any]) -> AuditMark:
     """Read how far the last audit came; a hint, which the record has to bear out."""
-    read = records("chain_audit_mark", [state] if state else [], lambda one: fields(one, _MARK))
+    read = records(
+        "chain_audit_mark", [state] if state else [], lambda stored: fields(stored, _MARK)
+    )
     return AuditMark(**read[0]) if read else AuditMark()

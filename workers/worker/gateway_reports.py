@@ -17,8 +17,9 @@ from typing import Any
 
 from actors.error_codes import ERRORS
 from kernel.priorities import capacity_priority_of
+from queues.errors import GatewayError
 from queues.items import Claim
-from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
 
 BUSY_FIRST_S = 0.1
@@ -78,7 +79,7 @@ class GatewayReporter:
         path: str,
         name: str,
         items: Sequence[Any],
-        more: dict[str, Any] | None = None,
+        shared: dict[str, Any] | None = None,
         claims: Sequence[Claim] = (),
     ) -> list[Outcome]:
         """Report items under a name and return an outcome for each, in order; never raises.
@@ -87,16 +88,16 @@ class GatewayReporter:
         """
         if not items:
             return []
-        body = {name: list(items), **(more or {}), **told_of(claims)}
+        body = {name: list(items), **(shared or {}), **told_of(claims)}
         try:
             answer = await self.post(path, body)
         except GatewayError as error:
             if error.status in _BATCH_REFUSED and len(items) > 1:
                 half = len(items) // 2
-                first = await self.batch(path, name, items[:half], more, claims[:half])
-                return first + await self.batch(path, name, items[half:], more, claims[half:])
-            found = "absent" if error.code in ABSENCES else "failed"
-            return [{"outcome": found, "code": error.code}] * len(items)
+                first = await self.batch(path, name, items[:half], shared, claims[:half])
+                return first + await self.batch(path, name, items[half:], shared, claims[half:])
+            outcome_name = "absent" if error.code in ABSENCES else "failed"
+            return [{"outcome": outcome_name, "code": error.code}] * len(items)
         outcomes: list[Outcome] = answer["outcomes"]
         codes = {str(outcome.get("code")) for outcome in outcomes}
         if codes <= NO_ROOM:
@@ -116,9 +117,9 @@ class GatewayReporter:
 
 def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
     """Return the fields of a report about its claims: traces, and whether any is critical."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if traceparents := traceparents_of(claims):
-        told["traceparents"] = traceparents
+        fields["traceparents"] = traceparents
     if any(capacity_priority_of(claim.priority) == "critical" for claim in claims):
-        told["urgent"] = True
-    return told
+        fields["urgent"] = True
+    return fields

@@ -12,6 +12,7 @@ import structlog
 from kernel.ledger.ledger import Ledger
 from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
+from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
@@ -47,7 +48,7 @@ async def serve_worker(
     token = settings.worker_token
     gateway = GatewayClient(
         str(settings.gateway_url),
-        worker_token=None if token is None else token.get_secret_value(),
+        auth=None if token is None else WorkerProof(token.get_secret_value()),
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
     traces = worker_traces(settings)
@@ -81,8 +82,8 @@ def _metrics_door(
     if listening is None:
         port = settings.worker_metrics_port or 0
         listening = listen(settings.host, port, "ROTULUS_WORKER_METRICS_PORT")
-    with open_door(listening, process.metrics.text, hosts=settings.host_names) as found:
-        _log.info("worker_metrics", worker_id=process.worker_id, port=found)
+    with open_door(listening, process.metrics.text, hosts=settings.host_names) as listening_port:
+        _log.info("worker_metrics", worker_id=process.worker_id, port=listening_port)
         yield
 
 

@@ -17,8 +17,8 @@ class WorkerTraces:
     def settled(self, queue: str, settled: Sequence[ClaimResult], claimed_ns: int) -> None:
         """Tell of a batch that was claimed then and is settled now."""
         now_ns = time.time_ns()
-        for one in settled:
-            claim = one.claim
+        for result in settled:
+            claim = result.claim
             attributes: dict[str, str | int | bool] = {
                 "messaging.destination.name": queue,
                 "messaging.message.id": claim.key,
@@ -27,23 +27,23 @@ class WorkerTraces:
                 "rotulus.attempt": claim.attempt,
                 "rotulus.causes": claim.causes_count,
             }
-            ended = {"rotulus.outcome": one.verdict, "rotulus.reason_code": one.code}
+            ended = {"rotulus.outcome": result.verdict, "rotulus.reason_code": result.code}
             # The clocks of this machine and of Redis may differ.
             waited_ns = min(claim.enqueued_at_ms * 1_000_000, claimed_ns), claimed_ns
-            for sent in sent_as(claim):
+            for context in sent_as(claim):
                 self.spans.tell(
                     "queue",
-                    sent.child("queue", claim.token),
-                    sent,
+                    context.child("queue", claim.token),
+                    context,
                     times_ns=waited_ns,
                     attributes=attributes,
                 )
                 self.spans.tell(
                     "handle",
-                    handled_as(claim, sent),
-                    sent,
+                    handled_as(claim, context),
+                    context,
                     times_ns=(claimed_ns, now_ns),
                     kind="consumer",
                     attributes=attributes | ended,
-                    failed=one.verdict == "failed",
+                    failed=result.verdict == "failed",
                 )

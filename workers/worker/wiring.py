@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandlerDependencies:
-    """What handlers are made of."""
+    """The services from which the handlers of queues are built."""
 
     ledger: Ledger
     reporter: GatewayReporter

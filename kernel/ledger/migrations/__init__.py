@@ -45,7 +45,7 @@ _DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One step forward."""
+    """One step of the schema from the version before to its own."""
 
     version: int
     message: str

@@ -38,7 +38,7 @@ def made(request, tmp_path):
     if request.param == "sqlite":
         inner = SqliteStore(tmp_path / "ledger.db")
     else:
-        url = request.getfixturevalue("postgres").new_database()
+        url = request.getfixturevalue("postgres_url")
         inner = pytest.importorskip("kernel.ledger.postgres").PostgresStore(url)
     store = ScriptedStore(inner)
     ledger = Ledger.create(store, FakeHost().host)

@@ -12,7 +12,9 @@ from tests.actors.world import put
 CORPUS = "corpus:brief-bank"
 
 
-def put_source(ledger: Ledger, node_id: str, text: str, visibility_class: str, **more: Any) -> str:
+def put_source(
+    ledger: Ledger, node_id: str, text: str, visibility_class: str, **fields: Any
+) -> str:
     """Put a source on the record and return the operation that did."""
     intent = CreateSource(
         intent_key=f"ingest:{node_id}",
@@ -21,7 +23,7 @@ def put_source(ledger: Ledger, node_id: str, text: str, visibility_class: str, *
         content_kind="excerpt",
         text=text,
         visibility_class=visibility_class,
-        **more,
+        **fields,
     )
     [result] = put(ledger, intent)
     return str(result.operation_id)
@@ -44,4 +46,8 @@ async def ask(ledger: Ledger, node_id: str, query: str, *source_refs: str) -> Su
 
 def receipts_of(ledger: Ledger, result: SubmissionResult, kind: str) -> list[Document]:
     with ledger.view() as view:
-        return [one for one in view.receipts_of(result.operation_id) if one["receipt_kind"] == kind]
+        return [
+            receipt
+            for receipt in view.receipts_of(result.operation_id)
+            if receipt["receipt_kind"] == kind
+        ]

@@ -190,7 +190,7 @@ async def test_another_number_of_shards_is_refused(world):
     a = await world.gateway("a")
     a.held_shards.shards = SHARDS + 1
     with pytest.raises(LedgerUnavailable) as refused:
-        await a.keeper.found()
+        await a.keeper.found_ledger()
     assert refused.value.code == "ledger_shards_differ"
 
 

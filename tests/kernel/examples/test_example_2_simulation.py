@@ -92,7 +92,7 @@ def simulated(ledger):
             POLICY,
             PROFILE,
             prediction=PREDICTION.model_copy(update=said),
-            asked=Simulation(submitter="orchestrator"),
+            simulation=Simulation(submitter="orchestrator"),
         )
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from queues import NewRequest, Producer, ProducerError
-from queues.client.http_retry import PAUSE_FIRST_S
+from queues.client.gateway_http import PAUSE_FIRST_S
 from workers.api.body_limits import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +112,7 @@ async def test_what_was_refused_is_not_sent_again_and_says_which_and_why():
     error = caught.value
     assert (error.code, error.status, error.field) == ("work_request_conflict", 409, "request_key")
     assert error.index == 259
-    assert len(error.asked) == 256
+    assert len(error.receipts) == 256
     assert len(gateway.requests) == 2
 
 
@@ -156,7 +156,7 @@ async def test_what_is_no_json_is_refused_and_what_came_before_is_known(content)
         with pytest.raises(ProducerError) as caught:
             await producer.enqueue_many([*[WORK] * 257, NewRequest(content)])
     assert caught.value.code == "work_request_invalid"
-    assert len(caught.value.asked) == 256
+    assert len(caught.value.receipts) == 256
 
 
 async def test_an_outcome_is_asked_for_until_it_is_there():

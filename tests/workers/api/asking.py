@@ -13,7 +13,7 @@ def binding(key: str, **content: Any) -> dict[str, Any]:
     return {"request_key": key, "content": stated}
 
 
-def step(run: str, **more: Any) -> dict[str, Any]:
+def step(run: str, **fields: Any) -> dict[str, Any]:
     content = {
         "extraction_run_id": run,
         "attempt_number": 1,
@@ -21,14 +21,14 @@ def step(run: str, **more: Any) -> dict[str, Any]:
         "current_state": "running",
         "state_change_reason": "because",
     }
-    return {"request_key": run, "content": content, **more}
+    return {"request_key": run, "content": content, **fields}
 
 
 async def enqueued(door: Any, path: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     response = await door.send(f"{path}/requests", {"requests": requests})
     assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()["requests"]
-    return found
+    recorded: list[dict[str, Any]] = response.json()["requests"]
+    return recorded
 
 
 async def done(door: Any, request_id: str) -> None:
@@ -40,7 +40,7 @@ async def given_up(door: Any, queue: str, request_id: str, signature: str) -> No
     await report(door, queue, GivenUp(request_id=request_id, error_signature=signature))
 
 
-async def report(door: Any, queue: str, one: Any) -> None:
-    body = {"queue": queue, "reports": [one.model_dump()]}
+async def report(door: Any, queue: str, outcome: Any) -> None:
+    body = {"queue": queue, "reports": [outcome.model_dump()]}
     response = await door.reporter("work", body)
     assert response.json() == {"outcomes": [{"outcome": "completed"}]}, response.text

@@ -52,8 +52,8 @@ class KeptDoor:
     def verify(self) -> None:
         """Find nothing wrong with the record."""
         with self.ledger.view() as view:
-            found = verify(view)
-        assert found.ok, found.findings
+            verification = verify(view)
+        assert verification.ok, verification.findings
 
 
 @contextmanager
@@ -92,4 +92,4 @@ def typed(response: httpx.Response) -> str | None:
 
 def rows_of(ledger: Ledger) -> dict[str, list[Any]]:
     """Every table but those that a refusal may write."""
-    return {name: found for name, found in everything(ledger).items() if name not in NO_NEWS}
+    return {name: rows for name, rows in everything(ledger).items() if name not in NO_NEWS}

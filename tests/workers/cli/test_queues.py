@@ -58,7 +58,7 @@ class OneRecord:
         class Asking(Producer):
             async def __aenter__(self) -> Any:
                 door = await record._stack.enter_async_context(record.door())
-                self._http._transport = http_client(door.app)._transport
+                self._gateway._http._transport = http_client(door.app)._transport
                 return self
 
             async def __aexit__(self, *_: object) -> None:

@@ -4,11 +4,11 @@ import httpx
 import pytest
 
 from kernel.ledger import schema
+from queues.errors import GatewayError
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, rows, running_door
 from tests.workers.clients.test_gateway import Patience, error
 from workers.clients.belief_session import SessionClient
-from workers.clients.gateway import GatewayError
 from workers.use_cases.session_replay import replay_audit
 from workers.views.belief_sessions import Ontology
 

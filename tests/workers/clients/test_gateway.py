@@ -8,9 +8,10 @@ import anyio
 import httpx
 import pytest
 
-from queues.client.http_retry import PAUSE_FIRST_S, PAUSE_MAX_S
-from workers.clients.gateway import GatewayClient, GatewayError
-from workers.clients.worker_proof import proof_of
+from queues.client.gateway_http import PAUSE_FIRST_S, PAUSE_MAX_S
+from queues.errors import GatewayError
+from workers.clients.gateway import GatewayClient
+from workers.clients.worker_proof import WorkerProof, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -136,7 +137,7 @@ async def test_an_answer_that_is_not_ours_has_a_code_all_the_same(body):
 
 async def test_queries_are_sent_and_the_token_is_proven_but_not_told():
     gateway = Patience(OK)
-    async with gateway.client(worker_token="sesame") as client:  # noqa: S106 - made up here
+    async with gateway.client(auth=WorkerProof("sesame")) as client:
         await client.get("/v1/log", after=7, limit=2)
     [request] = gateway.requests
     assert request.url.path == "/v1/log"

@@ -163,11 +163,13 @@ def _workers(count: int, rng: random.Random) -> tuple[Worker, ...]:
     states = {3: ("late", 9_400), 4: ("lost", 74_000)}
     made = []
     for i in range(count):
-        state, seen = states.get(i, ("alive", 300 + rng.randrange(900)))
+        state, seen_ms = states.get(i, ("alive", 300 + rng.randrange(900)))
         in_flight = 2 + rng.randrange(7) if state == "alive" else 3
         serves = QUEUES if i % 2 == 0 else QUEUES[:2]
         made.append(
-            Worker(f"w-{i + 1}", 4_100 + i, serves, 8, 120_480 - 900 * i, i, in_flight, seen, state)
+            Worker(
+                f"w-{i + 1}", 4_100 + i, serves, 8, 120_480 - 900 * i, i, in_flight, seen_ms, state
+            )
         )
     return tuple(made)
 

@@ -9,9 +9,10 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.verify import verify
+from queues.errors import GatewayError
 from tests.kernel.build import everything
 from tests.workers.api.door import URL, Door, client_of, log_length, rows
-from workers.clients.gateway import GatewayClient, GatewayError
+from workers.clients.gateway import GatewayClient
 from workers.demo.ingest import INTENTS_PER_POST, Ingest, Summary
 from workers.dockets.plan import plan_docket
 from workers.dockets.reader import Docket, read_dockets

@@ -50,7 +50,7 @@ def perform_and_be_killed(path: Path, root: Path) -> bool:
 
 
 if __name__ == "__main__":
-    places = [Path(one) for one in sys.argv[1:]]
+    places = [Path(argument) for argument in sys.argv[1:]]
     pairs = list(zip(places[::2], places[1::2], strict=True))
     killed = [perform_and_be_killed(*pair) for pair in pairs for _ in range(KILLS)]
     sys.exit(0 if all(killed) else 1)

@@ -70,8 +70,8 @@ class World:
 
     def files(self) -> list[str]:
         """Every file below the folder; the drafts' folder is empty between effects."""
-        found = (path for path in self.root.rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.root)) for path in found)
+        files = (path for path in self.root.rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self.root)) for path in files)
 
     def check(self) -> None:
         with self.ledger.view() as view:

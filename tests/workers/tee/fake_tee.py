@@ -35,8 +35,8 @@ def edge(source, target, kind=wire.EDGE_TYPE_DEPENDS_ON, by=None):
     return wire.Edge(source=source, target=target, type=kind, provenance=by or [why()])
 
 
-def key_of(one):
-    return f"{one.source}->{one.target}:{one.type}"
+def key_of(edge):
+    return f"{edge.source}->{edge.target}:{edge.type}"
 
 
 class FakeTee(TeeServicer):
@@ -61,8 +61,10 @@ class FakeTee(TeeServicer):
 
     def MergeHypothesis(self, request, context):
         with self._lock:
-            self.nodes.update({one.id: one for one in request.nodes if one.id not in self.nodes})
-            self.edges.update({key_of(one): one for one in request.edges})
+            self.nodes.update(
+                {node.id: node for node in request.nodes if node.id not in self.nodes}
+            )
+            self.edges.update({key_of(edge): edge for edge in request.edges})
         return wire.HypothesisMergeResult()
 
     def CreateIncident(self, request, context):
@@ -88,13 +90,13 @@ class FakeTee(TeeServicer):
         result = wire.TombstoneMergeResult()
         with self._lock:
             tombstones = self._incident(request, context)[part]
-            for one in named:
-                if key(one) in tombstones:
-                    result.already_tombstoned_ids.append(key(one))
+            for element in named:
+                if key(element) in tombstones:
+                    result.already_tombstoned_ids.append(key(element))
                     continue
-                tombstones[key(one)] = one
-                answered = result.applied_ids if key(one) in graph else result.unmatched_ids
-                answered.append(key(one))
+                tombstones[key(element)] = element
+                answered = result.applied_ids if key(element) in graph else result.unmatched_ids
+                answered.append(key(element))
         self._failing(method, context, after=True)
         return result
 
@@ -102,11 +104,11 @@ class FakeTee(TeeServicer):
         with self._lock:
             nodes, edges = self._incident(request, context)
             return wire.CausalGraph(
-                nodes=[one for name, one in sorted(self.nodes.items()) if name not in nodes],
+                nodes=[node for name, node in sorted(self.nodes.items()) if name not in nodes],
                 edges=[
-                    one
-                    for name, one in sorted(self.edges.items())
-                    if name not in edges and one.source not in nodes and one.target not in nodes
+                    edge
+                    for name, edge in sorted(self.edges.items())
+                    if name not in edges and edge.source not in nodes and edge.target not in nodes
                 ],
             )
 

@@ -19,17 +19,17 @@ class Collector:
     spans: list[Span] = field(default_factory=list)
 
     def trace(self, trace_id: int) -> list[Span]:
-        wanted = trace_id.to_bytes(16)
-        return [span for span in self.spans if span.trace_id == wanted]
+        id_bytes = trace_id.to_bytes(16)
+        return [span for span in self.spans if span.trace_id == id_bytes]
 
 
 def attributes(span: Span) -> dict[str, Attribute]:
-    found = {}
+    values = {}
     for attribute in span.attributes:
-        which = attribute.value.WhichOneof("value")
-        assert which in ("string_value", "int_value", "bool_value")
-        found[attribute.key] = getattr(attribute.value, which)
-    return found
+        kind = attribute.value.WhichOneof("value")
+        assert kind in ("string_value", "int_value", "bool_value")
+        values[attribute.key] = getattr(attribute.value, kind)
+    return values
 
 
 @contextmanager
@@ -42,8 +42,8 @@ def running_collector() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            asked = ExportTraceServiceRequest.FromString(body)
-            for resource in asked.resource_spans:
+            request = ExportTraceServiceRequest.FromString(body)
+            for resource in request.resource_spans:
                 for scope in resource.scope_spans:
                     collector.spans += scope.spans
             self.send_response(200)

@@ -22,6 +22,7 @@ from queues.items import Claim, NewItem
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.door import eventually
+from workers.worker import arq_runner
 from workers.worker import consumers as slots
 from workers.worker.arq_runner import FINISH_S, WorkerProcess, new_worker_id
 from workers.worker.batches import BatchCounters
@@ -203,7 +204,18 @@ async def test_two_processes_share_the_leases(url: str):
         assert max(together) == 1
 
 
+FASTER = 4
+INTERVALS = (
+    (slots, "IDLE_WAIT_S"),
+    *((arq_runner, name) for name in ("BEAT_EVERY_S", "KEEP_EVERY_S", "ARQ_POLL_S")),
+)
+"""What a process that is idle waits for."""
+
+
 async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
+    seconds = 2 * slots.IDLE_WAIT_S
+    for module, name in INTERVALS:
+        monkeypatch.setattr(module, name, getattr(module, name) / FASTER)
     sent: list[str] = []
     send = Connection.send_packed_command
 
@@ -217,8 +229,7 @@ async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
         await eventually(lambda: worker.processor.tally.completed == 1)
         await anyio.sleep(2)
         monkeypatch.setattr(Connection, "send_packed_command", count)
-        seconds = 2 * slots.IDLE_WAIT_S
-        await anyio.sleep(seconds)
+        await anyio.sleep(seconds / FASTER)
         # Two for each queue to which a slot listens in IDLE_WAIT_S, and the heartbeats.
         assert 0 < len(sent) <= 1.2 * seconds, Counter(sent)
 

@@ -16,6 +16,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
+from queues.errors import GatewayError
 from queues.items import Claim, NewItem
 from queues.outbox_relay import OutboxRelay
 from queues.retry_delay import BASE_MS, MAX_ATTEMPTS
@@ -31,7 +32,6 @@ from tests.kernel.build import (
     understandings,
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
-from workers.clients.gateway import GatewayError
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
 from workers.worker.batches import INPUT_PENDING_DELAY_MS, BatchProcessor, settlement_of

@@ -9,12 +9,12 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from kernel.ledger import schema
 from kernel.verify import recent
 from queues.cron_claims import Crons
+from queues.errors import GatewayError
 from queues.items import NewItem
 from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost, code_of, create, submit
 from tests.workers.api.door import Door, client_of, rows, running_door
-from workers.clients.gateway import GatewayError
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter

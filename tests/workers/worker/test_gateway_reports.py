@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kernel.priorities import PRIORITIES_OF
+from queues.errors import GatewayError
 from queues.items import Claim, Lineage
 from queues.outbox_relay import ROUTES
-from workers.clients.gateway import GatewayError
 from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, GatewayReporter
 from workers.worker.wiring import HANDLERS
 

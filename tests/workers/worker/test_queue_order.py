@@ -1,8 +1,13 @@
 """Whose turn it is: the earliest deadline, and now and then whoever waited longest."""
 
+import pytest
+from fakeredis import FakeAsyncRedis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues.items import NewItem
+from queues.work_queue import WorkQueue
+from workers.worker.consumers import next_deadline_ms
 from workers.worker.queue_order import FAIR_EVERY, turn_order
 
 NAMES = ("a", "b", "c")
@@ -20,6 +25,21 @@ def test_a_fair_turn_goes_to_whoever_was_served_longest_ago():
 def test_a_fair_turn_tries_a_queue_that_seems_empty():
     """A value at its head that cannot be read hides what is behind."""
     assert turn_order({"a": None, "b": 1}, {"b": 1}, FAIR_EVERY) == ["a", "b"]
+
+
+@pytest.mark.anyio
+async def test_names_without_an_item_at_its_head_do_not_hide_the_deadline_of_a_queue():
+    """They may stay there: a slot that takes urgent work alone leaves them."""
+    redis = FakeAsyncRedis()
+    queue = WorkQueue(redis, "binding-evaluation", lambda: 1_000)
+    assert await next_deadline_ms(queue) is None
+    await queue.enqueue_many([NewItem("b-1", queue.priorities[1].name, "cause", b"{}")])
+    deadline_ms = await next_deadline_ms(queue)
+    assert deadline_ms is not None
+    foreign = {f"nobody-{number}": 0 for number in range(3)}
+    await redis.zadd("rotulus:{binding-evaluation}:suspended:4", foreign)
+    assert await next_deadline_ms(queue) == deadline_ms
+    await redis.aclose()
 
 
 @given(

@@ -3,7 +3,8 @@
     python -m tests.workers.worker.worker_that_ends BEGAN CURED
 
 It adds the name of each binding that it begins to one file, and survives while the other is there.
-Everything else is read from the environment, as an operator's worker reads it.
+Everything else is read from the environment, as an operator's worker reads it. What it held comes
+back sooner than an operator's, who may have a slow machine: the marker is begun four times.
 """
 
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from kernel.work.contents import BindingEvaluation
 from workers.cli.common import read_settings, redis_url, run
+from workers.worker import consumers
 from workers.worker.handlers.binding_evaluator import Evaluated
 from workers.worker.process import serve_worker
 
@@ -34,5 +36,6 @@ class Ends:
 
 
 if __name__ == "__main__":
+    consumers.VISIBILITY_MS, consumers.RENEW_EVERY_S = 2_000, 0.4  # type: ignore[misc]
     settings = read_settings(None)
     run(partial(serve_worker, settings, redis_url(settings), Ends(*map(Path, sys.argv[1:]))))

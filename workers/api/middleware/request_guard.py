@@ -147,11 +147,11 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
     """
-    taken, until_s, more = 0, 0.0, True
+    bytes_read, until_s, has_more = 0, 0.0, True
 
     async def counted() -> Message:
-        nonlocal taken, until_s, more
-        if not more:
+        nonlocal bytes_read, until_s, has_more
+        if not has_more:
             # What comes now is about the connection, and is waited for as long as it takes.
             return await receive()
         until_s = until_s or anyio.current_time() + BODY_S_MAX
@@ -161,9 +161,9 @@ def _limited(receive: Receive, limit: int) -> Receive:
         if message is None:
             # Closed, or the rest of the body would keep it open.
             raise HTTPException(408, headers={"Connection": "close"})
-        more = message.get("more_body", False)
-        taken += len(message.get("body", b""))
-        if taken > limit:
+        has_more = message.get("more_body", False)
+        bytes_read += len(message.get("body", b""))
+        if bytes_read > limit:
             raise HTTPException(413)
         return message
 

@@ -71,10 +71,10 @@ class Filters(BaseModel):
     after: Sequence = 0
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
 
-    def wanted(self) -> AuditFilter:
+    def criteria(self) -> AuditFilter:
         """Return the filter that the parameters give."""
-        given = self.model_dump(exclude={"since", "until", "after", "limit"})
-        return AuditFilter(**given, from_us=_us(self.since), before_us=_us(self.until))
+        conditions = self.model_dump(exclude={"since", "until", "after", "limit"})
+        return AuditFilter(**conditions, from_us=_us(self.since), before_us=_us(self.until))
 
 
 def _us(moment: datetime | None) -> int | None:
@@ -84,9 +84,9 @@ def _us(moment: datetime | None) -> int | None:
 @router.get("/operations")
 async def operations(filters: Annotated[Filters, Query()], services: Given) -> dict[str, Any]:
     """Return a page of the operations that a filter means; go on while `next_after` is given."""
-    wanted = filters.wanted()
+    criteria = filters.criteria()
     page = await services.read(
-        lambda view: find_operations(view, wanted, after=filters.after, limit=filters.limit)
+        lambda view: find_operations(view, criteria, after=filters.after, limit=filters.limit)
     )
     return page_document(page)
 
@@ -96,19 +96,19 @@ async def ancestors(
     operation_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
 ) -> dict[str, Any]:
     """Return what caused an operation, back to where the chain begins."""
-    found = await services.read(
+    ancestry = await services.read(
         lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
-    if found is None:
+    if ancestry is None:
         raise ApiError("not_found", "no such operation is on the log")
-    return ancestry_document(found)
+    return ancestry_document(ancestry)
 
 
 @router.get("/rollback-preview/{operation_id:path}")
 async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str, Any]:
     """Return what undoing an operation would take; nothing is undone."""
     try:
-        found, refused_by = await services.read(
+        preview, refused_by = await services.read(
             lambda view: (
                 preview_rollback(view, operation_id),
                 inverse_refused_by(view, operation_id),
@@ -116,18 +116,18 @@ async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str,
         )
     except AuditError as error:
         raise ApiError(error.code, str(error)) from None
-    if found is None:
+    if preview is None:
         raise ApiError("not_found", "no such operation is on the log")
-    return preview_document(found, refused_by)
+    return preview_document(preview, refused_by)
 
 
 @router.get("/authority/{node_id:path}")
 async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
     """Return what informed an understanding's authority."""
-    found = await services.read(lambda view: authority_grounds(view, node_id))
-    if found is None:
+    grounds = await services.read(lambda view: authority_grounds(view, node_id))
+    if grounds is None:
         raise ApiError("not_found", "no such understanding")
-    return grounds_document(found)
+    return grounds_document(grounds)
 
 
 @router.get("/adjudications")
@@ -174,5 +174,5 @@ async def totals(
 ) -> dict[str, Any]:
     """Return what operations cost together, by intent and actor; go on while `next_after` is."""
     time = {"from_us": _us(since), "before_us": _us(until)}
-    found = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
-    return totals_document(found.totals, found.next_after)
+    page = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
+    return totals_document(page.totals, page.next_after)

@@ -67,16 +67,16 @@ async def tick(body: TickBody, services: Given) -> dict[str, Any]:
 @router.post("/backfill")
 async def fill(services: Given) -> dict[str, Any]:
     """Ask for every authority that is missing, parents first; run again, it goes on."""
-    found = await _run(services, backfill())
+    counts = await _run(services, backfill())
     progress = await anyio.to_thread.run_sync(backfill_progress, services.ledger)
-    return found | {"progress": progress.document()}
+    return counts | {"progress": progress.document()}
 
 
 @router.get("/backfill")
 async def progress(services: Given) -> dict[str, Any]:
     """Return how many understandings have an authority, and whether that is enough."""
-    found = await anyio.to_thread.run_sync(backfill_progress, services.ledger)
-    return found.document()
+    state = await anyio.to_thread.run_sync(backfill_progress, services.ledger)
+    return state.document()
 
 
 async def _run(services: Services, sweep: Sweep) -> dict[str, Any]:

@@ -7,7 +7,6 @@ thread, which costs a request more than its elimination. The OpenAPI document sa
 would say if they were declared.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -45,15 +44,6 @@ router = json_router(prefix="/v1/sessions", tags=["sessions"])
 ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    """What every verb is given beside its body."""
-
-    services: Services
-    expected_head: str | None
-    survivors_max: int | None
-
-
 Survivors = Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)]
 
 
@@ -64,7 +54,7 @@ async def _survivors_max(
 ) -> int | None:
     if prefer is None or survivors is not None:
         return survivors
-    if "return=minimal" in {one.strip().lower() for one in prefer.split(",")}:
+    if "return=minimal" in {preference.strip().lower() for preference in prefer.split(",")}:
         response.headers["Preference-Applied"] = "return=minimal"
         return 0
     return None
@@ -76,14 +66,15 @@ SurvivorsMax = Annotated[int | None, Depends(_survivors_max)]
 _SURVIVORS: TypeAdapter[int | None] = TypeAdapter(Survivors)
 
 
-def _or_null(schema: dict[str, Any], title: str) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}], "title": title}
-
-
 _COUNT = {"type": "integer", "minimum": 0, "maximum": MAX_HYPOTHESES}
 VERB: dict[str, Any] = {
     "parameters": [
-        {"in": place, "name": name, "required": False, "schema": _or_null(schema, title)}
+        {
+            "in": place,
+            "name": name,
+            "required": False,
+            "schema": {"anyOf": [schema, {"type": "null"}], "title": title},
+        }
         for place, name, schema, title in (
             ("query", "survivors", _COUNT, "Survivors"),
             ("header", "if-match", {"type": "string"}, "If-Match"),
@@ -91,11 +82,11 @@ VERB: dict[str, Any] = {
         )
     ]
 }
-"""What `_verb` reads, as the document says it."""
+"""What `_conditions` reads, as the document says it."""
 
 
-async def _verb(request: Request, response: Response) -> _Verb:
-    """Read what every verb is given beside its body.
+async def _conditions(request: Request, response: Response) -> dict[str, Any]:
+    """Read what every verb is given beside its body, as the fields of its message.
 
     By hand, because a parameter that is declared costs a request a tenth of all that it costs.
 
@@ -110,10 +101,10 @@ async def _verb(request: Request, response: Response) -> _Verb:
         try:
             survivors = _SURVIVORS.validate_strings(counted)
         except ValidationError as error:
-            found = [{**one, "loc": ("query", "survivors")} for one in error.errors()]
-            raise RequestValidationError(found) from None
+            problems = [{**problem, "loc": ("query", "survivors")} for problem in error.errors()]
+            raise RequestValidationError(problems) from None
     survivors_max = await _survivors_max(response, survivors, headers.get("prefer"))
-    return _Verb(request.app.state.services, expected, survivors_max)
+    return {"expected_head": expected, "survivors_max": survivors_max}
 
 
 class _Body(BaseModel):
@@ -179,22 +170,18 @@ class TerminateBody(_VerbBody):
 # Routes are tried in their order, so what is asked most stands first.
 @router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
 async def eliminate(
-    session_id: UUID,
-    body: EliminateBody,
-    request: Request,
-    response: Response,
+    session_id: UUID, body: EliminateBody, request: Request, response: Response
 ) -> Any:
     """Strike hypotheses; what was struck never comes back."""
-    verb = await _verb(request, response)
+    conditions = await _conditions(request, response)
     message = messages.Eliminate(
         body.source_id,
         body.observation_id,
         body.eliminated,
         body.justification,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
+        **conditions,
     )
-    return await _ask(verb.services, session_id, body, message, response)
+    return await _ask(request, session_id, body, message, response)
 
 
 @router.post("", status_code=201, responses={201: {"model": Declared}})
@@ -241,20 +228,14 @@ async def audit(
 
 @router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
 async def enter_obligation(
-    session_id: UUID,
-    body: ObligationBody,
-    request: Request,
-    response: Response,
+    session_id: UUID, body: ObligationBody, request: Request, response: Response
 ) -> Any:
     """Open an obligation; one at a time."""
-    verb = await _verb(request, response)
+    conditions = await _conditions(request, response)
     message = messages.EnterObligation(
-        body.obligation_id,
-        body.min_total_eliminations,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
+        body.obligation_id, body.min_total_eliminations, **conditions
     )
-    return await _ask(verb.services, session_id, body, message, response)
+    return await _ask(request, session_id, body, message, response)
 
 
 @router.post(
@@ -270,36 +251,23 @@ async def request_exit(
     body: ExitBody | None = None,
 ) -> Any:
     """Close the obligation if enough was eliminated since it was entered."""
-    verb = await _verb(request, response)
+    conditions = await _conditions(request, response)
     body = body or ExitBody()
     _check_repeated("obligation_id", body.obligation_id, obligation_id)
-    message = messages.RequestExit(
-        obligation_id,
-        body.context,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
-    )
-    return await _ask(verb.services, session_id, body, message, response)
+    message = messages.RequestExit(obligation_id, body.context, **conditions)
+    return await _ask(request, session_id, body, message, response)
 
 
 @router.post(
     "/{session_id}/conclusions", responses={200: {"model": Acceptance}}, openapi_extra=VERB
 )
 async def declare_conclusion(
-    session_id: UUID,
-    body: ConclusionBody,
-    request: Request,
-    response: Response,
+    session_id: UUID, body: ConclusionBody, request: Request, response: Response
 ) -> Any:
     """Declare a conclusion; an open obligation holds it back."""
-    verb = await _verb(request, response)
-    message = messages.DeclareConclusion(
-        body.conclusion_id,
-        body.context,
-        expected_head=verb.expected_head,
-        survivors_max=verb.survivors_max,
-    )
-    return await _ask(verb.services, session_id, body, message, response)
+    conditions = await _conditions(request, response)
+    message = messages.DeclareConclusion(body.conclusion_id, body.context, **conditions)
+    return await _ask(request, session_id, body, message, response)
 
 
 @router.post("/{session_id}/terminate", responses={200: {"model": Approval}}, openapi_extra=VERB)
@@ -310,22 +278,21 @@ async def request_termination(
     body: TerminateBody | None = None,
 ) -> Any:
     """End the session if its rules allow; afterwards only reading is possible."""
-    verb = await _verb(request, response)
+    conditions = await _conditions(request, response)
     body = body or TerminateBody()
-    message = messages.RequestTermination(
-        body.context, expected_head=verb.expected_head, survivors_max=verb.survivors_max
-    )
-    return await _ask(verb.services, session_id, body, message, response)
+    message = messages.RequestTermination(body.context, **conditions)
+    return await _ask(request, session_id, body, message, response)
 
 
 async def _ask(
-    services: Services,
+    request: Request,
     session_id: UUID,
     body: _VerbBody,
     message: messages.BeliefVerb,
     response: Response,
 ) -> Response:
     _check_repeated("session_id", body.session_id, session_id)
+    services: Services = request.app.state.services
     answer = await services.sessions.ask(str(session_id), message)
     return await json_answer(answer, headers=_preferred(response))
 

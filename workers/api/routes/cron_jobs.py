@@ -23,7 +23,7 @@ router = json_router(prefix="/internal/crons", include_in_schema=False)
 CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
     {"retention-sweep": lambda services: RetentionSweepUnit(services.models)}
 )
-"""By the name of the cron (`workers/worker/cron.py`)."""
+"""The unit of each cron, by its name in `workers/worker/cron.py`."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Sequence = Annotated[int, Field(ge=0, le=2**53 - 1)]
@@ -46,11 +46,11 @@ async def chain_audit(body: MarkBody, services: Given, request: Request) -> dict
     await authorize(services, request)
     mark = AuditMark(**body.model_dump())
     audited = await services.read(lambda view: audit_since(view, mark))
-    if audited.found.ok:
+    if audited.verification.ok:
         return {"findings": 0, "receipt_id": None}
     services.problems["chain"] = "an audit found rows that are not what was recorded"
-    receipt_id = await services.write(AuditUnit(audited.found))
-    return {"findings": len(audited.found.findings), "receipt_id": receipt_id}
+    receipt_id = await services.write(AuditUnit(audited.verification))
+    return {"findings": len(audited.verification.findings), "receipt_id": receipt_id}
 
 
 @router.post("/{name}")

@@ -58,25 +58,25 @@ async def dead(
 ) -> dict[str, Any]:
     """List what was given up and not requeued; go on while there is a `next_after`."""
     _queue(services, queue)
-    found = await services.read(
+    letters = await services.read(
         lambda view: dead_letters(
             view, queue, error_signature=error_signature, after=after, limit=limit
         )
     )
-    return asdict(found)
+    return asdict(letters)
 
 
 @router.post("/requeue")
 async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> dict[str, Any]:
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
     _queue(services, queue)
-    asked = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
+    receipts = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
     await _queue(services, queue).remove_closed(body.request_ids)
-    return {"requests": [asdict(one) for one in asked]}
+    return {"requests": [asdict(receipt) for receipt in receipts]}
 
 
 def _queue(services: Services, name: str) -> WorkQueue:
-    found = services.queues.get(name)
-    if found is None:
+    queue = services.queues.get(name)
+    if queue is None:
         raise ApiError("work_queue_unknown", f"no queue is called {name!r}")
-    return found
+    return queue

@@ -14,7 +14,7 @@ from workers.views.records import SEQUENCE_MAX, count_requests, describe_node, d
 
 PAGE_MAX = 500
 TEXT_MAX = 512
-"""No name on the record is longer."""
+"""The longest name that the record can hold."""
 
 RecordId = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
 
@@ -24,19 +24,19 @@ router = json_router(prefix="/v1", tags=["records"])
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: RecordId, services: Given) -> dict[str, Any]:
     """Return an operation: its log row, envelope, effects and receipts."""
-    found = await services.read(lambda view: describe_operation(view, operation_id))
-    if found is None:
+    description = await services.read(lambda view: describe_operation(view, operation_id))
+    if description is None:
         raise ApiError("not_found", "no such operation is on the record")
-    return found
+    return description
 
 
 @router.get("/nodes/{node_id:path}")
 async def node(node_id: RecordId, services: Given) -> dict[str, Any]:
     """Return a node's record, and for an understanding since when its authority is stale."""
-    found = await services.read(lambda view: describe_node(view, node_id))
-    if found is None:
+    description = await services.read(lambda view: describe_node(view, node_id))
+    if description is None:
         raise ApiError("not_found", "no such node")
-    return found
+    return description
 
 
 @router.get("/log")

@@ -28,13 +28,13 @@ def describe_shards(view: LedgerView) -> dict[str, Any]:
     gateways: dict[str, dict[str, Any]] = {}
     unowned = []
     known = shards_of(view)
-    for one in known:
-        if one.owner == NOBODY:
-            unowned.append(one.shard)
+    for shard in known:
+        if shard.owner == NOBODY:
+            unowned.append(shard.shard)
             continue
-        gateway = gateways.setdefault(one.owner, {"shards": [], "last_acquired_at": ""})
-        gateway["shards"].append(one.shard)
-        acquired_at = iso_time(one.acquired_at_us)
+        gateway = gateways.setdefault(shard.owner, {"shards": [], "last_acquired_at": ""})
+        gateway["shards"].append(shard.shard)
+        acquired_at = iso_time(shard.acquired_at_us)
         gateway["last_acquired_at"] = max(gateway["last_acquired_at"], acquired_at)
     return {"of": len(known), "gateways": dict(sorted(gateways.items())), "unowned": unowned}
 
@@ -55,8 +55,8 @@ async def set_aside(services: Given) -> dict[str, Any]:
         lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
     )
     shards = {int(finding["shard"]) for finding in findings}
-    kept = [] if services.mail is None else await services.mail.aside(sorted(shards))
-    return {"set_aside": [asdict(one) for one in kept], "findings": findings}
+    entries = [] if services.mail is None else await services.mail.aside(sorted(shards))
+    return {"set_aside": [asdict(entry) for entry in entries], "findings": findings}
 
 
 @router.post("/shards/put-back")

@@ -80,19 +80,19 @@ class CancelBody(BaseModel):
 @router.post("/requests")
 async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> dict[str, Any]:
     """Ask for work; each request is on the record when this answers."""
-    asked = await services.write(
+    receipts = await services.write(
         RequestWorkUnit(
             tuple(WorkRequest(queue, **request.model_dump()) for request in body.requests)
         )
     )
-    return {"requests": [asdict(one) for one in asked]}
+    return {"requests": [asdict(receipt) for receipt in receipts]}
 
 
 @router.post("/outcomes")
 async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> dict[str, Any]:
     """Return how requests ended; waits until all have, or for `wait_s` seconds."""
-    found = await _outcomes(services, queue, body.request_ids, body.wait_s)
-    return {"outcomes": [asdict(one) for one in found]}
+    ended = await _outcomes(services, queue, body.request_ids, body.wait_s)
+    return {"outcomes": [asdict(outcome) for outcome in ended]}
 
 
 @router.get("/requests/{request_id:path}/outcome")
@@ -103,8 +103,8 @@ async def outcome(
     wait_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = 0,
 ) -> dict[str, Any]:
     """Return how a request ended; waits until it has, or for `wait_s` seconds."""
-    [found] = await _outcomes(services, queue, [request_id], wait_s)
-    return asdict(found)
+    [ended] = await _outcomes(services, queue, [request_id], wait_s)
+    return asdict(ended)
 
 
 @router.post("/requests/{request_id:path}/cancel")
@@ -112,7 +112,7 @@ async def cancel(
     queue: QueueName, request_id: RequestIdInPath, body: CancelBody, services: Given
 ) -> dict[str, Any]:
     """Take a request back; `cancelled` is false where it had its outcome before."""
-    _found(await services.read(lambda view: _status(view, queue, request_id)), request_id)
+    _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
     cancelled, status = await services.write(CancelRequestUnit(request_id, body.reason))
     await services.queues[queue].remove_closed([request_id])
     return {"cancelled": cancelled, "request": asdict(status)}
@@ -121,17 +121,17 @@ async def cancel(
 @router.get("/requests/{request_id:path}")
 async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> dict[str, Any]:
     """Return a request as it stands."""
-    found = await services.read(lambda view: _status(view, queue, request_id))
-    return asdict(_found(found, request_id))
+    state = await services.read(lambda view: _status(view, queue, request_id))
+    return asdict(_existing(state, request_id))
 
 
 async def _outcomes(
     services: Services, queue: str, request_ids: list[str], wait_s: float
 ) -> list[RequestOutcome]:
-    found = await _read_outcomes(services, queue, request_ids)
-    waiting = {one.request_id for one in found if one.state == "open"}
+    outcomes = await _read_outcomes(services, queue, request_ids)
+    waiting = {outcome.request_id for outcome in outcomes if outcome.state == "open"}
     if not waiting or not wait_s:
-        return found
+        return outcomes
     await services.outcomes.wait(waiting, wait_s)
     return await _read_outcomes(services, queue, request_ids)
 
@@ -139,18 +139,18 @@ async def _outcomes(
 async def _read_outcomes(
     services: Services, queue: str, request_ids: list[str]
 ) -> list[RequestOutcome]:
-    found = await services.read(
+    outcomes = await services.read(
         lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
     )
-    return [_found(one, request_ids[index]) for index, one in enumerate(found)]
+    return [_existing(outcome, request_ids[index]) for index, outcome in enumerate(outcomes)]
 
 
 def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
-    found = status_of(view, request_id)
-    return found if found is not None and found.queue == queue else None
+    state = status_of(view, request_id)
+    return state if state is not None and state.queue == queue else None
 
 
-def _found(found: T | None, request_id: str) -> T:
-    if found is None:
+def _existing(record: T | None, request_id: str) -> T:
+    if record is None:
         raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")
-    return found
+    return record

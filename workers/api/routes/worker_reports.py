@@ -103,8 +103,8 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
         units = [RecomputeUnit(result.intent, result.session_id) for result in body.results]
         return await _urgent(services, units, body)
     by_session: dict[str, list[int]] = defaultdict(list)
-    for index, one in enumerate(body.results):
-        by_session[one.session_id].append(index)
+    for index, recompute in enumerate(body.results):
+        by_session[recompute.session_id].append(index)
     outcomes: list[dict[str, Any]] = [{"outcome": "failed"} for _ in body.results]
 
     async def hand_over(session_id: str, indexes: list[int]) -> None:
@@ -162,18 +162,18 @@ async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> di
 
 
 def _traced(traceparents: list[list[str]]) -> Traceparents:
-    return tuple(tuple(each) for each in traceparents)
+    return tuple(tuple(of_claim) for of_claim in traceparents)
 
 
 async def authorize(services: Services, request: Request) -> None:
     """Let a worker pass that proves that it knows the token, or shows it; raises `ApiError`."""
-    token, given = services.worker_token, request.headers.get("authorization", "")
+    token, stated = services.worker_token, request.headers.get("authorization", "")
     if token is not None:
-        if given.startswith(SCHEME):
+        if stated.startswith(SCHEME):
             expected = proof_of(token, request.method, _target(request), await request.body())
         else:
-            given, expected = given.removeprefix("Bearer "), token
-        if hmac.compare_digest(given.encode(), expected.encode()):
+            stated, expected = stated.removeprefix("Bearer "), token
+        if hmac.compare_digest(stated.encode(), expected.encode()):
             return
     raise ApiError("unauthorized", "workers prove themselves with the worker token")
 
@@ -188,8 +188,8 @@ def _outcome(answer: object) -> dict[str, Any]:
         return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
     outcome, result = answer
     if isinstance(result, RejectedResult):
-        told = {"outcome": outcome, "code": result.rejection.reason_code}
+        document = {"outcome": outcome, "code": result.rejection.reason_code}
         if result.rejection.retry_after_s is not None:
-            told["retry_after_s"] = result.rejection.retry_after_s
-        return told
+            document["retry_after_s"] = result.rejection.retry_after_s
+        return document
     return {"outcome": outcome}

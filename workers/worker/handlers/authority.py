@@ -50,22 +50,22 @@ class AuthorityHandler(Handler):
 
     async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Compute, report, and return how each claim ends."""
-        settled, asked = [], []
-        for one in await anyio.to_thread.run_sync(self._compute, claims):
-            if one.error is not None:
-                settled.append(ClaimResult(one.claim, "failed", one.error))
-            elif one.result is None:
-                settled.append(ClaimResult(one.claim, "done"))
+        settled, handed_in = [], []
+        for computed in await anyio.to_thread.run_sync(self._compute, claims):
+            if computed.error is not None:
+                settled.append(ClaimResult(computed.claim, "failed", computed.error))
+            elif computed.result is None:
+                settled.append(ClaimResult(computed.claim, "done"))
             else:
-                asked.append(one)
-        results = [one.result for one in asked]
-        claims_asked = [one.claim for one in asked]
+                handed_in.append(computed)
+        results = [computed.result for computed in handed_in]
+        claims_handed_in = [computed.claim for computed in handed_in]
         outcomes = await self._reporter.batch(
-            "/internal/recomputed", "results", results, claims=claims_asked
+            "/internal/recomputed", "results", results, claims=claims_handed_in
         )
         settled += [
-            settlement_of(one.claim, outcome, rejection_is_final=False)
-            for one, outcome in zip(asked, outcomes, strict=True)
+            settlement_of(computed.claim, outcome, rejection_is_final=False)
+            for computed, outcome in zip(handed_in, outcomes, strict=True)
         ]
         return settled
 

@@ -64,16 +64,16 @@ def log_outcome(outcome: BindingOutcomeRecord) -> None:
     _log.info("binding_outcome", **outcome.model_dump(mode="json", exclude_none=True))
 
 
-def _outcome_of(request: Request, found: Evaluated) -> BindingOutcomeRecord:
+def _outcome_of(request: Request, evaluated: Evaluated) -> BindingOutcomeRecord:
     evaluation: BindingEvaluation = read_content(request)
     return BindingOutcomeRecord(
         outcome_id=f"outcome:{request.request_id}",
         source_event_id=evaluation.source_event_id,
         binding_id=evaluation.binding_id,
         target_kind=evaluation.target_kind,
-        outcome_state=found.outcome_state,
-        outcome_target_ref=found.outcome_target_ref,
-        outcome_reason_code=found.outcome_reason_code,
+        outcome_state=evaluated.outcome_state,
+        outcome_target_ref=evaluated.outcome_target_ref,
+        outcome_reason_code=evaluated.outcome_reason_code,
     )
 
 
@@ -112,14 +112,18 @@ class BindingHandler(Handler):
     async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Evaluate what may be evaluated now and say how each claim ends."""
         due, plans = await anyio.to_thread.run_sync(self._read, claims)
-        there = {one.claim.key for one in due}
+        there = {evaluation.claim.key for evaluation in due}
         settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in there]
         evaluator = self._evaluator
         if evaluator is None:
             code = EVALUATOR_MISSING
-            return settled + [ClaimResult(one.claim, "failed", code, final=True) for one in due]
-        admitted = [one for one in due if _admits(plans, one)]
-        settled += self._defer([one for one in due if one not in admitted], plans)
+            return settled + [
+                ClaimResult(evaluation.claim, "failed", code, final=True) for evaluation in due
+            ]
+        admitted = [evaluation for evaluation in due if _admits(plans, evaluation)]
+        settled += self._defer(
+            [evaluation for evaluation in due if evaluation not in admitted], plans
+        )
         return settled + await self._evaluate_all(evaluator, admitted)
 
     async def least(self) -> CapacityPriority:
@@ -150,7 +154,7 @@ class BindingHandler(Handler):
     def _defer(self, deferred: Sequence[_Due], plans: Mapping[str, FanOut]) -> list[ClaimResult]:
         """Put off bindings of a later cycle of their event until that cycle begins (K.30)."""
         settled = []
-        for event in dict.fromkeys(one.request.item_key for one in deferred):
+        for event in dict.fromkeys(evaluation.request.item_key for evaluation in deferred):
             plan = plans[event]
             _log.warning(
                 DEFERRED,
@@ -159,10 +163,12 @@ class BindingHandler(Handler):
                 bindings_deferred=len(plan.deferred),
                 deferred_evaluation_at_us=plan.deferred_evaluation_at_us,
             )
-        for one in deferred:
-            until_us = plans[one.request.item_key].deferred_evaluation_at_us or self._now_us()
+        for evaluation in deferred:
+            until_us = (
+                plans[evaluation.request.item_key].deferred_evaluation_at_us or self._now_us()
+            )
             delay_ms = max(1, (until_us - self._now_us()) // 1000)
-            settled.append(ClaimResult(one.claim, "put_off", DEFERRED, delay_ms))
+            settled.append(ClaimResult(evaluation.claim, "put_off", DEFERRED, delay_ms))
         return settled
 
     async def _evaluate_all(
@@ -171,68 +177,70 @@ class BindingHandler(Handler):
         """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
         settled = list[ClaimResult]()
         urgency = CAPACITY_PRIORITIES[::-1]
-        waiting = sorted(admitted, key=lambda one: urgency.index(one.capacity_priority))
+        waiting = sorted(
+            admitted, key=lambda evaluation: urgency.index(evaluation.capacity_priority)
+        )
         async with self._capacity.holder() as holder:
-            for place, one in enumerate(waiting):
-                course = await self._capacity.course(holder, one.capacity_priority)
+            for place, evaluation in enumerate(waiting):
+                course = await self._capacity.course(holder, evaluation.capacity_priority)
                 if course.action == "suspend":
-                    return settled + [self._suspend(each) for each in waiting[place:]]
+                    return settled + [self._suspend(evaluation) for evaluation in waiting[place:]]
                 if course.action == "throttle":
                     await anyio.sleep(course.for_ms / 1000)
-                settled.append(await self._evaluate(evaluator, one, holder))
+                settled.append(await self._evaluate(evaluator, evaluation, holder))
         return settled
 
-    def _suspend(self, one: _Due) -> ClaimResult:
-        self._observe(_outcome_of(one.request, _PENDING_SUSPENDED))
-        return ClaimResult(one.claim, "suspended", SUSPENDED)
+    def _suspend(self, evaluation: _Due) -> ClaimResult:
+        self._observe(_outcome_of(evaluation.request, _PENDING_SUSPENDED))
+        return ClaimResult(evaluation.claim, "suspended", SUSPENDED)
 
     async def _evaluate(
-        self, evaluator: BindingEvaluator, one: _Due, holder: LeaseHolder
+        self, evaluator: BindingEvaluator, due: _Due, holder: LeaseHolder
     ) -> ClaimResult:
         """Evaluate and hand the outcome in."""
-        evaluation: BindingEvaluation = read_content(one.request)
+        evaluation: BindingEvaluation = read_content(due.request)
         try:
             with anyio.fail_after(EVALUATION_S_MAX):
-                found = await evaluator.evaluate(one.request.request_id, evaluation)
+                evaluated = await evaluator.evaluate(due.request.request_id, evaluation)
         except MidEvaluationRejection as rejection:
-            return await self._hand_in_rejection(one, rejection, holder)
+            return await self._hand_in_rejection(due, rejection, holder)
         except TimeoutError:
-            return ClaimResult(one.claim, "failed", "binding_evaluation_timeout")
+            return ClaimResult(due.claim, "failed", "binding_evaluation_timeout")
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
-            _log.error("binding_not_evaluated", request_id=one.claim.key, error=repr(error))
-            return ClaimResult(one.claim, "failed", "binding_evaluation_failed")
-        outcome = _outcome_of(one.request, found)
+            _log.error("binding_not_evaluated", request_id=due.claim.key, error=repr(error))
+            return ClaimResult(due.claim, "failed", "binding_evaluation_failed")
+        outcome = _outcome_of(due.request, evaluated)
         self._observe(outcome)
-        report = BindingEvaluated(request_id=one.request.request_id, outcome=outcome)
-        handed_in = await self._report(one.claim, report)
-        return settlement_of(one.claim, handed_in, rejection_is_final=True)
+        report = BindingEvaluated(request_id=due.request.request_id, outcome=outcome)
+        handed_in = await self._report(due.claim, report)
+        return settlement_of(due.claim, handed_in, rejection_is_final=True)
 
     async def _hand_in_rejection(
-        self, one: _Due, rejection: MidEvaluationRejection, holder: LeaseHolder
+        self, due: _Due, rejection: MidEvaluationRejection, holder: LeaseHolder
     ) -> ClaimResult:
         """Record that capacity was refused; the item comes back at its retry's priority."""
-        self._observe(_outcome_of(one.request, _PENDING_REJECTED))
+        self._observe(_outcome_of(due.request, _PENDING_REJECTED))
         report = CapacityRejected(
-            request_id=one.request.request_id,
+            request_id=due.request.request_id,
             binding_evaluation_id=rejection.binding_evaluation_id,
             retry_eligible=rejection.retry_eligible,
-            capacity_signal_at_rejection=await self._capacity.signal(holder, one.capacity_priority),
+            capacity_signal_at_rejection=await self._capacity.signal(holder, due.capacity_priority),
         )
-        handed_in = await self._report(one.claim, report)
+        handed_in = await self._report(due.claim, report)
         if handed_in["outcome"] != "recorded":
-            return settlement_of(one.claim, handed_in, rejection_is_final=True)
+            return settlement_of(due.claim, handed_in, rejection_is_final=True)
         if not rejection.retry_eligible:
-            return ClaimResult(one.claim, "failed", REJECTED, final=True)
-        if one.capacity_priority == "critical":
+            return ClaimResult(due.claim, "failed", REJECTED, final=True)
+        if due.capacity_priority == "critical":
             # The record asks for it as background from now on, and the relay sends it as that.
-            return ClaimResult(one.claim, "done")
-        return ClaimResult(one.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
+            return ClaimResult(due.claim, "done")
+        return ClaimResult(due.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
     async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
-        more, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
-        [handed_in] = await self._reporter.batch(REPORTS_PATH, "reports", reports, more, [claim])
+        shared, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
+        [handed_in] = await self._reporter.batch(REPORTS_PATH, "reports", reports, shared, [claim])
         return handed_in
 
 
-def _admits(plans: Mapping[str, FanOut], one: _Due) -> bool:
-    return one.request.request_id in plans[one.request.item_key].admitted
+def _admits(plans: Mapping[str, FanOut], evaluation: _Due) -> bool:
+    return evaluation.request.request_id in plans[evaluation.request.item_key].admitted

@@ -26,7 +26,7 @@ LEASE_TTL_MS = 5_000
 """How long the slot of a worker that died is missing; one that evaluates renews it."""
 
 
-class MidEvaluationRejection(Exception):  # noqa: N818 - named for what happened
+class MidEvaluationRejection(Exception):
     """Raised by an evaluator to which capacity was refused; it has stopped and changed nothing."""
 
     def __init__(
@@ -104,8 +104,8 @@ class BindingCapacity:
         """Return what is known of the capacity; a holder of a slot wants no other."""
         depth = await self._queue.depth()
         waiting = sum(depth.ready.values()) + sum(depth.suspended.values()) + depth.delayed
-        wanted = ONE_SLOT if holder.lease is None else NOTHING
-        signal = capacity_signal(await self._state(), priority, waiting, wanted)
+        amount = ONE_SLOT if holder.lease is None else NOTHING
+        signal = capacity_signal(await self._state(), priority, waiting, amount)
         return ReportedCapacity.model_validate(signal)
 
     async def _state(self) -> CapacityState:

@@ -24,8 +24,8 @@ class TransitionHandler(Handler):
     async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Report each step as due and say how each claim ends."""
         reports = [TransitionDue(request_id=claim.key).model_dump() for claim in claims]
-        more = {"queue": EXTRACTION_QUEUE}
-        outcomes = await self._reporter.batch(REPORTS_PATH, "reports", reports, more, claims)
+        shared = {"queue": EXTRACTION_QUEUE}
+        outcomes = await self._reporter.batch(REPORTS_PATH, "reports", reports, shared, claims)
         return [
             # A state machine that refuses a step refuses it again.
             settlement_of(claim, outcome, rejection_is_final=True)

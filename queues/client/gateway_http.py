@@ -1,0 +1,122 @@
+"""The connections of one gateway's client, which repeat a request while that may help.
+
+A request is sent again, byte by byte, while nobody answers or the status allows asking again. The
+pause grows from 50 ms to 2 s, is never shorter than what `Retry-After` names (30 s at most), and is
+longer by up to a half, so that many who were refused together do not come back as one.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Self
+
+import anyio
+import httpx
+import structlog
+
+from queues.errors import GatewayError
+
+TIMEOUT_S: Final = 60.0
+GIVE_UP_AFTER_S: Final = 60.0
+PAUSE_FIRST_S: Final = 0.05
+PAUSE_MAX_S: Final = 2.0
+RETRY_AFTER_S_MAX: Final = 30.0
+
+TRY_AGAIN: Final = frozenset({408, 429, 503})
+"""Statuses after which the same request may be sent again."""
+
+Refused = httpx.Response | httpx.TransportError
+"""What came instead of a success: a refusal, or an error of transport where nobody answered."""
+
+_log = structlog.get_logger(__name__)
+
+
+class GatewayHttp:
+    """A connection pool to one gateway; use as an async context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        auth: httpx.Auth | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        give_up_after_s: float = GIVE_UP_AFTER_S,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        error_kind: type[GatewayError] = GatewayError,
+    ) -> None:
+        """Bind to a gateway; nothing is sent yet. `give_up_after_s` counts the pauses alone."""
+        self._http = httpx.AsyncClient(
+            base_url=url, auth=auth, transport=transport, timeout=TIMEOUT_S, trust_env=False
+        )
+        self._give_up_after_s = give_up_after_s
+        self._sleep = sleep
+        self._error_kind = error_kind
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        may_repeat: Callable[[Refused], bool] = lambda _: True,
+        **options: Any,
+    ) -> httpx.Response:
+        """Send a request as `httpx` takes it until there is a success, and return that.
+
+        `may_repeat` says after which refusals sending it again is safe.
+
+        Raises:
+            GatewayError: of `error_kind`, with the gateway's own code or one of the class's.
+        """
+        request = self._http.build_request(method, path, **options)
+        pause_s, waited_s = PAUSE_FIRST_S, 0.0
+        while True:
+            response: Refused
+            try:
+                response = await self._http.send(request)
+                if response.is_success:
+                    return response
+                helps = response.status_code in TRY_AGAIN
+            except httpx.TransportError as error:
+                response, helps = error, True
+            if not helps or not may_repeat(response) or waited_s >= self._give_up_after_s:
+                cause = response if isinstance(response, Exception) else None
+                raise error_of(response, self._error_kind) from cause
+            at_least_s = max(pause_s, _retry_after_s(response))
+            jittered_s = at_least_s * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
+            await self._sleep(jittered_s)
+            waited_s += jittered_s
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+
+    async def answers(self, path: str) -> bool:
+        """Tell whether the gateway answers this path with success right now."""
+        try:
+            response = await self._http.get(path, timeout=2.0)
+        except httpx.HTTPError:
+            return False
+        return response.is_success
+
+
+def error_of(response: Refused, kind: type[GatewayError] = GatewayError) -> GatewayError:
+    """Return what a refusal says."""
+    if isinstance(response, httpx.TransportError):
+        _log.debug("gateway_unreachable", error=repr(response))
+        return kind("gateway_unreachable", "the gateway cannot be reached")
+    try:
+        error = response.json()["error"]
+        return kind(error["code"], error["message"], response.status_code, error.get("details"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return kind("gateway_failed", f"HTTP {response.status_code}", response.status_code)
+
+
+def _retry_after_s(response: Refused) -> float:
+    if isinstance(response, httpx.TransportError):
+        return 0.0
+    try:
+        return min(RETRY_AFTER_S_MAX, max(0.0, float(response.headers.get("Retry-After", 0))))
+    except ValueError:
+        return 0.0
