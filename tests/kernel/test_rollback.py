@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -20,7 +21,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
-from kernel.rollback.plan import plan_epoch, plan_operation
+from kernel.rollback.plan import _named_bytes, plan_epoch, plan_operation
 from kernel.rollback.rebuild import plan_rebuild, prepare_rebuild, rebuild, state_digest
 from kernel.verify import verify
 from tests.kernel.build import (
@@ -437,6 +438,48 @@ def test_an_epoch_of_reversible_operations_needs_nobodys_word(ledger):
     assert sound(ledger)
 
 
+@pytest.mark.spec("§5.2", "K21")
+def test_what_undoing_an_operation_came_to_says_which_and_by_which(ledger):
+    accept(ledger, create("n", "Note"))
+    original = accept(ledger, adapt("n", title="x"))
+    done = undo(ledger, original)
+    assert done.document() == {
+        "result": "tier_1_rollback_applied",
+        "original_operation_id": original,
+        "inverse_operation_id": done.submission.operation_id,
+        "submission": done.submission.document(),
+    }
+
+
+@pytest.mark.spec("§5.3", "K2")
+def test_an_operation_that_is_an_epoch_by_itself_is_not_undone_before_what_was_written_since(
+    ledger,
+):
+    accept(ledger, create("n", "Note"))
+    first = accept(ledger, adapt("n", title="x"))
+    later = accept(ledger, adapt("n", title="y"))
+    error = refused(ledger, undo_epoch, first)
+    assert error.code == "rollback_superseded_by_later_write"
+    assert error.details["later_operation_ids"] == [later]
+
+
+@pytest.mark.spec("§5.3")
+def test_an_epoch_in_which_nothing_was_done_has_nothing_to_undo(ledger):
+    opened = states("epoch_open", "epoch_opened", epoch_id="e")
+    accept(ledger, opened, states("epoch_close", "epoch_closed", epoch_id="e"))
+    assert refused(ledger, undo_epoch, "e").code == "rollback_nothing_to_undo"
+
+
+@pytest.mark.spec("§5.2")
+@pytest.mark.parametrize("undoing", [undo, undo_epoch])
+def test_what_was_erased_cannot_be_undone(ledger, undoing):
+    original = accept(ledger, create("n", "Note"))
+    with ledger.transaction() as transaction:
+        row = transaction.log_row_of(original)
+        transaction.tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
+    assert refused(ledger, undoing, original).code == "envelope_erased"
+
+
 # An epoch in pages
 
 
@@ -727,6 +770,17 @@ def test_an_epoch_is_undone_whole_or_not_at_all(ledger):
     assert error.details["reason_code"] == "node_state_disallowed"
 
 
+def test_a_page_counts_room_for_every_compensation_that_it_emits(ledger):
+    accept(ledger, create("n", "Note"))
+    with ledger.view() as view:
+        [step] = plan_epoch(view, accept(ledger, quarantined())).steps
+    without = replace(step, effects=())
+    thrice = replace(step, effects=step.effects * 3)
+    assert _named_bytes(thrice) - _named_bytes(without) == 3 * (
+        _named_bytes(step) - _named_bytes(without)
+    )
+
+
 # Confirmations
 
 
@@ -782,6 +836,17 @@ def test_a_token_of_another_role_plan_time_or_key_confirms_nothing(ledger, file_
 
 
 @pytest.mark.spec("K17")
+def test_a_token_confirms_for_a_quarter_of_an_hour(file_and_token):
+    _, plan = file_and_token
+    what = Confirmable(plan.tier, plan.scope, plan.digest)
+    token = KEYS.issue("user", what, confirmation_id="t", now_us=0)
+    assert KEYS.check("user", token, what, now_us=15 * 60 * 1_000_000 - 1) == "t"
+    with pytest.raises(RollbackRefused) as caught:
+        KEYS.check("user", token, what, now_us=15 * 60 * 1_000_000)
+    assert caught.value.code == "confirmation_expired"
+
+
+@pytest.mark.spec("K17")
 def test_keys_are_long_enough_and_differ():
     with pytest.raises(ValueError, match="at least"):
         Confirmations({"user": b"short"})
@@ -797,6 +862,9 @@ def test_a_dry_run_says_what_happens_and_its_digest_changes_with_it(ledger, file
     assert [one["outcome"] for one in step["effects"]] == ["undone", "persists"]
     assert document["needs_user_confirmation"]
     assert document["persists"] == plan.persists
+    assert step["operation_id"] == operation_id
+    places = [(load["store"], load["record_key"]) for load in step["effects"]]
+    assert places == [("derived_indexes", "i|mat"), ("materializations", "mat")]
     assert orjson.loads(orjson.dumps(document)) == document
     grant = accept(ledger, own("share_link_grant", "link", **LINK))
     with ledger.view() as view:
@@ -921,6 +989,55 @@ def test_a_history_that_was_appended_and_does_not_hold_is_no_ground_to_build_on(
     store._tables["kernel_event_log"].rows[(2,)]["row_bytes"] += b" "
     error = refused(ledger, replace_what_differs, prepared)
     assert error.code == "rebuild_record_damaged"
+
+
+@pytest.mark.spec("§5.4")
+def test_what_was_read_of_a_damaged_state_is_forgotten_when_it_is_built_again(ledger):
+    accept(ledger, create("n", "Note"))
+    with ledger.view() as view:
+        honest = view.policy_row()
+    forged = {"epoch_id": "e", "updated_by_operation_id": "o", "record": b'{"epoch_id":"e"}'}
+    with ledger.transaction() as transaction:
+        changed_row = honest | {"record": honest["record"].replace(b"{", b'{"a":1,', 1)}
+        transaction.tables.put(schema.policy_snapshots, changed_row)
+        transaction.tables.put(schema.rollbacks_under_way, forged)
+    with ledger.view() as view:
+        prepared = prepare_rebuild(KERNEL, view, 0)
+    token = token_for(ledger, _tier_3(prepared.plan), role="architect")
+    with closing(prepared), ledger.transaction() as transaction:
+        assert transaction.policy_row() == changed_row
+        assert transaction.rollback_under_way() == {"epoch_id": "e"}
+        done = rebuild(
+            KERNEL,
+            transaction,
+            prepared,
+            confirmations=KEYS,
+            architect_confirmation_token=token,
+            archive=[].append,
+        )
+        assert transaction.policy_row() == honest
+        assert transaction.rollback_under_way() is None
+    assert done.document() == {
+        "result": "tier_3_rebuild_applied",
+        "checkpoint_ec_sequence_number": "0",
+        "irreversible_skipped": [],
+        "records_replaced": 2,
+        "state_digest": prepared.plan.state_digest,
+        "submission": done.submission.document(),
+    }
+
+
+@pytest.mark.spec("§5.4")
+def test_no_more_effects_outside_are_passed_over_than_a_receipt_holds(ledger, monkeypatch):
+    monkeypatch.setattr("kernel.rollback.rebuild.SKIPPED_MAX", 2)
+    grants = [own("share_link_grant", f"link-{number}", **LINK) for number in range(3)]
+    accept(ledger, *grants[:2])
+    with ledger.view() as view:
+        assert len(plan_rebuild(KERNEL, view, 0).irreversible_skipped) == 2
+    accept(ledger, grants[2])
+    with ledger.view() as view, pytest.raises(RollbackRefused) as caught:
+        plan_rebuild(KERNEL, view, 0)
+    assert caught.value.code == "rebuild_too_much_skipped"
 
 
 @pytest.mark.spec("§5.4", "K19")
