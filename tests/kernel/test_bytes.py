@@ -4,11 +4,13 @@ import json
 import random
 
 import pytest
+from hypothesis import settings
 
 from tests.tamper_bytes import Bytes, small_file
 from tests.turned_bytes import RESULT, flipped_pages, outcomes
 
-SAMPLE = 400
+SAMPLE = settings().max_examples * 4
+"""How many bytes beside those of the header, by the profile."""
 
 
 @pytest.mark.timeout(600)
