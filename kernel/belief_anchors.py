@@ -20,6 +20,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BeliefAnchor
 from kernel.stores.record import Operation
 
@@ -99,7 +100,7 @@ def _stated(envelope: Envelope) -> BeliefAnchor:
     try:
         return BeliefAnchor.model_validate(stated[0])
     except ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
+        raise _invalid(first_problem(error)[1]) from None
 
 
 def _invalid(message: str) -> EffectInapplicable:

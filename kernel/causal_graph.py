@@ -148,9 +148,9 @@ def _merge_node(view: LedgerView, plan: Merge, proposed: CausalNode) -> None:
         return
     plan.merged.append(proposed.id)
     for name in ("type", "label"):
-        existing, other = getattr(known, name), getattr(proposed, name)
-        if existing != other:
-            plan.conflicts.append(FieldConflict(proposed.id, name, existing, other))
+        existing, proposed_value = getattr(known, name), getattr(proposed, name)
+        if existing != proposed_value:
+            plan.conflicts.append(FieldConflict(proposed.id, name, existing, proposed_value))
     merged = replace(
         known,
         hypothetical=known.hypothetical and proposed.hypothetical,

@@ -242,9 +242,9 @@ class SourceClasses:
             drawn.append(span.source_ref)
         if known:
             return VISIBILITY_CLASSES[rank], drawn
-        other = self._class_of_other(ref)
-        if other is not None:
-            return other, drawn
+        visibility = self._class_of_other(ref)
+        if visibility is not None:
+            return visibility, drawn
         return None if span is None else (LEAST_RESTRICTIVE, drawn)
 
     def _written_of(self, ref: str) -> tuple[int, list[str]] | None:

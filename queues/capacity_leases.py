@@ -116,7 +116,10 @@ class CapacityLeases:
         limits = [
             limit
             for most in capacity.ceilings()
-            for limit in (_limit("slots", most.slots, SLOTS_MAX), _cost_limit(most.cost))
+            for limit in (
+                _limit("slots", most.slots, SLOTS_MAX),
+                "" if most.cost == inf else _millionths(most.cost),
+            )
         ]
         scripts = self._of(resource)
         rank = CAPACITY_PRIORITIES.index(capacity_priority)
@@ -179,10 +182,6 @@ def _millionths(cost: float) -> int:
     if not 0 <= cost <= COST_MAX:
         raise QueueError("queue_argument_invalid", f"cost must be 0..{COST_MAX:g}, not {cost}")
     return round(cost * _MILLIONTHS)
-
-
-def _cost_limit(most: float) -> int | str:
-    return "" if most == inf else _millionths(most)
 
 
 def _limit(name: str, most: float, highest: int) -> int | str:

@@ -154,7 +154,7 @@ def by_name(read_element: Read[T], count_max: int) -> Read[dict[str, T]]:
     def read(value: Any) -> dict[str, T]:
         if not isinstance(value, dict) or len(value) > count_max:
             raise Foreign("not an object within its bounds")
-        return {name(key): read_element(held) for key, held in value.items()}
+        return {name(key): read_element(element) for key, element in value.items()}
 
     return read
 

@@ -90,9 +90,9 @@ class Scripts:
 
     def at(self, prefix: str) -> "Scripts":
         """Return the same scripts bound to another prefix."""
-        other = Scripts(self.redis, prefix, self._clock)
-        other._registered = self._registered
-        return other
+        scripts = Scripts(self.redis, prefix, self._clock)
+        scripts._registered = self._registered
+        return scripts
 
     def now(self) -> int | str:
         """Return the handed-in time in ms, or "" for the server's own."""

@@ -172,11 +172,11 @@ class Committer:
         if fence is None:
             return
         try:
-            held = await anyio.to_thread.run_sync(self._holds, fence)
+            is_held = await anyio.to_thread.run_sync(self._holds, fence)
         except LedgerUnavailable as error:
             # What went wrong names the database, which is no caller's business.
             raise CommitFailed("the ledger cannot be read; ask again") from error
-        if not held:
+        if not is_held:
             raise _stale(fence)
 
     async def run(self) -> None:

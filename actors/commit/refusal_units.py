@@ -5,7 +5,7 @@ It failed alone, so it would fail again, whichever gateway carries it out. Its c
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -131,14 +131,10 @@ def digest_of(request: object) -> str:
     """Return the digest by which a refused request is known; any object has one."""
     for render in (_json, repr):
         try:
-            return sha256_hex(_bytes(render, request))
+            return sha256_hex(render(request).encode("ascii", "backslashreplace"))
         except Exception:  # noqa: BLE001, S112 - what was sent may defy either (depth, size)
             continue
     return sha256_hex(type(request).__name__.encode())
-
-
-def _bytes(render: Callable[[object], str], request: object) -> bytes:
-    return render(request).encode("ascii", "backslashreplace")
 
 
 def _json(request: object) -> str:

@@ -107,7 +107,9 @@ def _record_transition(context: CommitContext, request: Request, _: TransitionDu
     content: ExtractionTransition = read_content(request)
     run, number = content.extraction_run_id, content.attempt_number
     view = context.transaction
-    if number > _attempts(view, run) + 1 or _waits_for_a_cancellation(view, content):
+    last = last_attempt(view, run)
+    attempts = 0 if last is None else last["attempt_number"]
+    if number > attempts + 1 or _waits_for_a_cancellation(view, content):
         return "early", None
     step = dict(request.document["content"])
     del step["extraction_run_id"]
@@ -122,11 +124,6 @@ def _record_transition(context: CommitContext, request: Request, _: TransitionDu
         return "rejected", result
     close(view, request.request_id, "completed", operation_id=result.operation_id)
     return "completed", result
-
-
-def _attempts(view: LedgerView, run_id: str) -> int:
-    last = last_attempt(view, run_id)
-    return 0 if last is None else int(last["attempt_number"])
 
 
 def _waits_for_a_cancellation(view: LedgerView, content: ExtractionTransition) -> bool:

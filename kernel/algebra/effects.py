@@ -242,12 +242,11 @@ _REFERENCES: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
 """By canonical kind, beside what a payload of any kind may name."""
 
 
-def _complete(row: EffectKind) -> EffectKind:
-    return replace(row, references={**_DRAWN, **_REFERENCES.get(row.canonical, {})})
-
-
 EFFECT_KINDS: Mapping[str, EffectKind] = MappingProxyType(
-    {row.name: _complete(row) for row in _ROWS}
+    {
+        row.name: replace(row, references={**_DRAWN, **_REFERENCES.get(row.canonical, {})})
+        for row in _ROWS
+    }
 )
 
 

@@ -29,6 +29,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import (
     PAGE_REQUESTS_MAX,
     EnqueuedRequest,
@@ -59,7 +60,7 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
     try:
         page = RecomputeRequested.model_validate(stated[0])
     except ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]["msg"]) from None
+        raise _invalid(first_problem(error)[1]) from None
     if page.cascades:
         _record_asked_for(operation, page)
     else:

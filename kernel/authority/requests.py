@@ -183,13 +183,13 @@ def _held_back(
             waiting += above[node]
     cyclic = on_cycles({*above}, above)
     together: dict[str, set[str]] = {}
-    held = {}
+    states = {}
     for node in nodes:
         parents = set(above[node])
         if node in cyclic:
             parents -= together.setdefault(node, _reached(node, above))
-        held[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
-    return held
+        states[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
+    return states
 
 
 def _reached(node: str, above: dict[str, list[str]]) -> set[str]:

@@ -105,9 +105,10 @@ class Journal:
             BeliefError: EVENT_NOT_FOUND when no event has that id.
         """
         first = self._after(event_id)
-        held = first - self._left_out
+        first_stored = first - self._left_out
         sizes = accumulate(
-            len(content) for content in islice(self._stored, max(held, 0), held + limit)
+            len(content)
+            for content in islice(self._stored, max(first_stored, 0), first_stored + limit)
         )
         fitting = sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes))
         end = min(first + max(fitting, 1), len(self))

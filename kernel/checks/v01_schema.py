@@ -19,6 +19,7 @@ from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_man
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_DEPTH, Envelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
+from kernel.model.problems import first_problem
 
 _ALLOWED_ACTORS = {
     "orchestrator": frozenset({"user", "system", "agent", "migration"}),
@@ -78,9 +79,7 @@ def _read(document: Document) -> Parsed:
     except CanonicalizationError as error:
         return Refusal("envelope_schema_invalid", "", str(error))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        return Refusal("envelope_schema_invalid", field, first["msg"])
+        return Refusal("envelope_schema_invalid", *first_problem(error))
     # Canonical form writes U+0000 only like this; the names are searched only where it occurs.
     if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")

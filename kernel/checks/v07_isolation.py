@@ -77,7 +77,8 @@ def _check_outputs(submission: Submission) -> Refusal | None:
                 f"{field}.prompt_hash_includes_wrapped_content",
                 "the prompt was hashed before its content was wrapped",
             )
-        if output.fingerprint_combined != _fingerprint(output):
+        parts = output.model_version, output.prompt_hash, output.parameter_hash
+        if output.fingerprint_combined != fingerprint(*parts):
             return Refusal(
                 "envelope_schema_invalid",
                 f"{field}.fingerprint_combined",
@@ -90,10 +91,6 @@ def _check_outputs(submission: Submission) -> Refusal | None:
                 "an operation states outputs of its own, or of one on record",
             )
     return None
-
-
-def _fingerprint(output: RecordedModelOutput) -> str:
-    return fingerprint(output.model_version, output.prompt_hash, output.parameter_hash)
 
 
 def _check_caller(submission: Submission) -> Refusal | None:

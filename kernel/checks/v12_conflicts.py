@@ -48,16 +48,16 @@ _REASONS: dict[Outcome, str] = {
 def check(submission: Submission) -> Verdict:
     """Refuse, queue, merge or accept a write that conflicts with one it had not seen."""
     envelope, transaction = submission.envelope, submission.transaction
-    seen = set(envelope.causal_parent_operation_ids)
+    seen_operation_ids = set(envelope.causal_parent_operation_ids)
     for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
         existing_ids = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
         if isinstance(existing_ids, Refusal):
             return existing_ids
-        seen |= existing_ids
+        seen_operation_ids |= existing_ids
     if envelope.semantic_intent in _COMPUTED or envelope.supersedes is not None:
         return None
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
-    conflicts = conflicts_of(transaction, envelope, seen, since)
+    conflicts = conflicts_of(transaction, envelope, seen_operation_ids, since)
     outcome = outcome_of(conflicts)
     concerned = [conflict for conflict in conflicts if conflict.outcome == outcome]
     if outcome == "accept":
@@ -98,9 +98,9 @@ def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> 
 def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:
     """Queue the envelope: its receipt is the item, unless an open item holds it already."""
     refusal = _refusal("review", conflicts, details)
-    held = open_item_of(submission.transaction, submission.document)
-    if held is not None:
-        known = {**details, "adjudication_receipt_id": held}
+    open_receipt_id = open_item_of(submission.transaction, submission.document)
+    if open_receipt_id is not None:
+        known = {**details, "adjudication_receipt_id": open_receipt_id}
         return Refusal(refusal.reason_code, refusal.field, refusal.message, details=known)
     return Refusal(
         refusal.reason_code,

@@ -50,8 +50,8 @@ def open_item_of(view: LedgerView, document: Document) -> str | None:
     for row in rows:
         if row["receipt_kind"] != ITEM_KIND or resolution_of(view, row["receipt_id"]) is not None:
             continue
-        held: Any = orjson.loads(row["receipt_bytes"])
-        if held["envelope"] == document:
+        receipt: Any = orjson.loads(row["receipt_bytes"])
+        if receipt["envelope"] == document:
             return str(row["receipt_id"])
     return None
 

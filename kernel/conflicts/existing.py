@@ -64,7 +64,7 @@ class ExistingState:
 
 
 def existing_states(
-    view: LedgerView, write: Write, seen: AbstractSet[str], since: str
+    view: LedgerView, write: Write, seen_operation_ids: AbstractSet[str], since: str
 ) -> list[ExistingState]:
     """Return the states that a write had not seen: of its record, and of the same entity.
 
@@ -73,7 +73,7 @@ def existing_states(
     record = view.record(write.table, write.record_key)
     states = []
     if record is not None and not write.has_seen(record):
-        states.append(_unseen(view, write, record, seen, since))
+        states.append(_unseen(view, write, record, seen_operation_ids, since))
     same = write.comparison.same_thing
     name = None if same is None else same.named_by(write.fields)
     if same is None or not isinstance(name, str):
@@ -88,17 +88,21 @@ def existing_states(
     )
     (key_name,) = key_names(write.table)
     for row in rows:
-        other = orjson.loads(row["record"])
-        of_kind = other.get("node_kind") == node_kind and other["state"] == "active"
+        other_record = orjson.loads(row["record"])
+        of_kind = other_record.get("node_kind") == node_kind and other_record["state"] == "active"
         if of_kind and row[key_name] != write.record_key:
-            states.append(_unseen(view, write, other, seen, since))
+            states.append(_unseen(view, write, other_record, seen_operation_ids, since))
     return [state for state in states if state is not None]
 
 
 def _unseen(
-    view: LedgerView, write: Write, record: Document, seen: AbstractSet[str], since: str
+    view: LedgerView,
+    write: Write,
+    record: Document,
+    seen_operation_ids: AbstractSet[str],
+    since: str,
 ) -> ExistingState | None:
-    if record["updated_at"] <= since or record["updated_by_operation_id"] in seen:
+    if record["updated_at"] <= since or record["updated_by_operation_id"] in seen_operation_ids:
         return None
     table = write.table
     (key_name,) = key_names(table)
@@ -112,7 +116,7 @@ def _unseen(
         limit=WRITERS_MAX,
     )
     for row in rows:
-        if not _add_writer(view, state, row, seen, since):
+        if not _add_writer(view, state, row, seen_operation_ids, since):
             break
     else:
         if len(rows) == WRITERS_MAX:
@@ -121,11 +125,15 @@ def _unseen(
 
 
 def _add_writer(
-    view: LedgerView, state: ExistingState, effect: Any, seen: AbstractSet[str], since: str
+    view: LedgerView,
+    state: ExistingState,
+    effect: Any,
+    seen_operation_ids: AbstractSet[str],
+    since: str,
 ) -> bool:
     """Add the writer of an effect; False where it was seen or is before the window."""
     row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
-    if row is None or row["committed_at"] <= since or row["operation_id"] in seen:
+    if row is None or row["committed_at"] <= since or row["operation_id"] in seen_operation_ids:
         return False
     if not orjson.loads(effect["effect_bytes"])["pre_image_hash"]:
         state.whole = True

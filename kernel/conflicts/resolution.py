@@ -68,12 +68,12 @@ class Conflict:
 
 
 def conflicts_of(
-    view: LedgerView, envelope: Envelope, seen: AbstractSet[str], since: str
+    view: LedgerView, envelope: Envelope, seen_operation_ids: AbstractSet[str], since: str
 ) -> list[Conflict]:
     """Return an envelope's conflicts by effect, by existing record and by field."""
     conflicts: list[Conflict] = []
     for write in writes_of(envelope):
-        for existing in existing_states(view, write, seen, since):
+        for existing in existing_states(view, write, seen_operation_ids, since):
             conflicts += _conflicts(policies_of(view), envelope, write, existing)
     return conflicts
 
@@ -89,11 +89,11 @@ def _conflicts(
     write: Write,
     existing: ExistingState,
 ) -> list[Conflict]:
-    other = existing.record_key != write.record_key
-    creates = other or envelope.semantic_intent == "create" or write.is_whole
+    is_other_record = existing.record_key != write.record_key
+    creates = is_other_record or envelope.semantic_intent == "create" or write.is_whole
     written, before = write.fields, existing.fields
     same = write.comparison.same_thing
-    if other and same is not None:
+    if is_other_record and same is not None:
         written, before = same.compared(written), same.compared(before)
     conflicts = []
     for difference in differences(

@@ -36,7 +36,7 @@ class _Unread:
 _UNREAD: Final = _Unread()
 
 
-class _Held:
+class _TableBuffer:
     """The known rows of one table, what is to be written, and indexes over the latter."""
 
     def __init__(self, table: Table) -> None:
@@ -118,16 +118,16 @@ class BufferedTables(SingleRows):
 
     def __init__(self, store: Tables) -> None:
         self._store = store
-        self._held: dict[Table, _Held] = {}
-        self._undo: list[tuple[_Held, Key, Row | _Unread | None, bool | None]] = []
+        self._buffers: dict[Table, _TableBuffer] = {}
+        self._undo: list[tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]] = []
         self._open_savepoints = 0
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
-        held = self._held.get(table) or self._of(table)
-        row = held.rows.get(key, _UNREAD)
+        buffer = self._buffers.get(table) or self._of(table)
+        row = buffer.rows.get(key, _UNREAD)
         if isinstance(row, _Unread):
-            row = held.rows[key] = self._store.get(table, *key)
+            row = buffer.rows[key] = self._store.get(table, *key)
         return None if row is None else row.copy()
 
     @staticmethod
@@ -146,22 +146,22 @@ class BufferedTables(SingleRows):
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
-        held = self._held.get(table) or self._of(table)
-        column = order_by or held.order_column
-        rows = held.read_ahead(where, column, after, descending=descending)
+        buffer = self._buffers.get(table) or self._of(table)
+        column = order_by or buffer.order_column
+        rows = buffer.read_ahead(where, column, after, descending=descending)
         if rows is None:
             # At most so many of the first stored rows have another version here.
-            rows_max = None if limit is None else limit + len(held.pending)
+            rows_max = None if limit is None else limit + len(buffer.pending)
             rows = self._store.select(
                 table, where, order_by=order_by, after=after, descending=descending, limit=rows_max
             )
-            if not held.pending:
+            if not buffer.pending:
                 return rows
-        if held.pending:
-            rows = [row for row in rows if held.key(row) not in held.pending]
+        if buffer.pending:
+            rows = [row for row in rows if buffer.key(row) not in buffer.pending]
             rows += [
                 row.copy()
-                for row in held.matching(where or {})
+                for row in buffer.matching(where or {})
                 if is_beyond(row[column], after, descending=descending)
             ]
         if len(rows) > 1:
@@ -194,14 +194,14 @@ class BufferedTables(SingleRows):
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
-        held = self._of(table)
-        rows_max = None if limit is None else limit + len(held.pending)
+        buffer = self._of(table)
+        rows_max = None if limit is None else limit + len(buffer.pending)
         askable = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
         rows = self._store.select_any(table, column, askable, where, limit=rows_max)
-        if held.pending:
-            rows = [row for row in rows if held.key(row) not in held.pending]
+        if buffer.pending:
+            rows = [row for row in rows if buffer.key(row) not in buffer.pending]
             for value in askable:
-                rows += [row.copy() for row in held.matching({**where, column: value})]
+                rows += [row.copy() for row in buffer.matching({**where, column: value})]
         return rows[:limit]
 
     def read_ahead(
@@ -219,7 +219,7 @@ class BufferedTables(SingleRows):
         the columns of `where` and, after them, `column`. Where there are more rows than `most`,
         none are kept and none returned.
         """
-        held = self._of(table)
+        buffer = self._of(table)
         askable = list(dict.fromkeys(values))
         if not _is_askable("".join(map(str, askable))):
             askable = [value for value in askable if _is_askable(str(value))]
@@ -231,14 +231,14 @@ class BufferedTables(SingleRows):
         if key_names(table) == (column,):
             by_key = {row[column]: row for row in rows}
             for value in askable:
-                held.rows.setdefault((value,), by_key.get(value))
+                buffer.rows.setdefault((value,), by_key.get(value))
             return rows
-        known = held.ahead.setdefault((*equal, column), {})
+        known = buffer.ahead.setdefault((*equal, column), {})
         for value in askable:
             known[(*equal.values(), value)] = []
         for row in rows:
             known[(*equal.values(), row[column])].append(row)
-            held.rows.setdefault(held.key(row), row)
+            buffer.rows.setdefault(buffer.key(row), row)
         return rows
 
     def schema_faults(self) -> list[StorageFault]:
@@ -251,48 +251,48 @@ class BufferedTables(SingleRows):
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
-        held = self._of(table)
-        key = held.key(row)
-        if self._known(table, held, key) is not None:
+        buffer = self._of(table)
+        key = buffer.key(row)
+        if self._known(table, buffer, key) is not None:
             raise DuplicateKey(table.name)
-        self._check_unique(table, held, row)
-        self._add(held, key, row)
+        self._check_unique(table, buffer, row)
+        self._add(buffer, key, row)
 
     def append(self, table: Table, row: Row) -> None:
         """Add a row whose key and unique values are new by construction."""
-        held = self._held.get(table) or self._of(table)
-        key = held.key(row)
-        before, pending = held.rows.get(key, _UNREAD), held.pending.get(key)
+        buffer = self._buffers.get(table) or self._of(table)
+        key = buffer.key(row)
+        before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
         if before is not None and before is not _UNREAD:
             raise DuplicateKey(table.name)
-        if pending is False and held.unique:
-            held.moved.add(key)
-        self._undo.append((held, key, before, pending))
-        self._stand(held, key, row.copy(), True if pending is None else pending)
+        if pending is False and buffer.unique:
+            buffer.moved.add(key)
+        self._undo.append((buffer, key, before, pending))
+        self._stand(buffer, key, row.copy(), True if pending is None else pending)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
-        held = self._held.get(table) or self._of(table)
-        key = held.key(row)
-        if held.unique:
-            self._check_unique(table, held, row)
-            held.moved.add(key)
-        before, pending = held.rows.get(key, _UNREAD), held.pending.get(key)
-        self._undo.append((held, key, before, pending))
+        buffer = self._buffers.get(table) or self._of(table)
+        key = buffer.key(row)
+        if buffer.unique:
+            self._check_unique(table, buffer, row)
+            buffer.moved.add(key)
+        before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
+        self._undo.append((buffer, key, before, pending))
         # A row that was looked for and is not there is added, which costs less than replacing.
-        self._stand(held, key, row.copy(), before is None if pending is None else pending)
+        self._stand(buffer, key, row.copy(), before is None if pending is None else pending)
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
-        held = self._of(table)
-        before = self._known(table, held, key)
+        buffer = self._of(table)
+        before = self._known(table, buffer, key)
         if before is None:
             return
         row = {**before, **values}
-        if any(name in values for names in held.unique for name in names):
-            self._check_unique(table, held, row)
-            held.moved.add(key)
-        self._set(held, key, row, held.pending.get(key, False))
+        if any(name in values for names in buffer.unique for name in names):
+            self._check_unique(table, buffer, row)
+            buffer.moved.add(key)
+        self._set(buffer, key, row, buffer.pending.get(key, False))
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
@@ -304,7 +304,7 @@ class BufferedTables(SingleRows):
         Inside a savepoint, or with rows held back, the rows are read first.
         """
         if not self._open_savepoints and not self._of(table).pending:
-            del self._held[table]
+            del self._buffers[table]
             return self._store.delete_before(table, column, bound)
         rows = self.select(table, order_by=column, after=bound, descending=True)
         for row in rows:
@@ -324,8 +324,8 @@ class BufferedTables(SingleRows):
         """End a savepoint, and undo every change after it where that is asked for."""
         self._open_savepoints -= 1
         while undo and len(self._undo) > mark:
-            held, key, row, pending = self._undo.pop()
-            held.set(key, row, pending)
+            buffer, key, row, pending = self._undo.pop()
+            buffer.set(key, row, pending)
 
     def flush(self) -> None:
         """Write everything that was held back; the last thing in a transaction.
@@ -336,15 +336,15 @@ class BufferedTables(SingleRows):
             LedgerCorrupt: when a row that was new by construction is there already; nothing of
                 the transaction may be kept.
         """
-        for table, held in self._held.items():
-            if not held.pending:
+        for table, buffer in self._buffers.items():
+            if not buffer.pending:
                 continue
             added: list[Row] = []
             replaced: list[Row] = []
             # In the order of their keys, so that neighbours are written into one page.
-            for key, is_new in sorted(held.pending.items()):
-                row = held.rows[key]
-                if row is None or (key in held.moved and not is_new):
+            for key, is_new in sorted(buffer.pending.items()):
+                row = buffer.rows[key]
+                if row is None or (key in buffer.moved and not is_new):
                     self._store.delete(table, *key)
                 if row is not None:
                     (added if is_new else replaced).append(row)
@@ -355,57 +355,57 @@ class BufferedTables(SingleRows):
                     self._store.insert_many(table, added)
             except DuplicateKey as error:
                 raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
-        self._held.clear()
+        self._buffers.clear()
         self._undo.clear()
 
-    def _of(self, table: Table) -> _Held:
-        held = self._held.get(table)
-        if held is None:
-            held = self._held[table] = _Held(table)
-        return held
+    def _of(self, table: Table) -> _TableBuffer:
+        buffer = self._buffers.get(table)
+        if buffer is None:
+            buffer = self._buffers[table] = _TableBuffer(table)
+        return buffer
 
-    def _known(self, table: Table, held: _Held, key: Key) -> Row | None:
-        row = held.rows.get(key, _UNREAD)
+    def _known(self, table: Table, buffer: _TableBuffer, key: Key) -> Row | None:
+        row = buffer.rows.get(key, _UNREAD)
         if isinstance(row, _Unread):
-            row = held.rows[key] = self._store.get(table, *key)
+            row = buffer.rows[key] = self._store.get(table, *key)
         return row
 
-    def _add(self, held: _Held, key: Key, row: Row) -> None:
-        is_new = held.pending.get(key, True)
-        if not is_new and held.unique:
+    def _add(self, buffer: _TableBuffer, key: Key, row: Row) -> None:
+        is_new = buffer.pending.get(key, True)
+        if not is_new and buffer.unique:
             # The store has the row; it was deleted here and comes back with other unique values.
-            held.moved.add(key)
-        self._set(held, key, row.copy(), is_new)
+            buffer.moved.add(key)
+        self._set(buffer, key, row.copy(), is_new)
 
-    def _set(self, held: _Held, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
-        self._undo.append((held, key, held.rows.get(key, _UNREAD), held.pending.get(key)))
-        self._stand(held, key, row, pending)
+    def _set(self, buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        self._undo.append((buffer, key, buffer.rows.get(key, _UNREAD), buffer.pending.get(key)))
+        self._stand(buffer, key, row, pending)
 
     @staticmethod
-    def _stand(held: _Held, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
-        if held.indexes:
-            held.set(key, row, pending)
+    def _stand(buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        if buffer.indexes:
+            buffer.set(key, row, pending)
         else:
-            held.rows[key] = row
-            held.pending[key] = pending
+            buffer.rows[key] = row
+            buffer.pending[key] = pending
 
     def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
         """Return which rows a flush adds to a table's stored rows, and which it removes."""
-        held = self._of(table)
-        for key in held.pending:
-            before, now = self._store.get(table, *key), held.rows[key]
+        buffer = self._of(table)
+        for key in buffer.pending:
+            before, now = self._store.get(table, *key), buffer.rows[key]
             if before is not None:
                 yield before, -1
             if now is not None:
                 yield now, 1
 
-    def _check_unique(self, table: Table, held: _Held, row: Row) -> None:
-        if not held.unique:
+    def _check_unique(self, table: Table, buffer: _TableBuffer, row: Row) -> None:
+        if not buffer.unique:
             return
-        key = held.key(row)
-        for columns in held.unique:
+        key = buffer.key(row)
+        for columns in buffer.unique:
             others = self.select(table, {name: row[name] for name in columns})
-            if any(held.key(other) != key for other in others):
+            if any(buffer.key(other) != key for other in others):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 

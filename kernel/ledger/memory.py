@@ -187,8 +187,8 @@ class MemoryTables(SingleRows):
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
-        held = self._tables[table.name]
-        if held.key(row) in held.rows:
+        memory_table = self._tables[table.name]
+        if memory_table.key(row) in memory_table.rows:
             raise DuplicateKey(table.name)
         self.put(table, row)
 
@@ -198,11 +198,11 @@ class MemoryTables(SingleRows):
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
-        held = self._tables[table.name]
-        held.check(row)
-        key = held.key(row)
-        before = held.set(key, {name: _trimmed(value) for name, value in row.items()})
-        self._undo.append(lambda: held.set(key, before))
+        memory_table = self._tables[table.name]
+        memory_table.check(row)
+        key = memory_table.key(row)
+        before = memory_table.set(key, {name: _trimmed(value) for name, value in row.items()})
+        self._undo.append(lambda: memory_table.set(key, before))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -211,14 +211,14 @@ class MemoryTables(SingleRows):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        held = self._tables[table.name]
-        before = held.set(key, None)
-        self._undo.append(lambda: held.set(key, before))
+        memory_table = self._tables[table.name]
+        before = memory_table.set(key, None)
+        self._undo.append(lambda: memory_table.set(key, before))
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        held = self._tables[table.name]
-        keys = [key for key, row in held.rows.items() if row[column] < bound]
+        memory_table = self._tables[table.name]
+        keys = [key for key, row in memory_table.rows.items() if row[column] < bound]
         for key in keys:
             self.delete(table, *key)
         return len(keys)

@@ -112,8 +112,8 @@ class SpillingStore(MemoryStore):
         file.execute("BEGIN")
         tables = SqliteTables(file, self._texts)
         for table in metadata.sorted_tables:
-            held = self._tables[table.name]
-            tables.insert_many(table, list(held.rows.values()))
-            held.clear()
+            memory_table = self._tables[table.name]
+            tables.insert_many(table, list(memory_table.rows.values()))
+            memory_table.clear()
         file.execute("COMMIT")
         self._file = file

@@ -27,6 +27,7 @@ from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT, LITE_VERSION, PBEOperationReceiptLite
+from kernel.model.problems import first_problem
 from kernel.model.rules_version import RULES_VERSION
 
 BATCH_ROWS = 256
@@ -150,9 +151,7 @@ def _read_line(number: int, line: bytes) -> LiteLine:
     except CanonicalizationError as error:
         raise LiteLogInvalid(number, str(error)) from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise LiteLogInvalid(number, f"{field}: {first['msg']}") from None
+        raise LiteLogInvalid(number, ": ".join(first_problem(error))) from None
     if names_hold_nul(lite.model_dump(exclude=_NOT_NAMES)):
         raise LiteLogInvalid(number, "a name holds the character U+0000")
     return LiteLine(number, lite, content)

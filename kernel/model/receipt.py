@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from kernel.errors import KernelError
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
+from kernel.model.problems import first_problem
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
 
@@ -53,8 +54,7 @@ class ReceiptKind:
         try:
             self.body.__pydantic_validator__.validate_python(body)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            return ".".join(str(part) for part in first["loc"]), first["msg"]
+            return first_problem(error)
         return None
 
 

@@ -19,8 +19,6 @@ Fields = dict[str, Any]
 
 _UNREMARKABLE = frozenset({"version", "updated_by_operation_id", "updated_at", "payload"})
 
-_CORPUS_MOVES = frozenset({"membership_write", "membership_state_transition"})
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -190,9 +188,10 @@ def _search_plan(shown: Shown) -> Fields:
 
 def _rollup_generation(shown: Shown) -> Fields:
     node = next(shown.changes_of("nodes"), None)
-    other = next(shown.changes_of("materializations", "derived_indexes"), None)
-    rollup = node or other
-    views = [(change.record_key, after["stale"]) for change, _, after in _views(shown)]
+    materialized = next(shown.changes_of("materializations", "derived_indexes"), None)
+    rollup = node or materialized
+    changes = shown.changes_of("materialized_views")
+    views = [(change.record_key, after["stale"]) for change, _, after in changes]
     return {
         "rollup_ref": None if rollup is None else rollup[0].record_key,
         "rollup_kind": None if node is None else node[2]["node_kind"],
@@ -200,10 +199,6 @@ def _rollup_generation(shown: Shown) -> Fields:
         "stale_views": tuple(key for key, stale in views if stale),
         "fresh_views": tuple(key for key, stale in views if not stale),
     }
-
-
-def _views(shown: Shown) -> Iterator[tuple[RecordChange, Fields, Fields]]:
-    return shown.changes_of("materialized_views")
 
 
 def _inputs(payload: Fields, shown: Shown) -> tuple[str, ...]:

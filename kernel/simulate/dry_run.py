@@ -6,6 +6,7 @@ savepoint takes back records, log row, receipts, requests and the head, so nothi
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +45,6 @@ class _Over(Exception):
     pass
 
 
-def _leave() -> None:
-    raise _Over
-
-
 def dry_run(
     kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
 ) -> DryRun:
@@ -62,12 +59,9 @@ def dry_run(
         )
         return DryRun(None, rejection)
     run: DryRun | None = None
-    try:
-        with transaction.savepoint():
-            run = _submitted(kernel, transaction, document, parsed[0], submitter)
-            _leave()
-    except _Over:
-        pass
+    with suppress(_Over), transaction.savepoint():
+        run = _submitted(kernel, transaction, document, parsed[0], submitter)
+        raise _Over
     assert run is not None  # noqa: S101 - for the type checker: only `_Over` gets here
     return run
 

@@ -9,7 +9,6 @@
 5. What stays is the simulation's own operation, which consists of receipts (INV-G-SIM-1).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +18,6 @@ from kernel.checks.check import Submitter
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
-from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import (
@@ -126,7 +124,8 @@ def simulate_operation(
     affected = affected_node_refs(run.changes)
     sources = sources_of(transaction, run, affected, prediction)
     level = simulation_support_level(envelope_document["operation_kind"])
-    check = PolicyCheck(policy, violations_of(_effects(run), policy, prediction, level))
+    simulated = () if run.envelope is None else run.envelope.primitive_effects
+    check = PolicyCheck(policy, violations_of(simulated, policy, prediction, level))
     if check.violations:
         proceeds = kernel.dev_mode and policy.on_violation == "alert_and_proceed_in_dev_mode"
         blocked = _blocked(check, envelope_document, proceeds=proceeds)
@@ -178,10 +177,6 @@ def _names(
     except CanonicalizationError:
         # Without a canonical form it is no envelope either; the preview says so.
         return key, digest(request)
-
-
-def _effects(run: DryRun) -> Iterable[KernelEffect]:
-    return () if run.envelope is None else run.envelope.primitive_effects
 
 
 def _actor(run: DryRun, submitter: Submitter) -> str:

@@ -4,7 +4,7 @@ Tables decide: an operation kind has its preview kind by name or by the first ki
 its verb requires, and each preview kind has one function that says what it shows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,6 @@ from kernel.capacity import cost_of
 from kernel.model.simulation import (
     PreviewKind,
     PreviewPayload,
-    RecordChange,
     SimulationPrediction,
     SimulationPreviewState,
 )
@@ -122,11 +121,8 @@ def _payload(
         len(canonicalize(document)) <= PAYLOAD_BYTES_MAX
     ):
         return full
-    return model(**common, changes=tuple(_hashes(run.changes)), records_left_out=True)
-
-
-def _hashes(changes: Iterable[RecordChange]) -> Iterable[RecordChange]:
-    return (change.model_copy(update={"before": None, "after": None}) for change in changes)
+    hashes = [change.model_copy(update={"before": None, "after": None}) for change in run.changes]
+    return model(**common, changes=tuple(hashes), records_left_out=True)
 
 
 def _deeper(document: object, limit: int) -> bool:

@@ -4,8 +4,6 @@ A lock is extended by whoever may write the node, and taken off by `metadata_fie
 whose receipt says so (INV-J-METADATA-LOCK-1).
 """
 
-from collections.abc import Iterable
-
 from kernel.algebra.arguments import FIELD_LOCK
 from kernel.errors import EffectInapplicable
 from kernel.ledger.ledger import Document
@@ -55,11 +53,8 @@ def check_lock(after: Document, stated: Document) -> None:
 
 def fields_changed(before: Document, after: Document) -> Document:
     """Return the fields of a payload that differ from the one before."""
-    return {name: after.get(name) for name in _differing(before, after)}
-
-
-def _differing(before: Document, after: Document) -> Iterable[str]:
-    return (name for name in {**before, **after} if before.get(name) != after.get(name))
+    names = before | after
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
 
 
 def _is_name(name: object) -> bool:

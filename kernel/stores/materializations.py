@@ -62,8 +62,12 @@ def _decide(
     operation: Operation,
 ) -> Applied:
     emitted = validated(model, effect.payload)
-    held = check_content(emitted, operation)
+    content_fields = check_content(emitted, operation)
     applied = store.apply(without_content(effect), operation)
-    payload = {place: getattr(emitted, place), "content_hash": emitted.content_hash, **held}
+    payload = {
+        place: getattr(emitted, place),
+        "content_hash": emitted.content_hash,
+        **content_fields,
+    }
     request_external_effect(effect, operation, payload)
     return applied

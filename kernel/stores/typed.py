@@ -16,6 +16,7 @@ from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
+from kernel.model.problems import first_problem
 from kernel.stores.record import Applied, Operation, write_record
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
@@ -75,9 +76,8 @@ def validated(model: type[AnyPayload], payload: Document) -> AnyPayload:
     try:
         return model.model_validate_json(canonicalize(payload))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(("payload", *(str(part) for part in first["loc"])))
-        raise EffectInapplicable(first["msg"], code="effect_payload_invalid", field=place) from None
+        field, message = first_problem(error, "payload")
+        raise EffectInapplicable(message, code="effect_payload_invalid", field=field) from None
 
 
 def check_reference(

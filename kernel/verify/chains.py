@@ -145,8 +145,8 @@ class Chain:
             else:
                 self._blame_head(shape.head_hash, claimed, self.tail_hash)
 
-    def _blame_head(self, column: str, held: object, is_: object) -> None:
-        message = f"{column} is {shown(held)}, {self._shape.table.name} ends with {shown(is_)}"
+    def _blame_head(self, column: str, stored: object, is_: object) -> None:
+        message = f"{column} is {shown(stored)}, {self._shape.table.name} ends with {shown(is_)}"
         self._findings.add(schema.chain_head, "main", "column_differs", message)
 
     def _check_number(self, sequence: int) -> None:
@@ -166,9 +166,9 @@ class Chain:
         pairs = [(name, row[name], _text(document.get(name))) for name in shape.repeated]
         pairs += [(name, row[name], document.get(name)) for name in shape.numbers]
         pairs.append((shape.sequence, str(row[shape.sequence]), document.get(shape.sequence)))
-        for name, held, stated in pairs:
-            if held != stated:
-                message = f"{name} is {shown(held)}, the bytes say {shown(stated)}"
+        for name, stored, stated in pairs:
+            if stored != stated:
+                message = f"{name} is {shown(stored)}, the bytes say {shown(stated)}"
                 self._findings.add(shape.table, row[shape.sequence], "column_differs", message)
                 return False
         return True

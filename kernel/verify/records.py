@@ -92,9 +92,9 @@ def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clo
         if receipt.get("retention_class") == "durable"
     ]
     expected_receipts = [
-        {name: held[name] for name in ("receipt_id", "receipt_kind")}
+        {name: receipt[name] for name in ("receipt_id", "receipt_kind")}
         | {"retention_class": "durable"}
-        for held in emitted_receipts(reader, document.get("operation_id"))
+        for receipt in emitted_receipts(reader, document.get("operation_id"))
     ]
     if durable != expected_receipts:
         message = "emitted_receipts are not those on record"
@@ -245,8 +245,8 @@ def check_extra_blobs(reader: Reader, envelopes: int, answers: set[str]) -> None
     blob_refs |= answers
     for row in reader.pages(schema.blobs):
         if row["blob_ref"] not in blob_refs:
-            held = "" if keeps_commitment(row) else ", and it does not keep its commitment"
-            message = f"no row commits to it{held}"
+            remark = "" if keeps_commitment(row) else ", and it does not keep its commitment"
+            message = f"no row commits to it{remark}"
             reader.findings.add(schema.blobs, row["blob_ref"], "extra", message)
 
 

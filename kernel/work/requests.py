@@ -23,6 +23,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
+from kernel.model.problems import first_problem
 from kernel.priorities import PRIORITIES_OF
 from kernel.stores.typed import Payload
 from kernel.work import receipts
@@ -263,9 +264,8 @@ def _read(kind: QueueKind, content: Document) -> Payload:
             raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
         return kind.content.model_validate_json(stated)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(("content", *(str(part) for part in first["loc"])))
-        raise _invalid(first["msg"], place) from None
+        field, message = first_problem(error, "content")
+        raise _invalid(message, field) from None
     except (ValueError, RecursionError) as error:
         raise _invalid(f"the content has no canonical form: {error}", "content") from None
 

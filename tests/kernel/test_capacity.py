@@ -344,14 +344,26 @@ def advanced(world):
     return world.submit(document, DENIED, submitter="orchestrator")
 
 
+def compensated(world):
+    document = world.note(2, compensates_operation_id="op-0", target_refs=["s"])
+    return world.submit(document, DENIED, submitter="orchestrator")
+
+
 @pytest.mark.spec("INV-A-COST-1")
-@pytest.mark.parametrize("settle", [rolled_back, anchored, advanced])
+@pytest.mark.parametrize("settle", [rolled_back, anchored, advanced, compensated])
 def test_what_the_runtime_settles_is_told_of_and_never_refused(world, settle):
     world.govern(ec_capacity_lease_strategy="block_on_unavailable")
     result = settle(world)
     assert isinstance(result, SubmissionResult), result
     [receipt] = world.receipts("capacity_alert")
     assert receipt["operation_id"] == result.operation_id
+
+
+@pytest.mark.spec("INV-A-COST-1")
+def test_what_the_runtime_begins_anew_settles_nothing_and_waits_for_capacity(world):
+    world.govern(ec_capacity_lease_strategy="block_on_unavailable")
+    result = world.submit(world.note(2), DENIED, submitter="orchestrator")
+    refused(result, "envelope_capacity_unavailable", COST)
 
 
 def test_a_caller_cannot_pass_for_the_runtime(world):

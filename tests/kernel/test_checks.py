@@ -173,6 +173,10 @@ V1 = [
         SCHEMA,
         "supersedes.ec_sequence_number",
     ),
+    (note, {"session_id": "s\x00"}, SCHEMA, ""),
+    (note, {"source_refs": ["S\x00"]}, SCHEMA, ""),
+    (note, {f"{FIRST}.target_ref": "n\x00"}, SCHEMA, ""),
+    (note, {f"{SCOPE}.affected_node_refs": ["n\x00"]}, SCHEMA, ""),
     (note, {"source_refs": "n"}, SCHEMA, "source_refs"),
     (note, {"source_refs": ["a", ""]}, SCHEMA, "source_refs.1"),
     (
@@ -815,6 +819,14 @@ def test_every_check_in_the_order_has_a_case():
 
 
 # What passes
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize("place", [f"{PAYLOAD}.text", f"{OUTPUT_0}.model_version"])
+def test_what_is_no_name_of_the_record_may_hold_any_character(ledger, place):
+    document = changed(answered(spanned), {place: "a\x00b"})
+    result = submit(ledger, document, submitter="orchestrator")
+    assert isinstance(result, SubmissionResult) or result.rejection.check != "V1"
 
 
 @pytest.mark.spec("K18")

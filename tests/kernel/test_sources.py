@@ -20,6 +20,7 @@ from tests.kernel.build import (
     envelope,
     memory_ledger,
     overlay,
+    recompute,
     scope_of,
     spans,
     submit,
@@ -51,11 +52,10 @@ def ledger():
         create("O", "SourceArtifact", content="open text"),
         create("D", "SourceArtifact", content="sealed later"),
         create("claim", "VersionedClaim", span={"source_ref": "D", "offset": 0, "length": 3}),
-        create("cu", UNDERSTANDING, **spans("claim#0-1", "O")),
         create("memory", "Memory", source_refs=["claim"]),
         create("gone", "Note"),
     )
-    assert [code_of(result) for result in results[:4]] == [None] * 4
+    assert [code_of(result) for result in results] == [None] * 6
     submit(ledger, reclassify("D", "sealed"))
     return ledger
 
@@ -234,6 +234,19 @@ def test_provenance_in_a_circle_ends(ledger):
 
 
 # Counts
+
+
+def test_whoever_submits_it_counts_what_a_source_was_drawn_from(ledger):
+    document = citing("source_refs", "claim")
+    assert code_of(submit(ledger, document, submitter="orchestrator")) == RESOLUTION
+
+
+@pytest.mark.spec("§8.2")
+def test_a_recompute_reads_numbers_and_nothing_of_what_its_inputs_were_drawn_from(ledger):
+    submit(ledger, create("cu", UNDERSTANDING, **spans("O")))
+    with ledger.view() as view:
+        document = recompute(view, "cu", read_set_refs=["claim"])
+    assert code_of(submit(ledger, document, submitter="orchestrator")) is None
 
 
 @pytest.mark.spec("K7", "§7.4")

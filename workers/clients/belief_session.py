@@ -126,8 +126,10 @@ class SessionClient:
         self, since_event_id: str | None = None, *, page_max: int = AUDIT_PAGE_MAX
     ) -> AsyncIterator[AuditEntry]:
         """Yield the entries after one, or all, a page to a request."""
+        query: dict[str, int | str] = {"limit": page_max}
         while True:
-            query = {"limit": page_max} | _after(since_event_id)
+            if since_event_id is not None:
+                query["since_event_id"] = since_event_id
             response = await self._gateway.ask("GET", f"{self._path}/audit", params=query)
             page = _read(AuditPage, response)
             for entry in page.events:
@@ -170,10 +172,6 @@ class SessionClient:
             "POST", f"{self._path}/{path}", json=body, params=self._query, headers=headers
         )
         return _read(kind, response)
-
-
-def _after(since_event_id: str | None) -> dict[str, str]:
-    return {} if since_event_id is None else {"since_event_id": since_event_id}
 
 
 def _read(kind: type[D], response: Any) -> D:

@@ -6,10 +6,11 @@ so the page works under any mount point. Every answer carries the security heade
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Request
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from starlette.responses import HTMLResponse, Response
 
 from workers.dashboard import formatting, page_model
@@ -26,16 +27,7 @@ def build_router(hub: SnapshotHub) -> APIRouter:
 
     Templates and files are read here, once, and never again while serving.
     """
-    assets = load_assets()
-    templates = Environment(
-        loader=PackageLoader("workers.dashboard", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    template = templates.get_template("overview.html")
+    assets, template = load_assets(), _load_template()
 
     async def overview(request: Request) -> Response:
         picture = await hub.fresh()
@@ -67,6 +59,19 @@ def build_router(hub: SnapshotHub) -> APIRouter:
     for path, endpoint in table:
         router.add_api_route(path, endpoint, response_model=None, include_in_schema=False)
     return router
+
+
+@cache
+def _load_template() -> Template:
+    templates = Environment(
+        loader=PackageLoader("workers.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    return templates.get_template("overview.html")
 
 
 def _base(request: Request, route: str) -> str:

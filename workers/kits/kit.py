@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kernel.belief.errors import BeliefInputError
 from kernel.belief.limits import MAX_ID_CHARS
+from kernel.model.problems import first_problem
 
 KIT_BYTES_MAX = 1024 * 1024
 
@@ -211,7 +212,6 @@ def _check_unique(kind: str, names: Iterable[str]) -> None:
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
-    problem = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
+    where, message = first_problem(error)
+    message = message.removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

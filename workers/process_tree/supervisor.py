@@ -178,10 +178,6 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         pids = {member.name: member.runner.pid for member in self._members}
         return {name: pid for name, pid in pids.items() if pid is not None}
 
-    async def wait_failed(self) -> None:
-        """Waits for the end of the tree, which comes as a cancellation."""
-        await anyio.sleep_forever()
-
     def _member(self, spec: ChildSpec | ServiceSpec, sink: Callable[[bytes], None]) -> _Member:
         # One more than allowed is all that the policy has to see.
         deaths: deque[float] = deque(maxlen=self._policy.deaths_max + 1)

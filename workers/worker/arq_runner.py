@@ -103,7 +103,8 @@ class WorkerProcess:
                 _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
             if time.monotonic() - began_s > RECONNECT_PAUSE_MAX_S:
                 pause_s = RECONNECT_PAUSE_S
-            await self._rest(pause_s)
+            with anyio.move_on_after(pause_s):
+                await self._stopping.wait()
             pause_s = min(RECONNECT_PAUSE_MAX_S, 2 * pause_s)
 
     async def _run_arq(self) -> None:
@@ -208,10 +209,6 @@ class WorkerProcess:
             self._running.discard(slot)
             if self._stopping.is_set() and not self._running:
                 self._drained.set()
-
-    async def _rest(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._stopping.wait()
 
 
 async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:

@@ -27,6 +27,15 @@ def server(tmp_path):
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory):
+    """A server that nothing which a client asks for may change."""
+    server = EmbeddedRedis(tmp_path_factory.mktemp("standing"), find_server())
+    server.start()
+    yield server
+    server.stop()
+
+
 def client_of(server) -> Redis:
     return Redis.from_url(server.url)
 
@@ -167,15 +176,14 @@ ADMINISTRATION = (
 
 
 @pytest.mark.parametrize("command", ADMINISTRATION)
-def test_who_knows_the_password_cannot_administer(server, command) -> None:
-    server.start()
+def test_who_knows_the_password_cannot_administer(standing, command) -> None:
     # The newer servers do not even ask who it is before they refuse DEBUG and MODULE.
     with (
-        client_of(server) as client,
+        client_of(standing) as client,
         pytest.raises(ResponseError, match=r"no permissions|not allowed"),
     ):
         client.execute_command(*command.split())
-    assert server.alive()
+    assert standing.alive()
 
 
 def test_a_script_may_not_do_what_its_caller_may_not(server) -> None:

@@ -32,6 +32,9 @@ LACKING = lite(
 )
 CHILD = lite(adapt("m", title="c"), operation_id="child", idempotency_key="k:child")
 
+DOCUMENTS = 500
+"""So many that a migration can be killed in the middle of each of its two phases."""
+
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch, tmp_path):
@@ -137,24 +140,24 @@ def test_who_reads_is_told_what_is_missing(tmp_path):
 def test_a_migration_that_was_killed_goes_on_where_it_was(tmp_path):
     documents = [
         lite(create(f"n{number}", "Note"), operation_id=f"o{number}", idempotency_key=f"k{number}")
-        for number in range(1500)
+        for number in range(DOCUMENTS)
     ]
     log = written(tmp_path, *documents, LACKING)
     path = DataFolder(tmp_path / "data").ledger_path
     command = [sys.executable, "-m", "workers", "migrate-log", log]
-    for until in (200, 1800):
+    for until in (100, DOCUMENTS + 100):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and rows_at(path) < until:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert rows_at(path) >= 200
+    assert rows_at(path) >= 100
     found = printed(1, "migrate-log", log)
-    assert (found["superseded"], found["held"], found["left"]) == (1500, 1, 0)
+    assert (found["superseded"], found["held"], found["left"]) == (DOCUMENTS, 1, 0)
     ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
     with ledger.view() as view:
         assert verify(view).findings == ()
-        assert view.tables.count(schema.kernel_event_log) == 3001
+        assert view.tables.count(schema.kernel_event_log) == 2 * DOCUMENTS + 1
         assert view.tables.count(schema.receipts, {"receipt_kind": "needs_migration_review"}) == 1
     ledger.close()
 

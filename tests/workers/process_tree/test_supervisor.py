@@ -158,7 +158,7 @@ async def test_cancellation_stops_the_children():
     with anyio.move_on_after(0.3) as scope:
         async with Supervisor([child("a"), child("b")]) as tree:
             pids = list(tree.pids().values())
-            await tree.wait_failed()
+            await anyio.sleep_forever()
     assert scope.cancelled_caught
     assert len(pids) == 2
     assert not any(runs(pid) for pid in pids)
@@ -182,7 +182,7 @@ async def test_a_signal_ends_the_block_and_says_which_it_was(number):
     async with Supervisor([child("a")]) as tree:
         pid = tree.pids()["a"]
         os.kill(os.getpid(), number)
-        await tree.wait_failed()
+        await anyio.sleep_forever()
     assert tree.stopped_by == number
     assert not runs(pid)
 
@@ -266,7 +266,7 @@ async def test_a_program_that_does_not_exist_fails_the_start():
 async def until_failed(tree: Supervisor, once_it_stands) -> None:
     async with tree:
         once_it_stands()
-        await tree.wait_failed()
+        await anyio.sleep_forever()
 
 
 async def test_a_killed_child_is_started_again_with_fresh_arguments_and_the_rest_stays():
@@ -512,7 +512,7 @@ async def main():
     base = [sys.executable, "-c", CHILD, str(os.getpid())]
     specs = [ChildSpec(k, [*base, k, sys.argv[1]]) for k in ("clean", "deaf")]
     async with Supervisor(specs) as tree:
-        await tree.wait_failed()
+        await anyio.sleep_forever()
     print("stopped by", tree.stopped_by.name, file=sys.stderr)
 
 anyio.run(main)

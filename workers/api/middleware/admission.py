@@ -136,11 +136,11 @@ _held: ContextVar[tuple[ConcurrencyLimit, int] | None] = ContextVar("_held", def
 @contextmanager
 def place_given_back() -> Iterator[None]:
     """Give the place back while the block runs, and take it again without being refused."""
-    held = _held.get()
-    if held is None:
+    places_held = _held.get()
+    if places_held is None:
         yield
         return
-    places, body_bytes = held
+    places, body_bytes = places_held
     places.leave(body_bytes)
     try:
         yield
@@ -166,12 +166,12 @@ class AdmissionMiddleware:
             refusal = respond("gateway_full", "the gateway has as much in hand as it takes")
             await refusal(scope, receive, send)
             return
-        held = _held.set((places, body_bytes))
+        reset_token = _held.set((places, body_bytes))
         try:
             await places.turn()
             await self._app(scope, receive, send)
         finally:
-            _held.reset(held)
+            _held.reset(reset_token)
             places.leave(body_bytes)
 
 
