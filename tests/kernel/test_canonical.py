@@ -41,7 +41,7 @@ plain_keys = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs
 plain_values = st.recursive(
     st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | text,
     lambda inner: st.lists(inner) | st.dictionaries(plain_keys, inner),
-    max_leaves=30,
+    max_leaves=12,
 )
 
 
