@@ -11,6 +11,7 @@ from tests.turned_bytes import RESULT, flipped_pages, outcomes
 SAMPLE = 400
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_byte_turned_over_is_found_or_changes_nothing(tmp_path):
     turned = Bytes(small_file(tmp_path / "honest.db"), tmp_path)

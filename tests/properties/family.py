@@ -8,5 +8,8 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE")
 
 NIGHTLY = _PROFILE == "nightly"
 
-FAMILY = settings(max_examples={"nightly": 10_000, "mutants": 50}.get(_PROFILE or "", 1_000))
-"""1,000 examples for each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against mutants."""
+FAMILY = settings(
+    max_examples={"nightly": 10_000, "mutants": 50, "fast": 50}.get(_PROFILE or "", 1_000)
+)
+"""1,000 examples for each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against mutants and in
+`make test-fast`."""
