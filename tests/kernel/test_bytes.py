@@ -13,6 +13,7 @@ SAMPLE = settings().max_examples * 4
 """How many bytes beside those of the header, by the profile."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_byte_turned_over_is_found_or_changes_nothing(tmp_path):
     turned = Bytes(small_file(tmp_path / "honest.db"), tmp_path)

@@ -30,6 +30,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RFC 8785")
 @settings(max_examples=settings().max_examples * 4)
 @given(values)
@@ -82,6 +83,7 @@ like_numbers = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RFC 8785")
 @settings(max_examples=settings().max_examples * 2)
 @given(
