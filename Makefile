@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports bench chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check lint types imports bench chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## Install everything into .venv
 
@@ -30,6 +30,9 @@ demo: $(STAMP) ## The main job: everything started, real dockets ingested, the r
 
 test: $(STAMP) ## The tests, on every core up to four
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
+
+test-fast: $(STAMP) ## What is quick of the tests, with few examples and without PostgreSQL
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not slow" -k "not postgres" $(ARGS)
 
 check: lint types imports test ## Format, lint, types, import rules, tests: what CI runs
 

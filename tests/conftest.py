@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 _either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", _either, derandomize=True, database=None, max_examples=50)
 settings.register_profile("nightly", _either, max_examples=2000, print_blob=True)
+settings.register_profile("fast", _either, derandomize=True, database=None, max_examples=10)
 settings.register_profile("mutants", _either, derandomize=True, database=None, max_examples=20)
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(_PROFILE)

@@ -34,11 +34,11 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.time_us = START_US
-        self._counter = itertools.count(1)
+        self.counter = itertools.count(1)
         self.host = Host(lambda: self.time_us, self._random)
 
     def _random(self, count: int) -> bytes:
-        return next(self._counter).to_bytes(count, "big")
+        return next(self.counter).to_bytes(count, "big")
 
 
 def memory_ledger() -> Ledger:
@@ -49,6 +49,17 @@ def ledger_on(store: Store) -> tuple[Ledger, FakeHost]:
     """A ledger and the host whose clock it reads."""
     fake = FakeHost()
     return Ledger.create(store, fake.host), fake
+
+
+def twin(ledger: Ledger, fake: FakeHost) -> tuple[Ledger, FakeHost]:
+    """A ledger in memory with the same rows, and a host that goes on where the other one stands."""
+    other = FakeHost()
+    other.time_us, other.counter = fake.time_us, copy.copy(fake.counter)
+    store = MemoryStore()
+    with ledger.view() as view, store.transaction() as tables:
+        for table in metadata.tables.values():
+            tables.insert_many(table, view.tables.select(table))
+    return Ledger(store, other.host), other
 
 
 def effect(kind: str, target: str | None = None, /, **payload: Any) -> dict[str, Any]:

@@ -4,13 +4,16 @@ import json
 import random
 
 import pytest
+from hypothesis import settings
 
 from tests.tamper_bytes import Bytes, small_file
 from tests.turned_bytes import RESULT, flipped_pages, outcomes
 
-SAMPLE = 400
+SAMPLE = settings().max_examples * 4
+"""How many bytes beside those of the header, by the profile."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_byte_turned_over_is_found_or_changes_nothing(tmp_path):
     turned = Bytes(small_file(tmp_path / "honest.db"), tmp_path)

@@ -30,8 +30,9 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RFC 8785")
-@settings(max_examples=1000)
+@settings(max_examples=settings().max_examples * 4)
 @given(values)
 def test_bytes_equal_those_of_the_reference_package(value):
     assert canonicalize(value) == rfc8785.dumps(value)
@@ -41,7 +42,7 @@ plain_keys = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs
 plain_values = st.recursive(
     st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | text,
     lambda inner: st.lists(inner) | st.dictionaries(plain_keys, inner),
-    max_leaves=30,
+    max_leaves=12,
 )
 
 
@@ -57,7 +58,7 @@ def test_what_has_no_canonical_form_is_refused_by_the_shorter_way_too(value):
         canonicalize_plain({"value": value})
 
 
-@settings(max_examples=2000)
+@settings(max_examples=settings().max_examples * 8)
 @given(st.integers(0, 2**64 - 1))
 def test_any_bit_pattern_of_a_double_is_printed_as_the_reference_prints_it(bits):
     (number,) = struct.unpack("<d", struct.pack("<Q", bits))
@@ -82,8 +83,9 @@ like_numbers = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RFC 8785")
-@settings(max_examples=300)
+@settings(max_examples=settings().max_examples * 2)
 @given(
     st.recursive(
         any_float | like_numbers | st.none(),

@@ -16,7 +16,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import export as verify_module
 from kernel.verify.export import verify_export
 from tests.kernel.build import FakeHost, adapt, create, ledger_on, memory_ledger, submit
-from tests.kernel.test_verify import write_honestly
+from tests.kernel.honest import write_briefly
 from tests.workers.api.door import ANY_JSON
 
 
@@ -32,7 +32,7 @@ def check(content, **options):
 def _honest_lines():
     host = FakeHost()
     ledger = Ledger.create(MemoryStore(), host.host)
-    write_honestly(ledger, host)
+    write_briefly(ledger, host)
     # Receipts that no row seals yet, so that every kind of line is there.
     submit(ledger, "nonsense")
     submit(ledger, "more of it")

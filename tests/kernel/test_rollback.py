@@ -630,7 +630,7 @@ from tests.kernel.test_rollback import undo_epoch
 
 plan.PAGE_OPERATIONS_MAX = 2
 host = FakeHost()
-host._counter = itertools.count(1 << 20)
+host.counter = itertools.count(1 << 20)
 ledger = Ledger.create(SqliteStore(pathlib.Path(sys.argv[1])), host.host)
 undo_epoch(ledger, "e")
 SqliteStore.transaction = lambda _: os.kill(os.getpid(), signal.SIGKILL)
@@ -649,7 +649,7 @@ def test_a_process_that_is_killed_between_pages_leaves_the_rest_to_another(tmp_p
     assert killed.returncode == -signal.SIGKILL
     monkeypatch.setattr("kernel.rollback.plan.PAGE_OPERATIONS_MAX", 2)
     host = FakeHost()
-    host._counter = itertools.count(1 << 30)
+    host.counter = itertools.count(1 << 30)
     ledger = Ledger.create(SqliteStore(path), host.host)
     assert under_way(ledger)["operations_left"] == 3
     pages = [undo_epoch(ledger, "e").page for _ in range(2)]

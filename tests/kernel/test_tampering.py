@@ -36,6 +36,7 @@ def test_whatever_is_not_found_has_its_reason():
     assert "no reason is known" not in content
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_table_says_what_is_found(tmp_path):
     tampering = Tampering(honest_file(tmp_path / "honest.db"), tmp_path)

@@ -671,6 +671,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_garbage_anywhere_is_a_finding_and_never_an_exception(brief_file, tmp_path, table):
     """Every column holds some garbage in turn; with HYPOTHESIS_PROFILE=nightly, all of it."""
@@ -703,6 +704,7 @@ def _spoiled(path, table, column, garbage):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["randomblob(8)", "random()"])
 @pytest.mark.parametrize(
     "table",

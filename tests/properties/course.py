@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernel.canonical import canonicalize
 from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.ledger.keys import column_names, key_names, values_getter
 from kernel.ledger.ledger import Ledger, LedgerTransaction
 from kernel.ledger.memory import MemoryStore
 from kernel.model.result import SubmissionResult
-from tests.kernel.build import FakeHost, abandoned, informed, op_id
+from tests.kernel.build import FakeHost, abandoned, informed, ledger_on, op_id, twin
 from tests.kernel.every import every_kind
 
 COURSE = tuple(every_kind())
@@ -22,19 +22,21 @@ _names = itertools.count(1)
 
 
 @functools.cache
-def ledger_at(place: int) -> Ledger:
+def ledger_at(place: int) -> tuple[Ledger, FakeHost]:
     """A ledger on which the course was submitted up to a place; nobody may commit to it."""
-    ledger = Ledger.create(MemoryStore(), FakeHost().host)
+    if not place:
+        return ledger_on(MemoryStore())
+    ledger, fake = twin(*ledger_at(place - 1))
     with ledger.transaction() as transaction:
-        for document in COURSE[:place]:
-            accept(transaction, document)
-    return ledger
+        accept(transaction, COURSE[place - 1])
+    return ledger, fake
 
 
 @contextmanager
 def standing_at(place: int) -> Iterator[LedgerTransaction]:
     """A transaction at a place of the course, which is abandoned at its end."""
-    with abandoned(ledger_at(place).transaction()) as transaction:
+    ledger, _ = ledger_at(place)
+    with abandoned(ledger.transaction()) as transaction:
         yield transaction
 
 
@@ -52,19 +54,12 @@ def renamed(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**document, "operation_id": op_id(name), "idempotency_key": name, **changes}
 
 
-def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, bytes]]:
-    """Every record of state but the marks of undoing, by store and key."""
+def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, str]]:
+    """Every record of state but the marks of undoing, by store and key, as text of its columns."""
     state = {}
     for table in schema.STATE_TABLES:
-        key = table.primary_key.columns[0].name
+        [key] = key_names(table)
+        values = values_getter(column_names(table))
         rows = transaction.tables.select(table)
-        state[str(table.name)] = {
-            row[key]: canonicalize(
-                {
-                    str(name): value.hex() if isinstance(value, bytes) else value
-                    for name, value in row.items()
-                }
-            )
-            for row in rows
-        }
+        state[str(table.name)] = {row[key]: repr(values(row)) for row in rows}
     return state

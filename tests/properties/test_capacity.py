@@ -55,7 +55,7 @@ STEPS = st.lists(
         ),
         st.sampled_from([("returns",), ("lost",), ("found",)]),
     ),
-    max_size=12,
+    max_size=8,
 )
 
 

@@ -41,10 +41,10 @@ PAYLOADS = st.sampled_from(
         "&",
     ]
 )
-TEXTS = st.lists(PAYLOADS | st.text(max_size=20), max_size=5).map("".join)
+TEXTS = st.lists(PAYLOADS | st.text(max_size=8), max_size=3).map("".join)
 NAMES = TEXTS.filter(bool)
 SOURCES = st.lists(
-    st.builds(SourceText, TEXTS, st.dictionaries(NAMES, TEXTS, max_size=4)), max_size=4
+    st.builds(SourceText, TEXTS, st.dictionaries(NAMES, TEXTS, max_size=3)), max_size=3
 )
 
 
@@ -95,12 +95,12 @@ def test_different_sources_never_give_the_same_prompt(one, other):
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
-    max_leaves=8,
+    max_leaves=5,
 )
 
 
 @FAMILY
-@given(text=TEXTS, metadata=st.dictionaries(NAMES, JSON, max_size=4))
+@given(text=TEXTS, metadata=st.dictionaries(NAMES, JSON, max_size=3))
 def test_metadata_of_every_shape_is_wrapped_whole_as_it_is_taken_in(text, metadata):
     intent = CreateSource(
         intent_key="k",

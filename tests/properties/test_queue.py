@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -109,7 +109,7 @@ ROUNDS = st.lists(
 
 
 @pytest.mark.spec("PT-10", "§14.3")
-@FAMILY
+@BESIDE
 @given(rounds=ROUNDS)
 def test_whatever_capacity_comes_and_goes_the_background_waits_in_order_and_nothing_is_lost(
     world, rounds

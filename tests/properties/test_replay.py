@@ -29,7 +29,7 @@ from tests.kernel.build import (
     unlink,
 )
 from tests.kernel.lites import lite, take
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 NODES = st.sampled_from(["a", "b", "c"])
 EDGES = st.sampled_from(["e1", "e2"])
@@ -80,7 +80,7 @@ DOCUMENTS = st.one_of(
         st.sampled_from(["running", "degraded", "cancelled"]),
     ),
 )
-STEPS = st.lists(st.tuples(DOCUMENTS, st.none() | MODELS), min_size=1, max_size=12)
+STEPS = st.lists(st.tuples(DOCUMENTS, st.none() | MODELS), min_size=1, max_size=8)
 
 
 def recorded(steps):
@@ -130,8 +130,8 @@ COMING = st.sampled_from(["of 1.6", "of 1.5", "of 1.5, migrated at once"])
 
 
 @pytest.mark.spec("PT-3", "K24", "§2.8")
-@FAMILY
-@given(st.lists(st.tuples(DOCUMENTS, COMING), min_size=1, max_size=12), st.data())
+@BESIDE
+@given(st.lists(st.tuples(DOCUMENTS, COMING), min_size=1, max_size=8), st.data())
 def test_what_was_superseded_gives_its_bytes_again_at_its_first_place(steps, data):
     ledger = memory_ledger()
     submit(ledger, create("a", "Note"), create("b", "VersionedClaim", authority=0.5))
@@ -227,6 +227,16 @@ def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked
                 stopped = strategy == BLOCKING and reasons[name] == "fingerprint_mismatch"
                 if strategy == BLOCKING:
                     assert (BLOCKED_KIND in kinds) == stopped
+
+
+@pytest.mark.spec("PT-3")
+@given(STEPS)
+def test_a_ledger_on_which_everything_was_replayed_verifies(steps):
+    ledger, _ = recorded(steps)
+    with ledger.transaction() as transaction:
+        last = transaction.head().ec_sequence_number
+        for strategy in OWN_REASONS:
+            replay_range(transaction, 1, last, strategy, AskedOnly())
     with ledger.view() as view:
         assert verify(view).findings == ()
 

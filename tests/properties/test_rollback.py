@@ -17,7 +17,7 @@ from kernel.rollback.rebuild import prepare_rebuild, rebuild, state_digest
 from kernel.verify import verify
 from tests.kernel.every import states
 from tests.properties.course import COURSE, KERNEL, accept, renamed, standing_at, state_of
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 KEYS = Confirmations({"user": b"u" * 32, "architect": b"a" * 32})
 
@@ -116,7 +116,7 @@ def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
 
 
 @pytest.mark.spec("PT-1", "K2")
-@FAMILY
+@BESIDE
 @given(st.sampled_from(PLACES), st.integers(1, 4))
 def test_undoing_and_bringing_back_in_turn_goes_between_the_same_two_states(place, turns):
     document = renamed(COURSE[place])

@@ -1,13 +1,16 @@
 """Whatever is simulated, wherever the ledger stands: nothing changes, and the preview is true."""
 
+import functools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.ledger import schema
+from kernel.ledger.memory import MemoryStore
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
-from tests.kernel.build import changed, code_of, everything, memory_ledger, submit
+from tests.kernel.build import changed, code_of, everything, ledger_on, submit, twin
 from tests.kernel.simulations import shown, simulatable_course, simulate
 
 COURSE = simulatable_course()
@@ -36,11 +39,20 @@ def places(value, path=""):
             yield from places(item, f"{path}{name}.")
 
 
+@functools.cache
+def standing(place):
+    """A ledger on which the course was taken up to a place, and its host; nobody writes to it."""
+    if not place:
+        return ledger_on(MemoryStore())
+    ledger, fake = twin(*standing(place - 1))
+    document = COURSE[place - 1]
+    assert code_of(submit(ledger, document, submitter="orchestrator")) is None, document
+    return ledger, fake
+
+
 def at(place):
-    """A ledger on which the course was taken up to a place."""
-    ledger = memory_ledger()
-    for document in COURSE[:place]:
-        assert code_of(submit(ledger, document, submitter="orchestrator")) is None, document
+    """A ledger of one's own on which the course was taken up to a place."""
+    ledger, _ = twin(*standing(place))
     return ledger
 
 

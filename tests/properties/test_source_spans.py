@@ -29,7 +29,7 @@ from tests.kernel.build import (
     unavailable,
 )
 from tests.properties.course import KERNEL
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.spec("PT-7", "INV-MVC-CU-1", "§9.8", "V4-AT-38")
 
@@ -158,7 +158,7 @@ WAYS = st.sampled_from([*MAKES, *UPDATES])
 NAMES = {"create": "cu", "supersede": "cu", "merge": "with", "update": "with", "annotate": "with"}
 
 
-@FAMILY
+@BESIDE
 @given(WAYS, st.lists(good_spans(), min_size=1, max_size=4), SPOKEN)
 def test_spans_inside_of_their_sources_are_accepted_at_every_write(ledger, way, good, spoken):
     document = written(way, {"source_spans": good, "display_kind": WITH})
@@ -167,7 +167,7 @@ def test_spans_inside_of_their_sources_are_accepted_at_every_write(ledger, way, 
     assert judged(ledger, document) is None
 
 
-@FAMILY
+@BESIDE
 @given(st.data(), WAYS, st.lists(good_spans(), max_size=2), bad_spans() | NO_SPAN)
 def test_a_span_that_is_none_is_refused_wherever_it_stands(ledger, data, way, good, bad):
     good.insert(data.draw(st.integers(0, len(good))), bad)
@@ -233,7 +233,7 @@ def test_without_spans_it_takes_the_framing_and_the_receipt(ledger, way, none, s
 
 
 @pytest.mark.spec("§9.3", "§9.5")
-@FAMILY
+@BESIDE
 @given(
     st.sampled_from(["cu_node_ref", "reason", "source_doc_refs"]),
     st.sampled_from([ABSENT, None, "", "another", "USER_MARKED_SYNTHESIS_NO_SPANS", 7, [7], {}]),

@@ -1,7 +1,7 @@
 """PT-5: visibility classes form a lattice, and an operation's class is exactly the maximum."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.visibility import LEAST_RESTRICTIVE, VISIBILITY_CLASSES, max_visibility_class
@@ -15,7 +15,7 @@ from tests.kernel.build import (
     submit,
 )
 from tests.properties.course import KERNEL
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.spec("PT-5", "INV-A-TAINT-INFECTIOUS-1")
 
@@ -69,7 +69,7 @@ def test_the_result_is_one_of_the_sources_and_none_is_more_restricted(taint):
 
 
 @pytest.mark.spec("§7.2")
-@FAMILY
+@BESIDE
 @given(st.lists(CLASSES, max_size=3), UNKNOWN, st.lists(CLASSES, max_size=3))
 def test_an_unknown_class_is_refused_wherever_it_stands(before, unknown, after):
     with pytest.raises(ValueError, match="unknown visibility class"):
@@ -103,7 +103,7 @@ def test_the_kernel_accepts_the_maximum_of_every_source_and_nothing_else(ledger,
 
 
 @pytest.mark.spec("§7.3")
-@FAMILY
+@BESIDE
 @given(taint=TAINTS, stated=CLASSES | UNKNOWN)
 def test_the_node_that_comes_out_has_the_resolved_class_and_no_other(ledger, taint, stated):
     resolved = max_visibility_class(taint)
@@ -112,7 +112,7 @@ def test_the_node_that_comes_out_has_the_resolved_class_and_no_other(ledger, tai
 
 
 @pytest.mark.spec("§7.3")
-@FAMILY
+@BESIDE
 @given(taint=st.lists(CLASSES, max_size=3), unknown=UNKNOWN.filter(bool), place=st.integers(0, 3))
 def test_the_kernel_refuses_a_class_outside_the_lattice(ledger, taint, unknown, place):
     taint.insert(place, unknown)
@@ -163,7 +163,7 @@ def effective(name, history):
 
 
 @pytest.mark.spec("§7.3", "§7.6", "K7")
-@settings(FAMILY, max_examples=FAMILY.max_examples // 4)
+@BESIDE
 @given(
     history=histories(),
     cited=st.lists(

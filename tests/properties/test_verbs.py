@@ -18,7 +18,7 @@ from tests.kernel.verb_meanings import (
     spoken,
 )
 from tests.properties.course import KERNEL, standing_at
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.spec("PT-2", "§3.6")
 
@@ -90,7 +90,7 @@ def test_a_forbidden_kind_is_refused_wherever_it_stands(pair, data):
     assert answer(verb, data.draw(operations(verb, forbidden))) == ("V3", REFUSED)
 
 
-@FAMILY
+@BESIDE
 @given(VERBS, st.data())
 def test_a_required_kind_that_is_left_out_is_missed_whatever_else_is_there(verb, data):
     left_out = data.draw(st.sampled_from(DECOMPOSITION[verb]))
@@ -98,7 +98,7 @@ def test_a_required_kind_that_is_left_out_is_missed_whatever_else_is_there(verb,
     assert answer(verb, effects) == ("V3", MISSING)
 
 
-@FAMILY
+@BESIDE
 @given(st.sampled_from(CONTRADICTING), st.data())
 def test_an_effect_that_contradicts_its_verb_is_refused_wherever_it_stands(case, data):
     verb, kind, payload = case
@@ -106,7 +106,7 @@ def test_an_effect_that_contradicts_its_verb_is_refused_wherever_it_stands(case,
     assert answer(verb, data.draw(operations(verb, contradicting))) == ("V3", COMPOSITION)
 
 
-@FAMILY
+@BESIDE
 @given(st.sampled_from(sorted(OWN_RECEIPT)), st.data())
 def test_no_receipt_stands_for_the_one_that_a_verb_has(verb, data):
     others = sorted({one for kinds in OWN_RECEIPT.values() for one in kinds} - {*OWN_RECEIPT[verb]})
@@ -119,7 +119,7 @@ def test_no_receipt_stands_for_the_one_that_a_verb_has(verb, data):
     assert answer(verb, effects) == ("V3", COMPOSITION)
 
 
-@FAMILY
+@BESIDE
 @given(st.sampled_from(["merge", "annotate", "topic_assign"]), st.data())
 def test_a_topic_assignment_without_its_index_entry_is_refused(verb, data):
     assignment = effect("topic_assignment_write", "a") | {"effect_id": "assignment"}

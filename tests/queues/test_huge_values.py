@@ -155,6 +155,7 @@ async def test_an_entry_that_is_too_large_leaves_its_mailbox_and_the_next_is_rea
     await client.aclose()
 
 
+@pytest.mark.slow
 async def test_a_page_of_dead_items_and_a_claim_fit_into_a_reply(client: Redis):
     """A thousand causes of 512 bytes in each of 100 items would be more."""
     queue = WorkQueue(client, "authority-recompute")

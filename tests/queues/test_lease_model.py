@@ -199,6 +199,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("§18.2", "§8.3")
 def test_leases_agree_with_their_model(new_client, is_real) -> None:
     examples = settings().max_examples // (2 if is_real else 8)

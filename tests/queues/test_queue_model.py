@@ -243,6 +243,7 @@ def model_item(key: str, item: Item):
     return key, item.state, item.attempt, item.work.deadline_ms, tuple(item.work.causes)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_queue_agrees_with_its_model(new_client, is_real) -> None:
     examples = settings().max_examples // (2 if is_real else 8)

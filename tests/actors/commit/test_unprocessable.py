@@ -157,6 +157,7 @@ def refusals(ledger):
     return [orjson.loads(one["receipt_bytes"]) for one in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("L3", "K5")
 @pytest.mark.parametrize("where", ["of one caller", "of several"])
 @pytest.mark.parametrize("name", POISONS)

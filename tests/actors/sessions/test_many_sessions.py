@@ -13,6 +13,7 @@ ASKING_AT_ONCE = 100
 SAMPLE = range(0, SESSIONS, 997)
 
 
+@pytest.mark.slow
 async def test_ten_thousand_sessions_live_in_one_process_and_come_back_after_it():
     ledger, _ = scripted_ledger()
     async with running_sessions(ledger) as sessions:

@@ -75,6 +75,7 @@ def test_no_events_are_no_session():
     assert refused.value.code == "INVALID_REQUEST"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("seed001-tamper-evidence")
 def test_any_byte_flipped_in_any_event_is_found_at_that_event(lived):
     stored = lived.stored()
