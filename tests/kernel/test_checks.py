@@ -670,6 +670,12 @@ V10 = [
         f"{FIRST}.compensating_operation_kind",
     ),
     (
+        own("quarantine", "old", quarantine_reason="doubt"),
+        {f"{FIRST}.compensating_operation_kind": "revoke_access"},
+        REVERSIBILITY,
+        f"{FIRST}.compensating_operation_kind",
+    ),
+    (
         note,
         {f"{FIRST}.external_effect_descriptor": "none"},
         REVERSIBILITY,

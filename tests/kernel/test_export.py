@@ -190,6 +190,21 @@ def test_a_row_that_was_hashed_again_is_found_by_what_it_commits_to(field, value
     assert (found.finding.line, found.finding.rule) == (number + 1, rule)
 
 
+@pytest.mark.parametrize(
+    ("number", "changes", "rule"),
+    [
+        (ROW_LINES[3], {"salt": str.upper}, "not_canonical"),
+        (len(LINES) - 2, {"after_row": lambda row: str(int(row) - 1)}, "gap"),
+    ],
+)
+def test_a_line_says_what_it_says_in_one_way_alone(number, changes, rule):
+    document = json.loads(LINES[number])
+    changed = document | {name: change(document[name]) for name, change in changes.items()}
+    assert changed != document
+    found = check(b"".join([*LINES[:number], canonicalize(changed) + b"\n"]))
+    assert (found.finding.line, found.finding.rule) == (number + 1, rule)
+
+
 def test_an_envelope_that_was_taken_out_is_missing():
     number = ROW_LINES[3]
     document = json.loads(LINES[number]) | {"envelope": None, "salt": None}

@@ -2,8 +2,10 @@
 
 import pytest
 
+from kernel.canonical import sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.verify import verify
 from kernel.verify.recent import AuditMark, RecentAudit, audit_since
 from kernel.verify.violation import record_violation
 from tests.kernel.build import adapt, create, memory_ledger, submit
@@ -64,6 +66,45 @@ def test_rows_that_are_gone_are_missed(table):
         last = tables.select(table, descending=True, limit=1)[0]
         tables.delete(table, next(iter(last.values())))
     assert not audit(ledger, mark).verification.ok
+
+
+@pytest.mark.spec("§17.5")
+def test_a_receipt_that_no_version_knows_is_found_though_the_chain_holds():
+    ledger = written()
+    with ledger.store.transaction() as tables:
+        [row] = tables.select(schema.receipts, descending=True, limit=1)
+        content = row["receipt_bytes"].replace(b"validation_failed", b"validation_fooled")
+        receipt_hash = sha256_hex(content)
+        sealed = {
+            "receipt_bytes": content,
+            "receipt_hash": receipt_hash,
+            "receipt_kind": "envelope_validation_fooled",
+        }
+        tables.update(schema.receipts, (row["receipt_sequence"],), sealed)
+        tables.update(schema.chain_head, ("main",), {"receipt_hash": receipt_hash})
+    rules = {finding.rule for finding in audit(ledger, AuditMark()).verification.findings}
+    assert "unknown_name" in rules
+
+
+@pytest.mark.spec("§17.5")
+def test_a_record_without_its_head_is_found():
+    ledger = written()
+    with ledger.store.transaction() as tables:
+        tables.delete(schema.chain_head, "main")
+    with ledger.view() as view:
+        whole = verify(view)
+    for found in (whole, audit(ledger, AuditMark()).verification):
+        missing = [finding for finding in found.findings if finding.table == "chain_head"]
+        assert [(finding.key, finding.rule) for finding in missing] == [("main", "missing")]
+
+
+def test_at_least_one_finding_is_named_whatever_the_limit():
+    ledger = written()
+    with ledger.store.transaction() as tables:
+        for sequence in (2, 4):
+            tables.update(schema.kernel_event_log, (sequence,), {"row_hash": "1" * 64})
+    with ledger.view() as view:
+        assert len(verify(view, limit_findings=0).findings) == 1
 
 
 def test_the_same_findings_leave_one_receipt():
