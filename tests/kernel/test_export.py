@@ -193,7 +193,7 @@ def test_a_row_that_was_hashed_again_is_found_by_what_it_commits_to(field, value
 @pytest.mark.parametrize(
     ("number", "changes", "rule"),
     [
-        (ROW_LINES[3], {"salt": str.upper}, "not_canonical"),
+        (ROW_LINES[3], {"salt": lambda salt: f" {salt}"}, "not_canonical"),
         (len(LINES) - 2, {"after_row": lambda row: str(int(row) - 1)}, "gap"),
     ],
 )

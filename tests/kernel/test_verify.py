@@ -21,7 +21,10 @@ from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.sqlite import SqliteStore
+from kernel.rules import rules_of
 from kernel.verify import verify
+from kernel.verify.links import walk_log
+from kernel.verify.names import unknown_effect_name
 from kernel.verify.reading import Reader
 from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.build import (
@@ -760,6 +763,25 @@ def test_any_single_flipped_bit_is_found(brief_memory, where, data):
     finally:
         held[key][column] = content
     assert not found.ok
+
+
+# Links and names
+
+
+@pytest.mark.spec("§17.5")
+def test_a_walk_ends_before_the_row_that_names_another_prior_row():
+    ledger = memory_ledger()
+    submit(ledger, *(create(f"n-{number}", "Note") for number in range(3)))
+    with ledger.store.transaction() as tables:
+        tables.update(schema.kernel_event_log, (2,), {"prior_row_hash": "1" * 64})
+    with ledger.view() as view:
+        walk = walk_log(view.tables)
+    assert (walk.rows, walk.broken_at) == (1, 2)
+
+
+@pytest.mark.spec("K30")
+def test_an_effect_of_a_kind_that_its_version_does_not_have_is_named():
+    assert "teleport" in unknown_effect_name({"effect_kind": "teleport"}, rules_of(1))
 
 
 # Causes
