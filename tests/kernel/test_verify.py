@@ -22,7 +22,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.sqlite import SqliteStore
 from kernel.rules import rules_of
-from kernel.verify import verify
+from kernel.verify import unreadable, verify
 from kernel.verify.links import walk_log
 from kernel.verify.names import unknown_effect_name
 from kernel.verify.reading import Reader
@@ -763,6 +763,35 @@ def test_any_single_flipped_bit_is_found(brief_memory, where, data):
     finally:
         held[key][column] = content
     assert not found.ok
+
+
+# What a finding is called
+
+
+@pytest.mark.spec("§17.5")
+def test_an_envelope_that_does_not_hash_to_its_commitment_is_found_at_its_payload():
+    ledger = memory_ledger()
+    submit(ledger, create("n", "Note"))
+    with ledger.store.transaction() as tables:
+        [row] = tables.select(schema.kernel_event_log)
+        blob_ref = row["envelope_payload_blob_ref"]
+        content = tables.get(schema.blobs, blob_ref)["content"]
+        tables.update(schema.blobs, (blob_ref,), {"content": content.replace(b"Note", b"Nope")})
+    with ledger.view() as view:
+        found = verify(view).findings[0]
+    assert (found.table, found.key, found.rule) == ("blobs", blob_ref, "bytes_changed")
+
+
+def test_a_snapshot_of_a_length_that_a_session_never_had_differs_from_the_replay(tampered):
+    row = tampered.a_row(schema.belief_snapshots)
+    tampered.set(schema.belief_snapshots, row, n_events=999)
+    found = tampered.first()
+    assert (found.table, found.rule) == ("belief_snapshots", "replay_differs")
+
+
+def test_of_a_store_that_could_not_be_opened_nothing_was_counted():
+    counts = asdict(unreadable([]))
+    assert {name: value for name, value in counts.items() if type(value) is int and value} == {}
 
 
 # Links and names
