@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
