@@ -10,7 +10,7 @@ No method raises when Redis cannot be reached: the caller goes on with the ledge
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -85,7 +85,7 @@ class ShardLeases:
             return None
         if self._first:
             self._first = False
-            await self._tell(alive)
+            await self._tell(gateways)
         if not mine:
             _log.error("gateway_id_taken", gateway=self._gateway)
             gateways -= {self._gateway}
@@ -94,9 +94,9 @@ class ShardLeases:
         return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
-        """Lease shards, and tell the others of new ones, which they refuse work for until then.
+        """Lease shards; return those that this gateway leases now: free ones, and its own.
 
-        It returns those that this gateway leases now: free ones, and its own.
+        The others are told of new ones: a gateway refuses work whose owner it does not know.
         """
         try:
             leased, living = await self._scripts.run(
@@ -105,7 +105,7 @@ class ShardLeases:
         except QueueError as error:
             self._lost_sight(error)
             return ()
-        await self._tell(living)
+        await self._tell(records("gateway", living, _NAME))
         return {int(shard) for shard in leased}
 
     async def release(self, shards: Collection[int]) -> None:
@@ -124,13 +124,12 @@ class ShardLeases:
         except QueueError as error:
             self._lost_sight(error)
         else:
-            await self._tell(living)
+            await self._tell(records("gateway", living, _NAME))
 
-    async def _tell(self, living: Collection[bytes]) -> None:
+    async def _tell(self, living: Iterable[str]) -> None:
         """Send the others word that the table has changed; whom it misses looks by itself soon."""
         with suppress(QueueError):
-            others = set(records("gateway", living, _NAME)) - {self._gateway}
-            await self._inbox.tell(others, LEASES_CHANGED)
+            await self._inbox.tell({*living} - {self._gateway}, LEASES_CHANGED)
 
     def _lost_sight(self, error: QueueError) -> None:
         if self._reached:

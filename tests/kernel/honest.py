@@ -277,14 +277,18 @@ def write_honestly(ledger, host):
     disagree(ledger)
     drain(ledger)
     undo_half_an_epoch(ledger)
-    mistake = envelope("annotate", [effect("node_write", "claim-2", note="a mistake")])
-    accepted(submit(ledger, mistake))
-    with ledger.transaction() as transaction:
-        accepted(rollback_operation(Kernel(), transaction, mistake["operation_id"]).submission)
+    undo_a_mistake(ledger, "claim-2")
     drain(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
+
+
+def undo_a_mistake(ledger, node_id):
+    mistake = envelope("annotate", [effect("node_write", node_id, note="a mistake")])
+    accepted(submit(ledger, mistake))
+    with ledger.transaction() as transaction:
+        accepted(rollback_operation(Kernel(), transaction, mistake["operation_id"]).submission)
 
 
 def write_briefly(ledger, host):
@@ -311,10 +315,7 @@ def write_briefly(ledger, host):
     ask_models(ledger, host)
     disagree(ledger)
     undo_half_an_epoch(ledger)
-    mistake = envelope("annotate", [effect("node_write", "n", note="a mistake")])
-    accepted(submit(ledger, mistake))
-    with ledger.transaction() as transaction:
-        accepted(rollback_operation(Kernel(), transaction, mistake["operation_id"]).submission)
+    undo_a_mistake(ledger, "n")
 
 
 _WHOLE = {

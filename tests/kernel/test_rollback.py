@@ -886,14 +886,18 @@ def build_again(ledger, checkpoint=0, *, archived=None):
 def replace_what_differs(ledger, prepared, archived=None):
     token = token_for(ledger, _tier_3(prepared.plan), role="architect", name="t3")
     with closing(prepared), ledger.transaction() as transaction:
-        return rebuild(
-            KERNEL,
-            transaction,
-            prepared,
-            confirmations=KEYS,
-            architect_confirmation_token=token,
-            archive=(archived if archived is not None else []).append,
-        )
+        return rebuild_by(transaction, prepared, token, archived)
+
+
+def rebuild_by(transaction, prepared, token, archived=None):
+    return rebuild(
+        KERNEL,
+        transaction,
+        prepared,
+        confirmations=KEYS,
+        architect_confirmation_token=token,
+        archive=(archived if archived is not None else []).append,
+    )
 
 
 class _tier_3:  # noqa: N801 - what a token needs of a plan
@@ -1009,14 +1013,7 @@ def test_what_was_read_of_a_damaged_state_is_forgotten_when_it_is_built_again(le
     with closing(prepared), ledger.transaction() as transaction:
         assert transaction.policy_row() == changed_row
         assert transaction.rollback_under_way() == {"epoch_id": "e"}
-        done = rebuild(
-            KERNEL,
-            transaction,
-            prepared,
-            confirmations=KEYS,
-            architect_confirmation_token=token,
-            archive=[].append,
-        )
+        done = rebuild_by(transaction, prepared, token)
         assert transaction.policy_row() == honest
         assert transaction.rollback_under_way() is None
     assert done.document() == {
@@ -1060,14 +1057,7 @@ def test_building_again_needs_the_architect(ledger):
         with ledger.view() as view:
             prepared = prepare_rebuild(KERNEL, view, checkpoint)
         with closing(prepared), ledger.transaction() as transaction:
-            rebuild(
-                KERNEL,
-                transaction,
-                prepared,
-                confirmations=KEYS,
-                architect_confirmation_token=token,
-                archive=[].append,
-            )
+            rebuild_by(transaction, prepared, token)
 
     assert refused(ledger, build, None).code == "tier_3_requires_architect"
     assert refused(ledger, build, users).code == "confirmation_invalid"

@@ -62,24 +62,23 @@ BYTES_COLUMNS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def honest_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("honest") / "ledger.db"
+def file_of(folder, write):
+    path = folder / "ledger.db"
     host = FakeHost()
     ledger = Ledger.create(SqliteStore(path), host.host)
-    write_honestly(ledger, host)
+    write(ledger, host)
     ledger.close()
     return path
+
+
+@pytest.fixture(scope="module")
+def honest_file(tmp_path_factory):
+    return file_of(tmp_path_factory.mktemp("honest"), write_honestly)
 
 
 @pytest.fixture(scope="module")
 def brief_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("brief") / "ledger.db"
-    host = FakeHost()
-    ledger = Ledger.create(SqliteStore(path), host.host)
-    write_briefly(ledger, host)
-    ledger.close()
-    return path
+    return file_of(tmp_path_factory.mktemp("brief"), write_briefly)
 
 
 @contextmanager
