@@ -12,6 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests.loopback import NO_TLS
 from tests.system import poisoned_gateway as poison
 from tests.system.gateways import Client, running_gateways, session_id
 from workers.environment.ledger_access import open_store
@@ -61,7 +62,9 @@ def refusals(place):
 
 
 async def post(gateway, session, body):
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(
+        base_url=gateway.url, timeout=30, verify=NO_TLS, trust_env=False
+    ) as http:
         headers = {"Content-Type": "application/json"}
         path = f"/v1/sessions/{session}/envelopes"
         return await http.post(path, content=body, headers=headers)
@@ -157,7 +160,9 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
                 for session in sessions:
                     assert await client.trail(session) == [f"o-{n}" for n in range(EACH)]
             alive = next(iter(supervisor.living.values()))
-            async with httpx.AsyncClient(base_url=alive.url, timeout=30, trust_env=False) as http:
+            async with httpx.AsyncClient(
+                base_url=alive.url, timeout=30, verify=NO_TLS, trust_env=False
+            ) as http:
                 listed = (await http.get("/v1/shards/set-aside")).json()
                 [kept] = listed["set_aside"]
                 place = {name: kept[name] for name in ("shard", "offset")}
