@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import schemathesis
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -48,6 +49,7 @@ def drawn_by_a_process(*profiles):
     return dict(zip(profiles, answer.stdout.splitlines(), strict=True))
 
 
+@pytest.mark.slow
 def test_runs_of_ci_draw_the_same_and_nightly_ones_do_not():
     first, second = drawn_by_a_process("ci", "nightly"), drawn_by_a_process("nightly", "ci")
     assert len(ast.literal_eval(first["ci"].decode())) >= 10

@@ -41,6 +41,7 @@ def test_a_family_has_a_property_with_its_number_of_examples(rule):
     assert max(looked) >= FAMILY.max_examples
 
 
+@pytest.mark.slow  # not slow itself: the profile of `make test-fast` draws fewer
 @pytest.mark.spec("§3.8.2")
 def test_a_family_looks_at_a_thousand_and_nightly_at_ten_thousand():
     assert FAMILY.max_examples == (10_000 if NIGHTLY else 1_000)

@@ -26,7 +26,7 @@ from queues.work_queue import WorkQueue
 from tests.queues.servers import running
 from tests.queues.test_hostile_values import USES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MIB = 1024 * 1024
 HUGE_MIB = int(os.environ.get("ROTULUS_TEST_HUGE_MIB", "24"))
@@ -155,7 +155,6 @@ async def test_an_entry_that_is_too_large_leaves_its_mailbox_and_the_next_is_rea
     await client.aclose()
 
 
-@pytest.mark.slow
 async def test_a_page_of_dead_items_and_a_claim_fit_into_a_reply(client: Redis):
     """A thousand causes of 512 bytes in each of 100 items would be more."""
     queue = WorkQueue(client, "authority-recompute")

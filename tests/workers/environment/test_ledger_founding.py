@@ -53,6 +53,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", KILLED)
 def test_who_is_killed_while_founding_leaves_no_ledger_or_a_whole_one(tmp_path: Path, calls: int):
     path = tmp_path / "ledger.db"

@@ -36,7 +36,7 @@ from workers.telemetry.trace_context import (
     traceparents_of,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 WAIT_S = 30
 TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
