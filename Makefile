@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# A process that may not keep what it compiled compiles it again at each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast check lint types imports bench chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
@@ -47,7 +50,7 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical belief kernel http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical belief kernel bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
 
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
@@ -94,7 +97,7 @@ revision: $(STAMP) ## After a change of the ledger's schema, once it was release
 	@$(BIN)/python -m tests.revisions revision "$(NAME)"
 
 proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. workers/tee/tee.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. workers/tee/tee.proto
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock

@@ -68,6 +68,12 @@ class ClocksDiffer(ActorError):
     code = "clocks_differ"
 
 
+class ProtocolDiffers(ActorError):
+    """A process of another version was asked; nothing was taken."""
+
+    code = "protocol_differs"
+
+
 class RequestTooLarge(ActorError):
     """The request does not fit into the mailbox of another gateway; nothing was taken."""
 

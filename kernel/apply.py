@@ -17,6 +17,7 @@ from kernel.authority.triggers import triggers_of
 from kernel.belief_anchors import record_anchors
 from kernel.conflicts.adjudications import record_adjudications
 from kernel.host import iso_time
+from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.model.envelope import Envelope
@@ -56,7 +57,7 @@ def apply_operation(
     receipts: list[dict[str, str]] = []
 
     def emit(receipt: Receipt) -> str:
-        receipt_id = f"receipt:{envelope.operation_id}:{len(receipts)}"
+        receipt_id = emitted_receipt_id(envelope.operation_id, len(receipts))
         append_receipt(transaction, receipt_id, receipt, envelope.operation_id, rules=receipt_rules)
         receipts.append(
             {

@@ -11,6 +11,7 @@ the same event. Where one does not, the session is corrupt.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import orjson
 
@@ -49,6 +50,27 @@ class BeliefBatch:
 
     snapshot: SessionSnapshot | None = None
     """The session's snapshot after the last event, where one is due."""
+
+    @classmethod
+    def after(
+        cls,
+        belief: BeliefSession,
+        events: Sequence[BeliefEvent],
+        title: str,
+        snapshot: SessionSnapshot | None = None,
+    ) -> Self:
+        """Return the newest events of a session, which stands after the last of them."""
+        return cls(
+            session_id=belief.session_id,
+            title=title,
+            first_index=belief.n_events - len(events),
+            prior_event_hash=events[0].prev_event_hash,
+            events=tuple((event.event_id, event.event_hash, event.to_bytes()) for event in events),
+            n_universe=len(belief.universe),
+            n_survivors=belief.n_survivors,
+            survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
+            snapshot=snapshot,
+        )
 
     @property
     def head_event_hash(self) -> str:

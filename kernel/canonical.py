@@ -39,6 +39,11 @@ _SORTED = _OPTIONS | orjson.OPT_SORT_KEYS
 # alternatives at its begin: so the regular expression engine skips instead of trying.
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 _EXPONENT = re.compile(rb"e(?:-[56]|\+[12]\d)[,}\]]").search
+# These find the same in a fraction of the time: they begin with a byte that is rare in texts.
+_SMALL_EXPONENT = re.compile(rb"-[56][,}\]]").search
+_NULL = re.compile(rb"null").search
+_PLUS = ord("+")
+"""As a number: bytes that are looked for with `in` raise an error inside first."""
 
 _STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+")')
 _ENDS = (b",", b"]", b"}")
@@ -56,6 +61,9 @@ _LONG_WHOLE = re.compile(rb"0\.(\d{16,})").finditer
 _FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
 _LAST_OF_THE_PLANE = re.compile(rb"[\xee\xef]").search
 """U+E000 to U+FFFF, which UTF-16 sorts behind all characters that are beyond them."""
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
 
 
 class CanonicalizationError(ValueError):
@@ -118,10 +126,11 @@ def _write(value: Any, options: int) -> bytes:
 
 def _suspect(value: Any, fast: bytes) -> bool:
     return (
-        not isinstance(value, dict | list | tuple)
-        or b"null" in fast
-        or (b".0" in fast and _WHOLE_FLOAT(fast) is not None)
-        or _EXPONENT(fast) is not None
+        type(value) not in _CONTAINERS
+        or _NULL(fast) is not None
+        or _WHOLE_FLOAT(fast) is not None
+        or _SMALL_EXPONENT(fast) is not None
+        or (_PLUS in fast and _EXPONENT(fast) is not None)
         or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
     )
 
@@ -187,9 +196,6 @@ def _holds_infinite(value: Any) -> bool:
         if kinds & _CONTAINERS:
             level = [entry for entry in entries if type(entry) in _CONTAINERS]
     return False
-
-
-_CONTAINERS = frozenset({dict, list, tuple})
 
 
 def _entries(value: Any) -> Iterable[Any]:

@@ -12,10 +12,14 @@ from itertools import chain
 from json.decoder import JSONObject  # type: ignore[attr-defined]
 from typing import Any
 
+import orjson
+
 _KEY_SHOWN_CHARS = 100
 _LEVELS_IN_STEPS = 4
 _LEVELS_WRITTEN_IN_STEPS = 5
-_STEP_ENTRIES = 5_000
+STEP_ENTRIES = 5_000
+"""Entries of a list that are written in one call."""
+
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _PLAIN_TEXTS = re.compile(r'(?:[ \t\n\r]*"[^"\\\x00-\x1f]*+"[ \t\n\r]*,){1,4096}')
 """Entries of an array that are texts without escapes, so many that reading them is quick."""
@@ -52,10 +56,15 @@ def check_unique_keys(content: bytes) -> None:
 
     Raises:
         RepeatedKey: naming the key.
+        orjson.JSONDecodeError: it nests deeper than this reader goes, which is less than orjson's.
     """
     # Without so many colons there are no two keys.
-    if content.count(b":") > 1:
+    if content.count(b":") <= 1:
+        return
+    try:
         json.loads(content, object_pairs_hook=unique_keys)
+    except RecursionError:
+        raise orjson.JSONDecodeError("nested too deeply", "", 0) from None
 
 
 class SteppedDecoder(json.JSONDecoder):
@@ -139,10 +148,10 @@ def written_in_steps(
 
 def _entries(values: list[Any], write: Callable[[Any], bytes], levels: int) -> list[bytes]:
     """Return the entries of a list: each by itself where it may be long, else many in one call."""
-    if len(values) < _STEP_ENTRIES and any(isinstance(entry, dict | list) for entry in values):
+    if len(values) < STEP_ENTRIES and any(isinstance(entry, dict | list) for entry in values):
         return [written_in_steps(entry, write, levels) for entry in values]
-    starts = range(0, len(values), _STEP_ENTRIES)
-    return [write(values[start : start + _STEP_ENTRIES])[1:-1] for start in starts]
+    starts = range(0, len(values), STEP_ENTRIES)
+    return [write(values[start : start + STEP_ENTRIES])[1:-1] for start in starts]
 
 
 def is_longer_than(value: Any, size: int) -> bool:

@@ -11,10 +11,13 @@ from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_p
 from kernel.capacity import CapacityPort, UnlimitedCapacity, priority_of
 from kernel.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.checks.order import CHECKS
+from kernel.checks.shapes import checks_left
 from kernel.checks.v01_schema import Parsed, parse
 from kernel.errors import EffectInapplicable, TextNotStorable
 from kernel.host import iso_time
 from kernel.ledger import schema
+from kernel.ledger.answers import remember
+from kernel.ledger.effects import effect_row
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.supersession import check_order
@@ -118,24 +121,25 @@ class Kernel:
         parsed = parsed or parse(document)
         if isinstance(parsed, Refusal):
             return _reject(transaction, document, "V1", parsed, runs)
-        submission = self._submission(transaction, parsed, submitter)
+        submission = self.submission_of(transaction, parsed, submitter)
         submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
-        for name, check in CHECKS:
+        for name, check in checks_left(submission):
             try:
                 verdict = check(submission)
             except CanonicalizationError as error:
                 return _reject(transaction, document, *_why(error), runs)
+            if verdict is None:
+                continue
             if isinstance(verdict, Refusal):
                 return self._refuse(submission, name, verdict, runs)
             if isinstance(verdict, SubmissionResult):
                 return verdict
-            if verdict is not None:
-                beside = Passage(
-                    beside.receipts + verdict.receipts,
-                    beside.follow_ups + verdict.follow_ups,
-                    beside.cost + verdict.cost,
-                )
+            beside = Passage(
+                beside.receipts + verdict.receipts,
+                beside.follow_ups + verdict.follow_ups,
+                beside.cost + verdict.cost,
+            )
         try:
             with transaction.savepoint():
                 for receipt in beside.receipts:
@@ -163,12 +167,13 @@ class Kernel:
         runs = self._refusals
         return runs is None or runs.has_receipt(reason, now_us, operation_id, message)
 
-    def _submission(
+    def submission_of(
         self,
         transaction: LedgerTransaction,
         parsed: tuple[Envelope, Document, bytes],
         submitter: Submitter,
     ) -> Submission:
+        """Return what the checks examine of an envelope that could be read."""
         envelope, known, content = parsed
         return Submission(
             known,
@@ -198,7 +203,7 @@ class Kernel:
             parsed = parse(document)
             if isinstance(parsed, Refusal):
                 raise _OwnRefused("V1", parsed)
-            submission = self._submission(transaction, parsed, "orchestrator")
+            submission = self.submission_of(transaction, parsed, "orchestrator")
             for name, check in _OWN_CHECKS:
                 verdict = check(submission)
                 if isinstance(verdict, Refusal):
@@ -263,17 +268,8 @@ def _seal(submission: Submission, sequence: int, outcome: AppliedEffects) -> Sub
         raise DuplicateKey(envelope.operation_id)
     head, tables = transaction.head_now, transaction.tables
     effects = [canonicalize_plain(document) for document in outcome.applied_effects]
-    for ordinal, (document, content) in enumerate(
-        zip(outcome.applied_effects, effects, strict=True)
-    ):
-        row = {
-            "ec_sequence_number": sequence,
-            "ordinal": ordinal,
-            "store": document["store"],
-            "record_key": document["record_key"],
-            "effect_bytes": content,
-        }
-        tables.append(schema.applied_effects, row)
+    for ordinal, document in enumerate(outcome.applied_effects):
+        tables.append(schema.applied_effects, effect_row(sequence, ordinal, document))
     committed_at = iso_time(head.committed_at_us)
     blob_ref = transaction.put_blob(submission.content)
     row_bytes = canonicalize_plain(
@@ -306,7 +302,13 @@ def _seal(submission: Submission, sequence: int, outcome: AppliedEffects) -> Sub
     result = SubmissionResult(
         envelope.operation_id, sequence, committed_at, applied, outcome.receipts, row_hash
     )
-    _remember(submission, result)
+    remember(
+        transaction,
+        result,
+        envelope.idempotency_key,
+        submission.content_digest,
+        submission.idempotency_window_us,
+    )
     return result
 
 
@@ -353,23 +355,6 @@ def _row_document(
     if envelope.supersedes is not None:
         document["supersedes"] = submission.document["supersedes"]
     return document
-
-
-def _remember(submission: Submission, result: SubmissionResult) -> None:
-    committed_at_us = submission.transaction.head_now.committed_at_us
-    submission.transaction.tables.append(
-        schema.idempotency_records,
-        {
-            "ec_sequence_number": result.ec_sequence_number,
-            "idempotency_key": submission.envelope.idempotency_key,
-            "operation_id": result.operation_id,
-            "content_digest": submission.content_digest,
-            "result_bytes": canonicalize_plain(result.document()),
-            "submitted_at_us": committed_at_us,
-            "expires_at_us": committed_at_us + submission.idempotency_window_us,
-            "archived": 0,
-        },
-    )
 
 
 _STATED_NAMES = ("idempotency_key", "actor", "semantic_intent", "session_id")

@@ -52,9 +52,9 @@ def count_operation(
     """Count an operation that is being applied; emit an alert for the first beyond a limit."""
     governance = governance_of(transaction)
     time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
-    about: Document = {"operation_kind": kind, "day": day_of(time_us)}
-    daily, quota = schema.daily_operation_counts, governance.quota_of(kind)
-    _count(transaction, daily, day_key(time_us, kind), quota, about, emit)
+    day, daily = day_of(time_us), schema.daily_operation_counts
+    about: Document = {"operation_kind": kind, "day": day}
+    _count(transaction, daily, f"{day}|{kind}", governance.quota_of(kind), about, emit)
     budget, run = governance.per_run_write_budget, run_of(envelope)
     if budget is not None and run is not None:
         _count(transaction, schema.run_operation_counts, run, budget, {"run_id": run}, emit)
@@ -74,7 +74,7 @@ def _count(
     emit: Callable[[Receipt], str],
 ) -> None:
     (key_column,) = key_names(table)
-    row = transaction.tables.get(table, key)
+    row = transaction.peek(table, key)
     count, alerted = (0, 0) if row is None else (row["operation_count"], row["alerted"])
     if count >= limit and not alerted:
         alerted = 1

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS, Reference
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.simulations import MOST_RESTRICTIVE, simulation_of
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import FRAMING_KINDS
@@ -29,7 +29,7 @@ MAX_UNKNOWN_LOOKED_FOR = 256
 MAX_NESTED = 8
 """Stretches of stretches in one reference; one with more counts as most restricted."""
 
-_READING: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
+READING: Mapping[str, Mapping[str, Reference]] = MappingProxyType(
     {
         name: {field: role for field, role in kind.references.items() if role != "link"}
         for name, kind in EFFECT_KINDS.items()
@@ -45,6 +45,16 @@ _RECORDS = tuple(
 
 
 @dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
+class _Walk:
+    """What a walk back from a reference came to, past what, and what it counts for."""
+
+    visibility: str | None
+    seen: set[str]
+    walked: int = 0
+    looked_for: int = 0
+
+
+@dataclass(slots=True)  # likewise
 class Source:
     """Something that an operation was made of, and where it says so; for reading only."""
 
@@ -59,33 +69,38 @@ def sources_of(
     source_refs: Iterable[str],
     read_set_refs: Iterable[str],
     effects: Iterable[tuple[str, Document]],
-) -> Iterator[Source]:
-    """Yield what an operation cites and has read, and what its effects name.
+) -> list[Source]:
+    """Return what an operation cites and has read, and what its effects name.
 
     `effects` are a kind and a payload each.
     """
-    for index, ref in enumerate(source_refs):
-        yield Source(f"source_refs.{index}", ref)
+    sources = [Source(f"source_refs.{index}", ref) for index, ref in enumerate(source_refs)]
     for index, (kind, payload) in enumerate(effects):
-        reading = _READING.get(kind)
-        if reading is None or reading.keys().isdisjoint(payload):
+        reading = READING.get(kind)
+        if not reading or reading.keys().isdisjoint(payload):
             continue
         for name, role in reading.items():
-            for ref in _refs_in(name, payload.get(name)):
-                yield Source(f"primitive_effects.{index}.payload.{name}", ref, role)
-    for index, ref in enumerate(read_set_refs):
-        yield Source(f"read_set_refs.{index}", ref, is_read=True)
+            if name in payload:
+                field = f"primitive_effects.{index}.payload.{name}"
+                sources += [Source(field, ref, role) for ref in _refs_in(name, payload[name])]
+    sources += [
+        Source(f"read_set_refs.{index}", ref, is_read=True)
+        for index, ref in enumerate(read_set_refs)
+    ]
+    return sources
 
 
-def sources_of_envelope(envelope: Envelope) -> Iterator[Source]:
-    """Yield what an envelope was made of; putting a state back draws on nothing."""
+def sources_of_envelope(envelope: Envelope) -> list[Source]:
+    """Return what an envelope was made of; putting a state back draws on nothing."""
     effects = envelope.primitive_effects
+    undoing = [effect.undoes is not None for effect in effects]
     # An envelope that undoes has no other effects but the receipts of the undoing.
-    undoes = any(effect.undoes for effect in effects) and all(
-        effect.undoes or effect.effect_kind == "receipt_only" for effect in effects
+    undoes = any(undoing) and all(
+        undoes or effect.effect_kind == "receipt_only"
+        for undoes, effect in zip(undoing, effects, strict=True)
     )
     read = () if undoes else envelope.read_set_refs
-    stated = ((effect.effect_kind, effect.payload) for effect in effects)
+    stated = [(effect.effect_kind, effect.payload) for effect in effects]
     return sources_of(envelope.source_refs, read, stated)
 
 
@@ -93,11 +108,12 @@ def classes_of(
     view: LedgerView, envelope: Envelope, *, deep: bool = True
 ) -> Iterator[tuple[Source, str]]:
     """Yield an envelope's sources with their classes; a source without a class is left out."""
-    classes: SourceClasses | None = None
-    for source in sources_of_envelope(envelope):
-        if classes is None:
-            written = ((effect.target_ref, effect.payload) for effect in envelope.primitive_effects)
-            classes = SourceClasses(view, written, deep=deep)
+    sources = sources_of_envelope(envelope)
+    if not sources:
+        return
+    written = [(effect.target_ref, effect.payload) for effect in envelope.primitive_effects]
+    classes = SourceClasses(view, written, deep=deep)
+    for source in sources:
         visibility = classes.of(source)
         if visibility is not None:
             yield source, visibility
@@ -110,7 +126,7 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     or that a node is given. What cites nothing and has read nothing restricted states none.
     """
     effects = document["primitive_effects"]
-    stated = ((effect["effect_kind"], effect.get("payload", {})) for effect in effects)
+    stated = [(effect["effect_kind"], effect.get("payload", {})) for effect in effects]
     sources: dict[str, Source] = {}
     for source in sources_of(document["source_refs"], document["read_set_refs"], stated):
         sources.setdefault(source.ref, source)
@@ -177,6 +193,9 @@ class SourceClasses:
         self._nodes_alone = nodes_alone
         self._walked = self._looked_for = 0
         self._known: dict[str, str | None] = {}
+        kept = view.known_at_head() if isinstance(view, LedgerTransaction) else {}
+        self._walks: dict[str, _Walk] = kept.setdefault((_Walk, deep, nodes_alone), {})
+        """Walks at this state of the record: the orchestrator and V8 ask for the same ones."""
 
     def of(self, source: Source) -> str | None:
         """Return the class that a source hands on to what is drawn from it, None where none."""
@@ -194,19 +213,43 @@ class SourceClasses:
     def of_ref(self, ref: str) -> str | None:
         """Return the class of a reference, None where the record knows nothing of it."""
         if ref not in self._known:
-            self._known[ref] = self._walk(ref)
+            walk = self._walks.get(ref)
+            if walk is None or not self._may_repeat(walk):
+                walk = self._walk(ref)
+            self._known[ref] = walk.visibility
         return self._known[ref]
 
-    def _walk(self, ref: str) -> str | None:
+    def _may_repeat(self, walk: "_Walk") -> bool:
+        """Tell whether a walk would go as before; where it would, count it against the limits."""
+        if not self._targets.isdisjoint(walk.seen):
+            return False
+        walked, looked_for = self._walked + walk.walked, self._looked_for + walk.looked_for
+        if walked > MAX_SOURCES_WALKED or looked_for > MAX_UNKNOWN_LOOKED_FOR:
+            return False
+        self._walked, self._looked_for = walked, looked_for
+        return True
+
+    def _walk(self, ref: str) -> "_Walk":
+        seen = {ref}
         if ref.count("#") > MAX_NESTED or "\x00" in ref:
             # Not every store can be asked for U+0000, which is in no stored name.
-            return MOST_RESTRICTIVE
+            return _Walk(MOST_RESTRICTIVE, seen)
         node = self._view.node(ref)
         alone = ref not in self._targets and "#" not in ref
         # Most sources are drawn from nothing.
         if node is not None and alone and not (self._deep and _is_drawn(node)):
-            return str(node["visibility_class"])
-        rank, waiting, seen = 0, [ref], {ref}
+            return _Walk(str(node["visibility_class"]), seen)
+        walked, looked_for = self._walked, self._looked_for
+        visibility = self._most_restrictive(ref, seen)
+        walk = _Walk(visibility, seen, self._walked - walked, self._looked_for - looked_for)
+        within = self._walked <= MAX_SOURCES_WALKED and self._looked_for <= MAX_UNKNOWN_LOOKED_FOR
+        if within and self._targets.isdisjoint(seen):
+            self._walks[ref] = walk
+        return walk
+
+    def _most_restrictive(self, ref: str, seen: set[str]) -> str | None:
+        """Return the class of everything that a reference was drawn from, and what that was."""
+        rank, waiting = 0, [ref]
         while waiting:
             self._walked += 1
             if self._walked > MAX_SOURCES_WALKED:
@@ -309,11 +352,10 @@ def _by_target(written: Iterable[tuple[str | None, Document]]) -> dict[str, tupl
     return stated
 
 
-def _refs_in(name: str, value: object) -> Iterator[str]:
-    """Yield what a field names: a reference, a span, or a list of either."""
+def _refs_in(name: str, value: object) -> list[str]:
+    """Return what a field names: a reference, a span, or a list of either."""
     if name == "source_spans" and isinstance(value, str):
-        return
-    for entry in value if isinstance(value, list) else [value]:
-        ref = entry.get("source_ref") if isinstance(entry, dict) else entry
-        if isinstance(ref, str) and ref:
-            yield ref
+        return []
+    entries = value if isinstance(value, list) else [value]
+    refs = [entry.get("source_ref") if isinstance(entry, dict) else entry for entry in entries]
+    return [ref for ref in refs if isinstance(ref, str) and ref]

@@ -95,16 +95,16 @@ def sources_in(payload: Mapping[str, Any]) -> list[str]:
     many = payload.get("source_spans")
     spans = [*(many if isinstance(many, list) else ()), payload.get("span")]
     pointed = [span.get("source_ref") for span in spans if isinstance(span, dict)]
-    sources = [*_source_refs(payload), *(ref for ref in pointed if _is_ref(ref))]
-    if not any("#" in ref for ref in sources):
+    sources = _source_refs(payload) + [ref for ref in pointed if isinstance(ref, str) and ref]
+    if "#" not in "".join(sources):
         return list(dict.fromkeys(sources))
-    return list(dict.fromkeys(name for ref in sources for name in names_of(ref)))
+    return list(dict.fromkeys([name for ref in sources for name in names_of(ref)]))
 
 
 def _source_refs(payload: Mapping[str, Any]) -> list[str]:
     many = payload.get("source_refs")
     stated = [*(many if isinstance(many, list) else ()), payload.get("source_ref")]
-    return [ref for ref in stated if _is_ref(ref)]
+    return [ref for ref in stated if isinstance(ref, str) and ref]
 
 
 def _is_ref(value: object) -> TypeGuard[str]:

@@ -1,6 +1,17 @@
-"""Work queues, priorities, leases, and the client of those who ask for work."""
+"""Work queues, priorities, leases, and the clients of those who ask for work and operations."""
 
+from queues.client.gateway_http import GatewayHttp
 from queues.client.producer import Cancelled, NewRequest, Producer
-from queues.errors import ProducerError
+from queues.client.session_operations import OperationOutcome, SessionOperations
+from queues.errors import GatewayError, ProducerError
 
-__all__ = ["Cancelled", "NewRequest", "Producer", "ProducerError"]
+__all__ = [
+    "Cancelled",
+    "GatewayError",
+    "GatewayHttp",
+    "NewRequest",
+    "OperationOutcome",
+    "Producer",
+    "ProducerError",
+    "SessionOperations",
+]

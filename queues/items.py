@@ -10,7 +10,7 @@ from queues.priorities import Priority
 
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 NAME_BYTES_MAX: Final = 512
-"""Limit of keys, cause and operation ids and error signatures."""
+"""Limit of keys, cause and operation ids."""
 BATCH_ITEMS_MAX: Final = 1000
 CLAIM_ITEMS_MAX: Final = 256
 DURATION_MS_MAX: Final = 7 * 24 * 3_600_000
@@ -54,19 +54,18 @@ class Enqueued:
     """The state of an item after a request for it.
 
     new: an item was created. merged: the cause joined a waiting item. known: it was there.
-    successor: it waits behind a claim. dead: it lies in the dead letter box.
+    successor: it waits behind a claim. dead: the cause was buried.
     """
 
     key: str
     state: EnqueueState
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An item in flight; `token` proves who holds it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What everybody sees of an item."""
 
     key: str
-    token: str
     payload: bytes
     priority: str
     causes: tuple[str, ...]
@@ -74,50 +73,31 @@ class Claim:
     lineage: tuple[Lineage, ...]
     """The lineage of each of `causes`."""
     causes_count: int
-    attempt: int
-    """1 at the first delivery; a claim that expires counts as one if the item had been begun."""
     enqueued_at_ms: int
     deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Item):
+    """An item in flight; `token` proves who holds it."""
+
+    token: str
+    attempt: int
+    """1 at the first delivery; a claim that expires counts as one if the item had been begun."""
     ends: int | None = None
     """How many claims expired that had begun the item; None when no claim of it ever expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveItem:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveItem(Item):
     """A live item as `peek` sees it."""
 
-    key: str
     state: LiveState
-    payload: bytes
-    priority: str
-    causes: tuple[str, ...]
-    lineage: tuple[Lineage, ...]
-    causes_count: int
     attempts: int
-    enqueued_at_ms: int
-    deadline_ms: int
     state_ends_at_ms: int | None
     """When a delayed item is due or a claim expires; None in every other state."""
     error: str
     """The error of the last retry, or ""."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadItem:
-    """An item in the dead letter box."""
-
-    key: str
-    payload: bytes
-    priority: str
-    causes: tuple[str, ...]
-    lineage: tuple[Lineage, ...]
-    causes_count: int
-    attempts: int
-    error_signature: str
-    error: str
-    """The error of the last retry before the end, or ""."""
-    enqueued_at_ms: int
-    died_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ QUEUE: Final[Mapping[str, str]] = MappingProxyType(
         **{f"ready:{rank}": "zset" for rank in _RANKS},
         **{f"suspended:{rank}": "zset" for rank in _RANKS},
         **dict.fromkeys(("delayed", "in-flight", "dead"), "zset"),
-        **dict.fromkeys(("dead-signatures", "paused"), "hash"),
+        "paused": "hash",
         **{f"wake:{rank}": "list" for rank in _RANKS},
         **dict.fromkeys(("stamp", "sleeping", "mark"), "string"),
     }
@@ -42,7 +42,7 @@ _OF_OTHERS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         **dict.fromkeys(("beat", "alive", "leave"), WORKERS),
         **dict.fromkeys(("gateway_beat", "shard_claim", "shard_release"), GATEWAYS),
         **dict.fromkeys(
-            ("mail_post", "mail_read", "mail_set_aside", "mail_put_back", "mail_aside"), SHARD
+            ("mail_post", "mail_read", "mail_set_aside", "mail_put_back", "mail_list_aside"), SHARD
         ),
         "inbox_take": INBOX,
         "mend": MappingProxyType({}),

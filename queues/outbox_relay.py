@@ -7,6 +7,8 @@ kept its mark and lost its last second. A request that has to wait for another i
 one is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
 earlier one of its run (§16.4). A request with a delay is not sent before its time, by the ledger's
 clock, because a flush would bring it back without its delay; the sweep of each second finds it.
+While Redis has no room beside what draining needs (`redis_memory.py`), nothing is sent; a later
+sweep finds what was left out.
 `ROUTES` says for each queue what may be sent, and as what (decision queues/0027).
 """
 
@@ -17,7 +19,6 @@ from types import MappingProxyType
 
 import anyio
 import anyio.to_thread
-import orjson
 import structlog
 
 from kernel.authority.read_ahead import Around, read_ahead
@@ -30,11 +31,13 @@ from kernel.authority.requests import (
 )
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
+from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.order import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
+from queues.redis_memory import RedisMemory
 from queues.work_queue import WorkQueue
 
 PAGE_REQUESTS = 1000
@@ -93,6 +96,7 @@ class OutboxRelay:
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
         self._held = False
+        self._memory = RedisMemory()
         self._last_sequence = 0
         self._closed_to = 0
         self._swept_at_s = float("-inf")
@@ -205,12 +209,45 @@ class OutboxRelay:
     async def _send(self, requests: Iterable[Request]) -> int:
         now_s = self._clock_s()
         due = [request for request in requests if self._is_due(request, now_s)]
-        remaining = iter(due)
+        remaining, sent = iter(due), 0
         while batch := list(islice(remaining, BATCH_ITEMS_MAX)):
-            await self._queue.enqueue_many([self._route.item(request) for request in batch])
+            if not await self._has_room():
+                break
+            await self._enqueue(batch)
             for request in batch:
                 self._sent[request.request_id] = _Sent(request.priority, now_s)
-        return len(due)
+            sent += len(batch)
+        return sent
+
+    async def _enqueue(self, requests: Sequence[Request]) -> None:
+        """Enqueue requests; one that is no item is left out and logged, and stays open."""
+        try:
+            await self._queue.enqueue_many([self._route.item(request) for request in requests])
+        except Exception as error:
+            code = getattr(error, "code", "internal")
+            if code == "queue_unavailable":
+                raise
+            if len(requests) == 1:
+                request_id = requests[0].request_id
+                _log.error("request_not_sent", request_id=request_id, code=code, error=repr(error))
+                return
+            half = len(requests) // 2
+            await self._enqueue(requests[:half])
+            await self._enqueue(requests[half:])
+
+    async def _has_room(self) -> bool:
+        """Tell whether Redis has room for more items; log what changes about its memory."""
+        before, self._memory = self._memory, await self._queue.memory()
+        if self._memory.may_evict and not before.may_evict:
+            _log.warning("redis_may_evict", policy=self._memory.policy, should_be="noeviction")
+        if self._memory.has_room != before.has_room:
+            _log.warning(
+                "relay_goes_on" if self._memory.has_room else "relay_waits_for_memory",
+                queue=self._queue.name,
+                used_bytes=self._memory.used_bytes,
+                limit_bytes=self._memory.limit_bytes,
+            )
+        return self._memory.has_room
 
     def _is_due(self, request: Request, now_s: float) -> bool:
         sent = self._sent.get(request.request_id)
@@ -235,7 +272,7 @@ def _left_out(due_now: Sequence[Request], ready: Sequence[Request]) -> bool:
 
 def _authority_item(request: Request) -> NewItem:
     """Requests for one understanding are one item with every cause."""
-    payload = orjson.dumps({"target_cu_id": request.item_key})
+    payload = stated({"target_cu_id": request.item_key})
     caused_by = _short(request.document["trigger_source_id"])
     key = _short(request.item_key)
     return NewItem(key, request.priority, _cause(request), payload, operation_id=caused_by)
@@ -247,17 +284,13 @@ def _request_item(request: Request) -> NewItem:
     No operation caused it. The steps of a run are taken in the order of their numbers, which may be
     asked for backwards: `first_of_each_run` holds the later ones.
     """
-    payload = orjson.dumps({"request_id": request.request_id})
+    payload = stated({"request_id": request.request_id})
     return NewItem(request.request_id, request.priority, _cause(request), payload)
 
 
 def _cause(request: Request) -> str:
     """The queue knows a cause once, so a request of another priority is another cause."""
     return _short(f"{request.request_id}!{request.priority}")
-
-
-def _all(_: LedgerView, requests: Sequence[Request]) -> list[Request]:
-    return list(requests)
 
 
 def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
@@ -267,7 +300,8 @@ def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
 def _short(name: str) -> str:
     """Return a name, or its digest if the queue would not take it; the payload has it whole."""
     content = name.encode()
-    return name if len(content) <= NAME_BYTES_MAX else f"sha256:{sha256_hex(content)}"
+    is_fit = len(content) <= NAME_BYTES_MAX and "\0" not in name
+    return name if is_fit else f"sha256:{sha256_hex(content)}"
 
 
 ROUTES: Mapping[str, Route] = MappingProxyType(
@@ -275,7 +309,7 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
         AUTHORITY_QUEUE: Route(
             ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
         ),
-        BINDING_QUEUE: Route(_all, _nothing, _nothing, _request_item),
+        BINDING_QUEUE: Route(lambda _, requests: list(requests), _nothing, _nothing, _request_item),
         EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
     }
 )

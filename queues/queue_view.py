@@ -1,30 +1,27 @@
 """Looking at a queue: what it holds, in which state, how old, and what is paused."""
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from redis.asyncio import Redis
 
-from queues.decoding import Read, records, row, text, whole
+from queues.decoding import Read, records
 from queues.errors import QueueError
 from queues.items import (
     BATCH_ITEMS_MAX,
-    NAME_BYTES_MAX,
     OFFSET_MAX,
-    DeadItem,
     LiveItem,
     LiveState,
     QueueDepth,
     check_name,
     check_range,
-    clip,
 )
 from queues.priorities import QUEUES, Priority
+from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
-from queues.script_replies import dead_of, live_of
+from queues.script_replies import live_of
 
 T = TypeVar("T")
-_SIGNATURE: Final = row(text(NAME_BYTES_MAX), whole(0))
 
 
 class QueueView:
@@ -93,29 +90,13 @@ class QueueView:
             paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
         )
 
-    async def dead(
-        self, limit: int, offset: int = 0, error_signature: str | None = None
-    ) -> list[DeadItem]:
-        """Return up to `limit` (1..1000) dead items, oldest death first, after `offset` of them."""
-        rows = await self._scripts.run(
-            "dead", "" if error_signature is None else clip(error_signature), *_page(limit, offset)
-        )
-        return await self._read(rows, dead_of(self.priorities))
-
-    async def dead_by_signature(self) -> dict[str, int]:
-        """Count the dead items of each error signature."""
-        flat = await self._scripts.run("dead_signatures")
-        foreign: list[Any] = []
-        counts = zip(flat[::2], flat[1::2], strict=True)
-        read = dict(records("dead_signature", counts, _SIGNATURE, foreign))
-        for signature, _ in foreign:
-            removed: Any = self._redis.hdel(f"{self.prefix}dead-signatures", signature)
-            await self._scripts.ask(removed)
-        return read
-
     async def marked(self) -> bool:
         """Tell whether the mark is still there; if not, open work has to be sent again."""
         return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
+
+    async def memory(self) -> RedisMemory:
+        """Return how full the server is that holds the queue."""
+        return await redis_memory(self._redis)
 
     async def _read(self, rows: Sequence[Any], read: Read[T]) -> list[T]:
         """Decode items; those that cannot be decoded are taken out of the queue."""

@@ -12,7 +12,8 @@ some twenty TYPE commands in each call.
 
 Every error that Redis answers with comes out as `queue_unavailable`: NOREPLICAS, BUSY, NOPERM or
 MISCONF occur at an ordinary failover, and whoever asks tries again after a pause. A permission
-that is missing for good looks like an absence too; the text of the error is in the log.
+that is missing for good looks like an absence too; the text of the error is in the log. So does a
+server that says nothing for `REPLY_WAIT_S`: a network may lose every packet and tell nobody.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from importlib.resources import files
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+import anyio
 from redis import exceptions
 from redis.asyncio import Redis
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
+
+REPLY_WAIT_S: Final = 5.0
+"""How long Redis may take over a command, beside the time for which the command itself waits."""
 
 _T = TypeVar("_T")
 _REFUSALS: Final = (exceptions.RedisError, OSError, EOFError)
@@ -68,8 +73,12 @@ def translated() -> Iterator[None]:
     """Turn whatever Redis answers with, or its silence, into `queue_unavailable`."""
     try:
         yield
+    except TimeoutError as error:
+        raise QueueError(
+            "queue_unavailable", f"Redis has not answered for {REPLY_WAIT_S:g} s"
+        ) from error
     except _REFUSALS as error:
-        raise QueueError("queue_unavailable", f"Redis does not serve: {error}") from error
+        raise QueueError("queue_unavailable", f"Redis does not serve: {error!r}") from error
 
 
 class Scripts:
@@ -110,21 +119,29 @@ class Scripts:
         if script is None:
             script = self.redis.register_script(script_text(name))
             self._registered[name] = script
-        with translated():
+        with translated(), anyio.fail_after(REPLY_WAIT_S):
             answer, *drops = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
         for kind, count in zip(drops[::2], drops[1::2], strict=True):
             dropped(kind.decode(), count)
         return answer
 
-    async def ask(self, reply: Awaitable[_T] | _T, types: Mapping[str, str] = _NO_TYPES) -> _T:
-        """Await a plain command under the same translation of errors.
+    async def ask(
+        self,
+        reply: Awaitable[_T] | _T,
+        types: Mapping[str, str] = _NO_TYPES,
+        *,
+        blocks_s: float = 0.0,
+    ) -> _T:
+        """Await a plain command under the same limit and translation of errors.
 
-        When the command meets a key of a wrong type, the wrong ones among `types` are dropped; the
-        caller finds them empty when it asks again.
+        A command that waits by itself does so for `blocks_s`. When a command meets a key of a wrong
+        type, the wrong ones among `types` are dropped; the caller finds them empty when it asks
+        again.
         """
         with translated():
             try:
-                return await cast("Awaitable[_T]", reply)
+                with anyio.fail_after(blocks_s + REPLY_WAIT_S):
+                    return await cast("Awaitable[_T]", reply)
             except exceptions.ResponseError as error:
                 if "WRONGTYPE" in str(error):
                     await self.mend(types)

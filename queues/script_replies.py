@@ -9,7 +9,6 @@ from queues.items import (
     NAME_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
     Claim,
-    DeadItem,
     Lineage,
     LiveItem,
     LiveState,
@@ -30,14 +29,6 @@ _WAITING: Final = MappingProxyType({**_SHARED, b"deadline": Field(whole(), name=
 _CLAIM: Final = MappingProxyType({**_WAITING, b"ends": Field(whole(0), None)})
 _LIVE: Final = MappingProxyType(
     {**_WAITING, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
-)
-_DEAD: Final = MappingProxyType(
-    {
-        **_SHARED,
-        b"signature": Field(_NAME, "", "error_signature"),
-        b"died": Field(whole(), name="died_at_ms"),
-        b"error": Field(_NAME, ""),
-    }
 )
 _ROW: Final = row(_NAME, whole(), pairs)
 _PEEKED: Final = row(_NAME, whole(), pairs, moment)
@@ -92,15 +83,5 @@ def live_of(priorities: Sequence[Priority]) -> Callable[[Any], LiveItem]:
         key, attempts, record, ends_at_ms = _PEEKED(value)
         item = _item(record, _LIVE, priorities)
         return LiveItem(**item, key=key, attempts=attempts, state_ends_at_ms=ends_at_ms)
-
-    return read
-
-
-def dead_of(priorities: Sequence[Priority]) -> Callable[[Any], DeadItem]:
-    """Return the reader of a row of the dead script."""
-
-    def read(value: Any) -> DeadItem:
-        key, attempts, record = _ROW(value)
-        return DeadItem(**_item(record, _DEAD, priorities), key=key, attempts=attempts)
 
     return read

@@ -45,13 +45,6 @@ _REAP_ITEMS: Final = 256
 _REAP_ROUNDS_MAX: Final = 64
 _log = structlog.get_logger(__name__)
 
-_TARGETS: Final = 5
-"""Service targets in a call: one for each rank that the scripts know."""
-
-
-def _random_token() -> str:
-    return secrets.token_hex(12)
-
 
 class WorkQueue(QueueView):
     """A named queue of coalesced work items on Redis, claimed in the order of priorities.
@@ -66,7 +59,7 @@ class WorkQueue(QueueView):
         redis: Redis,
         name: str,
         clock: Clock | None = None,
-        new_token: Callable[[], str] = _random_token,
+        new_token: Callable[[], str] = lambda: secrets.token_hex(12),
         priorities: Sequence[Priority] | None = None,
     ) -> None:
         """Bind to a queue, as a `QueueView` is; `new_token` never returns the same token twice."""
@@ -151,16 +144,15 @@ class WorkQueue(QueueView):
         """
         return await self._delay(claims, delay_ms_of, reason, attempts=0)
 
-    async def bury(self, claims: Sequence[Claim], error_signatures: Sequence[str]) -> list[bool]:
-        """Move items that cannot succeed to the dead letter box; False where not held any more.
+    async def bury(self, claims: Sequence[Claim]) -> list[bool]:
+        """Set items aside that cannot succeed; False where not held any more.
 
-        Signatures are cut at 512 bytes.
+        Their causes stay known, so that none is taken for new when it is sent again, until
+        `cancel` forgets them.
         """
-        rows = [
-            (claim.key, claim.token, clip(signature))
-            for claim, signature in zip(claims, error_signatures, strict=True)
-        ]
-        return await self._settle("bury", (self._scripts.now(),), rows)
+        return await self._settle(
+            "bury", (self._scripts.now(),), [(c.key, c.token) for c in claims]
+        )
 
     async def suspend(self, claims: Sequence[Claim]) -> list[bool]:
         """Put back items for which there is no capacity; False where not held any more.
@@ -208,14 +200,6 @@ class WorkQueue(QueueView):
             if ended < _REAP_ITEMS:
                 break
         return total
-
-    async def requeue(self, keys: Sequence[str]) -> list[bool]:
-        """Make dead items ready with a new deadline and no attempts; False where none is dead."""
-        targets = [row.service_target_ms for row in self.priorities]
-        targets += [0] * (_TARGETS - len(targets))
-        return await self._settle(
-            "requeue", (self._scripts.now(), *targets), [(key,) for key in keys]
-        )
 
     async def cancel(self, keys: Sequence[str]) -> list[CancelState]:
         """Remove items without their being done, live and dead ones.
@@ -270,7 +254,9 @@ class WorkQueue(QueueView):
             return True
         lists = [f"{self.prefix}wake:{priority_rank}" for priority_rank in range(rank + 1)]
         blocked = self._redis.blpop(lists, timeout=pause_ms / 1000)  # type: ignore[arg-type]  # a fraction of a second is allowed
-        woken = await self._scripts.ask(cast("Awaitable[Any]", blocked), QUEUE)
+        woken = await self._scripts.ask(
+            cast("Awaitable[Any]", blocked), QUEUE, blocks_s=pause_ms / 1000
+        )
         return woken is not None or pause_ms < timeout_ms
 
     async def mark(self) -> None:

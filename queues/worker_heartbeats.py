@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
+from kernel.fleet_protocol import PROTOCOL
 from queues.decoding import (
     Field,
     Foreign,
@@ -45,6 +46,9 @@ class WorkerBeat:
     last_error: str = ""
     """Code of the last item that failed; empty while none has."""
 
+    protocol: int = PROTOCOL
+    """The version of what it says to others, 0 where it says none."""
+
     dropped: dict[str, int] = field(default_factory=dict)
     """Values of Redis that it dropped since it began, by kind."""
 
@@ -76,7 +80,7 @@ class Heartbeats:
         """Return the workers whose last beat has not expired, by id."""
         rows = await self._scripts.run("alive", self._scripts.now())
         foreign: list[Any] = []
-        beats = records("heartbeat", rows, _read_beat, foreign)
+        beats = records("heartbeat", rows, read_beat, foreign)
         for worker_id, *_ in foreign:
             await self._scripts.run("leave", worker_id)
         return sorted(beats, key=lambda beat: beat.worker_id)
@@ -96,14 +100,19 @@ _BEAT: Final[Mapping[str, Field]] = MappingProxyType(
         "version": Field(text(), ""),
         "host": Field(text(), ""),
         "last_error": Field(text(), ""),
+        "protocol": Field(_COUNT, 0),
         "dropped": Field(by_name(_COUNT, KINDS_MAX), {}),
     }
 )
 _ROW: Final = row(text(NAME_BYTES_MAX), _COUNT, json_object)
 
 
-def _read_beat(value: Any) -> WorkerBeat:
-    """A worker of another version may say more than is known here, or less."""
+def read_beat(value: Any) -> WorkerBeat:
+    """Return a stored beat; a worker of another version may say more than is known here, or less.
+
+    Raises:
+        Foreign: it is no beat of that worker.
+    """
     worker_id, seen_at_ms, record = _ROW(value)
     beat = WorkerBeat(**fields(record, _BEAT), seen_at_ms=seen_at_ms)
     if beat.worker_id != worker_id:

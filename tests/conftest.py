@@ -6,6 +6,7 @@ repeats a run. Properties that ask for a share of the profile's examples
 (`settings().max_examples // 4`) grow with it.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,13 +28,29 @@ settings.load_profile(_PROFILE)
 NIGHTLY_TIMEOUT_S = 3600
 """How long a test may take that looks at forty times as many examples."""
 
-_WATCHED = ("time.", "sqlite3.", "socket.", "ssl.")
+# What a test itself does on its loop is its own affair, and files are read at a start.
+_BLOCKING = [
+    function
+    for name, function in BlockBuster(["actors", "queues", "workers"]).functions.items()
+    if name.startswith(("time.", "sqlite3.", "socket.", "ssl."))
+]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if _PROFILE == "nightly" and config.getoption("timeout") is None:
         config.option.timeout = NIGHTLY_TIMEOUT_S
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the collector of garbage: what is collected here stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture
@@ -47,17 +64,12 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("anyio") is None:
         yield
         return
-    # What a test itself does on its loop is its own affair, and files are read at a start.
-    watched = BlockBuster(["actors", "queues", "workers"])
-    functions = [
-        function for name, function in watched.functions.items() if name.startswith(_WATCHED)
-    ]
-    for function in functions:
+    for function in _BLOCKING:
         function.activate()
     try:
         yield
     finally:
-        for function in functions:
+        for function in _BLOCKING:
             function.deactivate()
 
 

@@ -21,8 +21,7 @@ HEAD = """# Dockets
 
 Lines of court dockets become plans of what to decide. The package is pure: bytes go in, frozen
 dataclasses come out; it uses no network, no queue, no ledger and no clock. Of the project outside
-this folder it imports `kernel/belief` (messages and errors) and `kernel/json_text.py`, and
-nothing else. `make dockets` writes this file.
+this folder it imports `kernel/json_text.py`, and nothing else. `make dockets` writes this file.
 
 | File | What it holds |
 |---|---|
@@ -31,7 +30,6 @@ nothing else. `make dockets` writes this file.
 | `postures.py` | the universes of postures, and what a rule may infer and what not |
 | `claims.py` | `claim_of(description)`, `visibility_class(description)` |
 | `plan.py` | `plan_docket(docket)`: the declaration, and the steps of each entry in order |
-| `adapter.py` | `DocketAdapter`: a docket as a `BeliefAdapter`, an action for each entry |
 | `report.py` | `report_on(lines)`: how far dockets narrow, and by which rules |
 | `sample.py`, `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
 """

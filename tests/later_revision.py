@@ -100,7 +100,7 @@ def later_facts_of_sqlite():
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for statement in _statements("sqlite"):
             connection.execute(statement)
-        return frozenset(sqlite_catalog._stored(connection))
+        return frozenset(sqlite_catalog.stored_facts(connection))
 
 
 def later_facts_of_postgres(postgres):
@@ -113,7 +113,7 @@ def later_facts_of_postgres(postgres):
     with psycopg.connect(url) as connection:
         for statement in _statements("postgresql"):
             connection.execute(statement)
-        facts = postgres_catalog._stored(
+        facts = postgres_catalog.stored_facts(
             lambda sql, values: connection.execute(sql, values).fetchall()
         )
         connection.rollback()

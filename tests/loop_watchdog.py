@@ -13,6 +13,7 @@ with a watchdog and keeps the longest stalls in the file REPORT; `read_report` r
 """
 
 import asyncio
+import gc
 import json
 import runpy
 import sys
@@ -45,9 +46,15 @@ class Stall:
     """The callback that ran; of a starved loop, the threads beside it."""
 
     stack: str
+    collecting_s: float = 0.0
+    """How much of it went into a collection of garbage, which any callback may meet."""
 
     def __str__(self) -> str:
-        return f"{self.seconds * 1000:.1f} ms ({self.measure}) {self.callback}\n{self.stack}"
+        collecting = f", {self.collecting_s * 1000:.1f} ms of it collecting garbage"
+        return (
+            f"{self.seconds * 1000:.1f} ms{collecting if self.collecting_s else ''}"
+            f" ({self.measure}) {self.callback}\n{self.stack}"
+        )
 
 
 NOTHING = Stall("callback", 0.0, "", "")
@@ -67,9 +74,11 @@ class LoopWatchdog:
         self._seen: tuple[object, str] = (None, "")
         """The handle at which the sampler has looked last, and its stack."""
 
+        self._collecting_s = 0.0
+        self._collection_began_s = 0.0
         self._beside = ""
         self._stopped = threading.Event()
-        self._original: Any = asyncio.Handle._run
+        self._original: Any = asyncio.Handle._run  # noqa: SLF001 - a loop has no other hook
         self._sampler = threading.Thread(target=self._sample, name="loop-watchdog", daemon=True)
 
     @property
@@ -88,25 +97,27 @@ class LoopWatchdog:
 
     def start(self) -> None:
         """Measure every callback of every loop of this process from now on."""
-        original, watchdog = self._original, self
+        original = self._original
 
         def run(handle: Any) -> None:
-            watchdog._running = (threading.get_ident(), time.perf_counter(), handle)
-            began_s = time.thread_time()
+            self._running = (threading.get_ident(), time.perf_counter(), handle)
+            began_s, self._collecting_s = time.thread_time(), 0.0
             try:
                 original(handle)
             finally:
                 seconds = time.thread_time() - began_s
-                watchdog._running = None
-                if seconds > watchdog._least():
-                    watchdog._ran(handle, seconds)
+                self._running = None
+                if seconds > self._least():
+                    self._ran(handle, seconds)
 
-        asyncio.Handle._run = run  # type: ignore[method-assign]
+        asyncio.Handle._run = run  # type: ignore[method-assign]  # noqa: SLF001 - likewise
+        gc.callbacks.append(self._collect)
         self._sampler.start()
 
     def stop(self) -> None:
         """Leave the loops as they were."""
-        asyncio.Handle._run = self._original  # type: ignore[method-assign]
+        asyncio.Handle._run = self._original  # type: ignore[method-assign]  # noqa: SLF001 - likewise
+        gc.callbacks.remove(self._collect)
         self._stopped.set()
         self._sampler.join()
 
@@ -125,7 +136,16 @@ class LoopWatchdog:
 
     def _ran(self, handle: object, seconds: float) -> None:
         handle_seen, stack = self._seen
-        self._keep(Stall("callback", seconds, repr(handle), stack if handle_seen is handle else ""))
+        stack = stack if handle_seen is handle else ""
+        self._keep(Stall("callback", seconds, repr(handle), stack, self._collecting_s))
+
+    def _collect(self, phase: str, _: dict[str, int]) -> None:
+        if self._running is None or self._running[0] != threading.get_ident():
+            return
+        if phase == "start":
+            self._collection_began_s = time.thread_time()
+        else:
+            self._collecting_s += time.thread_time() - self._collection_began_s
 
     def _keep(self, stall: Stall) -> None:
         self._stalls = sorted([*self._stalls, stall], key=lambda kept: -kept.seconds)[:_KEPT_MAX]
@@ -138,9 +158,12 @@ class LoopWatchdog:
             if used_s - before_s < _SAMPLE_S / 2:
                 # Nothing of this process holds anything.
                 continue
-            running, frames = self._running, sys._current_frames()
+            running, frames = self._running, sys._current_frames()  # noqa: SLF001 - its public name
             if running is not None and time.perf_counter() - running[1] > 2 * _SAMPLE_S:
-                self._seen = (running[2], _stack(frames.get(running[0])))
+                frame = frames.get(running[0])
+                # A callback that has just returned is not what the loop stood in.
+                if frame is not None and frame.f_code.co_name not in ("_run", "run"):
+                    self._seen = (running[2], _stack(frame))
             loops = {None if running is None else running[0], threading.get_ident()}
             busy = [frame for thread, frame in frames.items() if thread not in loops]
             self._beside = "\n".join(_stack(frame) for frame in busy if not _waits(frame))
@@ -224,6 +247,8 @@ def _run_watched(report: Path, arguments: list[str]) -> None:
     asyncio.events.new_event_loop = new_event_loop
     asyncio.runners.events.new_event_loop = new_event_loop  # type: ignore[attr-defined]
     watchdog.start()
+    # The handles of another loop than asyncio's cannot be measured.
+    sys.modules["uvloop"] = None  # type: ignore[assignment]
     sys.argv = ["rotulus", *arguments]
     runpy.run_module("workers", run_name="__main__", alter_sys=False)
 

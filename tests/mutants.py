@@ -1,7 +1,8 @@
 """Mutation testing of the kernel's rules: `make mutants ARGS="--only kernel/checks --sample 200"`.
 
-A mutant is a module with one thing changed in its syntax tree. The tests that concern it run in a
-process forked for it, which imports the changed tree instead of the file (decision tests/0022).
+A mutant is a module with one thing changed in its syntax tree. The tests that concern it run until
+the first failure, in a process forked for it, which imports the changed tree instead of the file.
+What is not the checkout's own is imported once, before any fork (decision tests/0022).
 """
 
 import argparse
@@ -20,11 +21,13 @@ from pathlib import Path
 
 import pytest
 
-# ruff: noqa: T201 - a command prints
-
-ROOT = Path(__file__).parent.parent
-JOBS, CPU_LIMIT_S = 2, 120  # mutants at a time; one that takes longer is noticed by that
-TESTS, ACCEPTED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).values()
+ROOT = Path.cwd()
+JOBS = 2  # mutants at a time
+CPU_TIMES, CPU_LEAST_S = 3, 5  # the CPU time of the tests without a change, so often: then it hangs
+BLOCKED_S = 900  # the wall time of one test that waits for something and uses no CPU time
+MEMORY_BYTES = 4 << 30
+PYTEST = ["-p", "no:schemathesis", f"--timeout={BLOCKED_S}", "-m", "not slow", "-k", "not postgres"]
+TESTS, ACCEPTED = tomllib.loads((ROOT / "tests/mutants.toml").read_text()).values()
 
 _PAIRS = "Eq NotEq,Lt LtE,Gt GtE,Is IsNot,In NotIn,And Or,Add Sub,Mult Add,BitOr BitAnd"
 _ONE_WAY = [(getattr(ast, a), getattr(ast, b)) for a, b in (p.split() for p in _PAIRS.split(","))]
@@ -82,13 +85,26 @@ def _prefix(path: str) -> str:
     return next(prefix for prefix in TESTS if path.startswith(prefix))
 
 
-def forked(path: str, tree: ast.Module | None) -> int:
+def _files(path: str) -> list[str]:
+    folder, *names = re.split("[/ ]", TESTS[_prefix(path)])
+    return [f"tests/{folder}/test_{name}.py" for name in names]
+
+
+def import_the_libraries(paths: list[str]) -> None:
+    """Collect the tests of modules once, and forget all that it imported from the checkout."""
+    files = {file: None for path in paths for file in _files(path)}
+    pytest.main(["--collect-only", *PYTEST, *files])
+    own = {file.stem for file in ROOT.iterdir()}
+    for name in [name for name in sys.modules if name.split(".")[0] in own]:
+        del sys.modules[name]
+
+
+def forked(path: str, tree: ast.Module | None, cpu_limit_s: int) -> int:
     """Start the tests of a module with its tree in place of its file; return the process."""
     if pid := os.fork():
         return pid
-    folder, *names = re.split("[/ ]", TESTS[_prefix(path)])
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit_s, cpu_limit_s))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
     class Finder(SourceFileLoader):
         def get_code(self, fullname):
@@ -101,21 +117,31 @@ def forked(path: str, tree: ast.Module | None) -> int:
             return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
 
     sys.meta_path.insert(0, Finder("", str(ROOT / path)))
-    os._exit(pytest.main(["-x", *(f"tests/{folder}/test_{name}.py" for name in names)]))
+    os._exit(pytest.main(["-x", *PYTEST, *_files(path)]))
 
 
-def outcomes(mutants: list[tuple[str, int]]) -> Iterator[tuple[str, str]]:
+def limits(paths: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield for the tests of each prefix the CPU time that a mutant may take, in seconds."""
+    for prefix, path in {_prefix(path): path for path in paths}.items():
+        _, status, used = os.wait4(forked(path, None, resource.RLIM_INFINITY), 0)
+        if status:
+            sys.exit(f"the tests of {prefix} fail without a change")
+        yield prefix, CPU_LEAST_S + int(CPU_TIMES * (used.ru_utime + used.ru_stime))
+
+
+def outcomes(mutants: list[tuple[str, int]], limit_s: dict[str, int]) -> Iterator[tuple[str, str]]:
     """Yield of each mutant its name and what became of it."""
     running: dict[int, str] = {}
     while mutants or running:
         if mutants and len(running) < JOBS:
             path, number = mutants.pop()
             name, tree = mutant_of(path, number)
-            running[forked(path, tree)] = name
+            running[forked(path, tree, limit_s[_prefix(path)])] = name
         else:
             pid, status = os.wait()
             name = running.pop(pid)
-            yield name, "killed" if status else "accepted" if name in ACCEPTED else "survived"
+            untouched = "accepted" if name in ACCEPTED else "survived"
+            yield name, "hung" if os.WIFSIGNALED(status) else "killed" if status else untouched
 
 
 def main() -> None:
@@ -126,23 +152,26 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
-    files = [str(file.relative_to(ROOT)) for file in sorted((ROOT / "kernel").rglob("*.py"))]
+    folder = ROOT / Path(options.only).parts[0]
+    files = [str(file.relative_to(ROOT)) for file in sorted(folder.rglob("*.py"))]
     paths = [file for file in files if file.startswith(options.only) and file.startswith((*TESTS,))]
-    for path in {_prefix(path): path for path in paths}.values():
-        if os.waitpid(forked(path, None), 0)[1]:
-            sys.exit(f"the tests of {path} fail without a change")
+    printed = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what pytest prints
     sizes = {path: len([*changes(ast.parse((ROOT / path).read_text()))]) for path in paths}
     every = [(path, number) for path, size in sizes.items() for number in range(size)]
     sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    paths = [path for path, _ in sample]
+    import_the_libraries(paths)
     counts: Counter[str] = Counter()
-    for name, outcome in outcomes(sample):
+    for name, outcome in outcomes([*sample], dict(limits(paths))):
         counts[outcome] += 1
-        print(f"{outcome:8} | {name}", flush=True)
-    print("| Modules | Seed | Mutants | Of | Killed | Accepted | Survived | Killed % |")
-    numbers = map(counts.__getitem__, ("killed", "accepted", "survived"))
-    row = [options.only, options.seed, len(sample), len(every), *numbers]
-    row.append(round(100 * counts["killed"] / max(1, len(sample)), 1))
-    print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|")
+        print(f"{outcome:8} | {name}", file=printed)
+    head = "| Modules | Seed | Of | Mutants | Killed | Hung | Accepted | Survived | Killed % |"
+    print(head, file=printed)
+    numbers = [counts[outcome] for outcome in ("killed", "hung", "accepted", "survived")]
+    row = [options.only, options.seed, len(every), len(sample), *numbers]
+    row.append(round(100 * (counts["killed"] + counts["hung"]) / max(1, len(sample)), 1))
+    print("|---" * len(row) + "|\n|", " | ".join(map(str, row)), "|", file=printed)
     sys.exit(int(counts["survived"] > 0))
 
 

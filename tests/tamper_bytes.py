@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
-from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -136,8 +135,6 @@ def pages_of(content: bytes) -> list[int]:
 
 
 def _outcomes(places: Sequence[int]) -> list[tuple[int, str]]:
-    # The same definitions are read again and again.
-    sqlite_catalog._tokens = cache(sqlite_catalog._tokens)
     with tempfile.TemporaryDirectory() as made:
         turned = Bytes(small_file(Path(made) / "honest.db"), Path(made))
         return [(place, turned.outcome(place)) for place in places]

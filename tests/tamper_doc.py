@@ -169,13 +169,15 @@ def of_column(
             yield from (row, {**row, name: value})
             return
         other_names = [other.name for other in table.columns if other is not column]
+        rows = copy.rows(table)
         pair = next(
             (
                 (row, other)
-                for row, other in itertools.pairwise(copy.rows(table))
+                for row, other in itertools.pairwise(rows)
                 # Where all else is the same, two rows that change a value change nothing.
                 if row[name] != other[name]
                 and [row[n] for n in other_names] != [other[n] for n in other_names]
+                and _keep_their_keys_apart(table, rows, row, other, name)
             ),
             None,
         )
@@ -195,6 +197,30 @@ def of_column(
         yield from (exchanged, neighbour)
 
     return change
+
+
+def _keep_their_keys_apart(
+    table: Table,
+    rows: list[dict[str, Any]],
+    row: dict[str, Any],
+    other: dict[str, Any],
+    name: str,
+) -> bool:
+    """Tell whether two rows may exchange a value without having the key of a third."""
+    constraints = [
+        table.primary_key,
+        *(held for held in table.constraints if type(held).__name__ == "UniqueConstraint"),
+    ]
+    keys = [[column.name for column in held.columns] for held in constraints]
+    changed = ({**row, name: other[name]}, {**other, name: row[name]})
+    thirds = [third for third in rows if third is not row and third is not other]
+    return not any(
+        [new[part] for part in key] == [third[part] for part in key]
+        for key in keys
+        if name in key
+        for new in changed
+        for third in thirds
+    )
 
 
 def of_row(table: Table, how: str) -> Callable[[Copy], Iterator[dict[str, Any]]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("kernel", "queues", "actors", "workers")
 
 TAKING = frozenset(
     {
@@ -46,6 +47,10 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "queues/gateways/shard_leases.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "queues/gateways/shard_mailboxes.py": (DISTINCT, frozenset({"secrets.token_hex", "time.time"})),
     "queues/work_queue.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "workers/external_effects/event_file.py": (
+        "waits for a file's lock",
+        frozenset({"time.monotonic", "time.sleep"}),
+    ),
     "workers/gateway/metrics.py": ("limits how often it reads", frozenset({"time.monotonic"})),
     "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
     "workers/gateway/traces.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
@@ -60,7 +65,7 @@ def taken() -> Mapping[str, frozenset[str]]:
     """Return what each file of the product takes from its machine."""
     return {
         path.relative_to(ROOT).as_posix(): names
-        for package in ("kernel", "queues", "actors", "workers")
+        for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         if (names := frozenset(_taken_by(ast.parse(path.read_text()))))
     }
@@ -124,6 +129,70 @@ def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_la
         or not name.endswith("Unit")
     }
     assert misplaced == set()
+
+
+def test_the_context_of_a_commit_is_named_in_the_commit_layer_alone():
+    naming = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("queues", "actors", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "CommitContext" in path.read_text()
+    }
+    assert "actors/commit/unit_context.py" in naming
+    assert [path for path in naming if not path.startswith("actors/commit/")] == []
+
+
+BY_TEXT = frozenset({"getattr", "hasattr", "setattr", "delattr", "attrgetter", "patch", "object"})
+"""Functions that are given the name of an attribute as a text."""
+
+
+def test_no_test_names_what_a_module_keeps_to_itself():
+    """The linter sees attributes (SLF001); here are imports, and names that stand in texts.
+
+    What a package of others keeps to itself is the affair of whoever tests against it.
+    """
+    naming = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if (names := [*_private_names(ast.parse(path.read_text()))])
+    }
+    assert naming == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("from kernel.ledger import _rows, rows", ["_rows"]),
+        ("from kernel import __version__", []),
+        ("patch.setattr('kernel.ledger._ROWS_MAX', 1)", ["_ROWS_MAX"]),
+        ("monkeypatch.setattr(sqlite, '_rows', rows)", ["_rows"]),
+        ("getattr(store, '_writer')", ["_writer"]),
+        ("patch.setattr('fastapi.routing._route', 1)", []),
+        ("from psycopg import _queries", []),
+        ("print('_rows')", []),
+    ],
+)
+def test_a_private_name_is_seen_in_an_import_and_in_a_text(source: str, names: list[str]):
+    assert [*_private_names(ast.parse(source))] == names
+
+
+def _private_names(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and _called(node) in BY_TEXT:
+            texts = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            names = [text for text in texts if isinstance(text, str)]
+        for path in names:
+            place, _, name = path.rpartition(".")
+            is_private = name.startswith("_") and not name.endswith("__")
+            if is_private and place.partition(".")[0] in ("", *PACKAGES, "tests"):
+                yield name
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
 
 
 def _runs_in_a_commit(node: ast.ClassDef) -> bool:

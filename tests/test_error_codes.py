@@ -14,7 +14,7 @@ from kernel.work.errors import Code as WorkCode
 from queues.client.gateway_http import TRY_AGAIN
 from tests import errors_doc
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
-from workers.clients.gateway import _NOT_TAKEN
+from workers.clients.gateway import NOT_TAKEN
 from workers.worker.gateway_reports import ABSENCES, NO_ROOM
 
 ROOT = Path(__file__).parent.parent
@@ -135,9 +135,9 @@ def test_what_the_framework_refuses_has_the_statuses_of_the_table():
 
 
 def test_who_decides_by_the_table_decides_so():
-    assert {"gateway_full", "body_too_slow", "mailbox_full", "runtime_full"} <= _NOT_TAKEN
-    assert {"shard_unowned", "commit_failed"} <= _NOT_TAKEN
-    assert not {"reply_lost", "stale_epoch", "actor_failed", "ledger_unavailable"} & _NOT_TAKEN
+    assert {"gateway_full", "body_too_slow", "mailbox_full", "runtime_full"} <= NOT_TAKEN
+    assert {"shard_unowned", "commit_failed"} <= NOT_TAKEN
+    assert not {"reply_lost", "stale_epoch", "actor_failed", "ledger_unavailable"} & NOT_TAKEN
     assert {"unauthorized", "gateway_unreachable", "actor_failed", "reply_lost"} <= ABSENCES
     assert not {"refusals_too_many", "internal", "request_unprocessable"} & ABSENCES
     assert NO_ROOM < ABSENCES

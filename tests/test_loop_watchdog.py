@@ -1,6 +1,7 @@
 """The watchdog sees what holds a loop, on its own thread and on others, and where."""
 
 import asyncio
+import gc
 import time
 
 import anyio
@@ -63,3 +64,15 @@ async def test_what_was_before_is_forgotten():
         watch.forget()
         await anyio.sleep(0.02)
     assert watch.longest.seconds < STALL_S
+
+
+async def test_a_stall_says_how_much_of_it_went_into_a_collection_of_garbage():
+    def collect() -> None:
+        until_s = time.thread_time() + 2 * STALL_S
+        while time.thread_time() < until_s:
+            gc.collect()
+
+    with watched() as watch:
+        asyncio.get_running_loop().call_soon(collect)
+        await anyio.sleep(0.01)
+    assert watch.longest.seconds / 2 < watch.longest.collecting_s <= watch.longest.seconds

@@ -119,10 +119,19 @@ class Committer:
         self._unit_s = 0.0
         """How long a unit took of late; 0 while that is not known."""
 
+        self._unwritten_since_s: float | None = None
+        """When the first batch began since the last one that was committed."""
+
     @property
     def waiting(self) -> int:
         """How many callers wait for the next batch."""
         return self._lanes.waiting
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long nothing could be committed; 0 while nobody asked since the last commit."""
+        since_s = self._unwritten_since_s
+        return 0.0 if since_s is None else time.perf_counter() - since_s
 
     @property
     def batch_units(self) -> int:
@@ -162,6 +171,14 @@ class Committer:
             raise waiting.error
         return waiting.results or []
 
+    async def probe(self) -> bool:
+        """Commit nothing, behind what waits, and tell whether that could be done."""
+        try:
+            await self.commit(())
+        except (CommitFailed, ActorFailed):
+            return False
+        return True
+
     async def confirm(self, fence: Fence | None) -> None:
         """Return if a fence is still held, so that what is known under it is up to date.
 
@@ -172,7 +189,9 @@ class Committer:
         if fence is None:
             return
         try:
-            is_held = await anyio.to_thread.run_sync(self._holds, fence)
+            is_held = await anyio.to_thread.run_sync(
+                self._ledger.read, lambda view: holds(view, fence)
+            )
         except LedgerUnavailable as error:
             # What went wrong names the database, which is no caller's business.
             raise CommitFailed("the ledger cannot be read; ask again") from error
@@ -194,6 +213,8 @@ class Committer:
 
     async def _commit_batch(self, batch: list[Waiting]) -> None:
         began_s = time.perf_counter()
+        if self._unwritten_since_s is None:
+            self._unwritten_since_s = began_s
         with anyio.CancelScope(shield=True):
             try:
                 head = await anyio.to_thread.run_sync(partial(self._write, batch))
@@ -201,6 +222,8 @@ class Committer:
                 answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
         seconds = time.perf_counter() - began_s
+        if head is not None:
+            self._unwritten_since_s = None
         for waiting in batch:
             waiting.done.set()
         parts = whole(batch)
@@ -311,15 +334,10 @@ class Committer:
         that it answers on the record.
         """
         for pause_s in LOOK_UP_PAUSES_S:
-            with suppress(LedgerUnavailable), self._ledger.view() as view:
-                return view.has_written(before, head)
+            with suppress(LedgerUnavailable):
+                return self._ledger.read(lambda view: view.has_written(before, head))
             time.sleep(pause_s)
-        with self._ledger.view() as view:
-            return view.has_written(before, head)
-
-    def _holds(self, fence: Fence) -> bool:
-        with self._ledger.view() as view:
-            return holds(view, fence)
+        return self._ledger.read(lambda view: view.has_written(before, head))
 
 
 def _parse_ahead(parts: list[BatchPart]) -> None:
@@ -354,8 +372,8 @@ def _read_ahead(
     try:
         policy = transaction.policy_generation_id()
         epochs: Iterator[RecordKey] = (shard_epoch_key(fence.shard) for fence in fences)
-        keys = (key for unit in units_of(parts) for key in records_read(unit, policy))
-        read_ahead(transaction, chain(epochs, keys))
+        units = (records_read(unit, policy) for unit in units_of(parts))
+        read_ahead(transaction, chain(epochs, *units))
     except OF_THE_LEDGER:
         raise
     except Exception as error:

@@ -4,7 +4,7 @@ It is a hint, by which a batch reads all of its records at once. A record that i
 read when it is needed; one too many is read in vain.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -34,90 +34,97 @@ NAMED_MAX = 256
 """A list of more references than this is not read ahead."""
 
 
-def records_of(intent: Intent) -> Iterator[RecordKey]:
-    """Yield the records that an intent's operation will read."""
+def records_of(intent: Intent) -> list[RecordKey]:
+    """Return the records that an intent's operation will read."""
     reader = _RECORDS.get(type(intent))
-    return iter(()) if reader is None else reader(intent)
+    return [] if reader is None else reader(intent)
 
 
-def earlier_answer_to(intent: Intent, actor: str, policy: str) -> Iterator[RecordKey]:
-    """Yield the key under which the same request may have been answered before."""
+def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey]:
+    """Return the key under which the same request may have been answered before."""
     answered_by = _ASKED.get(type(intent))
-    if answered_by is not None:
-        verb, target_field = answered_by
-        targets = (getattr(intent, target_field),)
-        key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
-        yield idempotency_key_key(key)
+    if answered_by is None:
+        return []
+    verb, target_field = answered_by
+    targets = (getattr(intent, target_field),)
+    key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
+    return [idempotency_key_key(key)]
 
 
-def records_named(document: object) -> Iterator[RecordKey]:
-    """Yield the nodes that an envelope of a caller's declares; it was not validated yet."""
+def records_named(document: object) -> list[RecordKey]:
+    """Return the nodes that an envelope of a caller's declares; it was not validated yet."""
+    keys: list[RecordKey] = []
     if not isinstance(document, dict):
-        return
+        return keys
     for name, kind in _NAMED.items():
         refs = document.get(name)
         if isinstance(refs, list) and len(refs) <= NAMED_MAX:
-            yield from ((kind, ref) for ref in refs if isinstance(ref, str))
+            keys += [(kind, ref) for ref in refs if isinstance(ref, str)]
+    return keys
 
 
-def _of_source(intent: CreateSource) -> Iterator[RecordKey]:
-    return _created(intent.node_id, intent.corpus_id)
+def _of_understanding(intent: SynthesizeUnderstanding) -> list[RecordKey]:
+    return [
+        *_created(intent.node_id, intent.corpus_id),
+        (Around.BELOW, intent.node_id),
+        *((Around.BEHIND, span.source_ref) for span in intent.source_spans),
+    ]
 
 
-def _of_understanding(intent: SynthesizeUnderstanding) -> Iterator[RecordKey]:
-    yield from _created(intent.node_id, intent.corpus_id)
-    yield Around.BELOW, intent.node_id
-    for span in intent.source_spans:
-        yield Around.BEHIND, span.source_ref
-
-
-def _of_claim(intent: CreateClaim) -> Iterator[RecordKey]:
-    yield from _created(intent.node_id, intent.corpus_id)
-    yield Around.BEHIND, intent.span.source_ref
+def _of_claim(intent: CreateClaim) -> list[RecordKey]:
+    keys = _created(intent.node_id, intent.corpus_id)
+    keys.append((Around.BEHIND, intent.span.source_ref))
     if intent.understanding_id is not None:
-        yield from _linked(intent.node_id, intent.understanding_id)
+        keys += _linked(intent.node_id, intent.understanding_id)
+    return keys
 
 
-def _of_link(intent: LinkInput) -> Iterator[RecordKey]:
-    yield Around.ABOVE, intent.source_node_id
-    yield Around.BEHIND, intent.source_node_id
-    yield from _linked(intent.source_node_id, intent.target_node_id)
+def _of_link(intent: LinkInput) -> list[RecordKey]:
+    return [
+        (Around.ABOVE, intent.source_node_id),
+        (Around.BEHIND, intent.source_node_id),
+        *_linked(intent.source_node_id, intent.target_node_id),
+    ]
 
 
-def _of_adapted(intent: AdaptFields) -> Iterator[RecordKey]:
-    yield Around.BELOW, intent.node_id
-    yield Around.BEHIND, intent.node_id
+def _of_adapted(intent: AdaptFields) -> list[RecordKey]:
+    return [(Around.BELOW, intent.node_id), (Around.BEHIND, intent.node_id)]
 
 
-def _of_recalculation(intent: RecalculateAuthority) -> Iterator[RecordKey]:
-    # The kernel computes it again.
-    yield Around.ABOVE, intent.target_cu_id
-    yield Around.INPUTS, intent.target_cu_id
-    yield index_entry_key(AUTHORITY_INDEX, intent.target_cu_id)
-    yield materialized_view_key(authority_view(intent.target_cu_id))
+def _of_recalculation(intent: RecalculateAuthority) -> list[RecordKey]:
+    return [
+        # The kernel computes it again.
+        (Around.ABOVE, intent.target_cu_id),
+        (Around.INPUTS, intent.target_cu_id),
+        index_entry_key(AUTHORITY_INDEX, intent.target_cu_id),
+        materialized_view_key(authority_view(intent.target_cu_id)),
+    ]
 
 
-def _of_enqueued(intent: EnqueueRecompute) -> Iterator[RecordKey]:
+def _of_enqueued(intent: EnqueueRecompute) -> list[RecordKey]:
     # One that cascades writes its requests down; a page has planned them on a snapshot.
     around = Around.BELOW if intent.asked_for.cascades else Around.ABOVE
-    for request in intent.asked_for.requests:
-        yield around, request.target_cu_id
+    return [(around, request.target_cu_id) for request in intent.asked_for.requests]
 
 
-def _created(node_id: str, corpus_id: str) -> Iterator[RecordKey]:
-    yield node_key(node_id)
-    yield membership_key(corpus_id, node_id)
-    yield index_entry_key(KIND_INDEX, node_id)
+def _created(node_id: str, corpus_id: str) -> list[RecordKey]:
+    return [
+        node_key(node_id),
+        membership_key(corpus_id, node_id),
+        index_entry_key(KIND_INDEX, node_id),
+    ]
 
 
-def _linked(source: str, target: str) -> Iterator[RecordKey]:
+def _linked(source: str, target: str) -> list[RecordKey]:
     edge = edge_id(source, target)
-    yield Around.BELOW, target
-    yield Around.BEHIND, target
-    # Whatever an operation writes is also looked for among the nodes.
-    yield node_key(edge)
-    yield edge_key(edge)
-    yield materialized_view_key(authority_view(target))
+    return [
+        (Around.BELOW, target),
+        (Around.BEHIND, target),
+        # Whatever an operation writes is also looked for among the nodes.
+        node_key(edge),
+        edge_key(edge),
+        materialized_view_key(authority_view(target)),
+    ]
 
 
 _NAMED: Mapping[str, Around] = MappingProxyType(
@@ -141,9 +148,9 @@ _ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
 )
 """The verb that an intent is resolved to, and the field that names its one target."""
 
-_RECORDS: Mapping[type[Intent], Callable[[Any], Iterator[RecordKey]]] = MappingProxyType(
+_RECORDS: Mapping[type[Intent], Callable[[Any], list[RecordKey]]] = MappingProxyType(
     {
-        CreateSource: _of_source,
+        CreateSource: lambda intent: _created(intent.node_id, intent.corpus_id),
         SynthesizeUnderstanding: _of_understanding,
         CreateClaim: _of_claim,
         LinkInput: _of_link,

@@ -7,7 +7,7 @@ Dead letters, rollbacks and replays are committed by whichever gateway is asked:
 what they need inside the transaction, and no actor keeps any of it in memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -24,6 +24,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
 )
 from actors.orchestrator.model_outputs import outputs_of
+from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.enqueue import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
@@ -37,6 +38,8 @@ from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.checks.v01_schema import Parsed, parse
 from kernel.errors import KernelError, LedgerCorrupt
+from kernel.kernel import Kernel
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
 from kernel.ledger.shards import Position, record_consumed
@@ -58,22 +61,28 @@ class Unit(Protocol):
         """Do the work and return the result that the caller gets once it is durable."""
 
 
-def records_read(unit: Unit, policy_generation_id: str) -> Iterator[RecordKey]:
-    """Yield the records that a unit will read, as far as that is known before it runs."""
+def commit_alone(unit: Unit, ledger: Ledger, kernel: Kernel, orchestrator: Orchestrator) -> Any:
+    """Run a unit in a transaction of its own, beside any committer; durable when this returns."""
+    with ledger.transaction() as transaction:
+        return unit.run(CommitContext(transaction, kernel, orchestrator))
+
+
+def records_read(unit: Unit, policy_generation_id: str) -> list[RecordKey]:
+    """Return the records that a unit will read, as far as that is known before it runs."""
     if isinstance(unit, IntentUnit):
-        yield from records_of(unit.intent)
-        yield from earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+        keys = records_of(unit.intent)
+        keys += earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
         if unit.session_id is not None:
             # Whether the session is active decides how urgent it is.
-            yield belief_anchor_key(unit.session_id)
-    elif isinstance(unit, RecomputeUnit):
-        yield from records_of(unit.intent)
-        yield from earlier_answer_to(unit.intent, "system", policy_generation_id)
-    elif isinstance(unit, BeliefUnit):
-        yield belief_anchor_key(unit.batch.session_id)
-        yield belief_session_key(unit.batch.session_id)
-    elif isinstance(unit, EnvelopeUnit):
-        yield from records_named(unit.document)
+            keys.append(belief_anchor_key(unit.session_id))
+        return keys
+    if isinstance(unit, RecomputeUnit):
+        answer = earlier_answer_to(unit.intent, "system", policy_generation_id)
+        return records_of(unit.intent) + answer
+    if isinstance(unit, BeliefUnit):
+        session_id = unit.batch.session_id
+        return [belief_anchor_key(session_id), belief_session_key(session_id)]
+    return records_named(unit.document) if isinstance(unit, EnvelopeUnit) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,14 @@ from actors.errors import (
     ActorFailed,
     ClocksDiffer,
     CommitFailed,
+    ProtocolDiffers,
     ReplyLost,
     ShardUnowned,
     StaleEpoch,
 )
 from actors.forwarding.message_codec import (
     LONG_CHARS,
+    Asker,
     ForwardedMessage,
     aside,
     decode_asking,
@@ -329,7 +331,7 @@ class MailboxConsumer:
         fence: Fence,
         reading: _Reading,
         entry: MailboxEntryPort,
-        asking: ForwardedMessage | None,
+        asking: Asker | None,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         """Put an entry's message into its actor's mailbox; no wait, so that order is kept."""
@@ -337,9 +339,10 @@ class MailboxConsumer:
             self._open += 1
             self._finish(_Finished(fence.shard, entry.offset))
             return
-        if entry.clocks_differ:
+        refusal = _refusal_of(entry, asking)
+        if refusal is not None or not isinstance(asking, ForwardedMessage):
             self._open += 1
-            reply = encode_reply(asking.ask_id, None, ClocksDiffer(CLOCKS_DIFFER))
+            reply = encode_reply(asking.ask_id, None, refusal)
             self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
             return
         message = asking.message
@@ -407,7 +410,14 @@ class MailboxConsumer:
         await self._mail.reply(replies)
 
 
-async def _asking_in(entry: MailboxEntryPort, shard: int) -> ForwardedMessage | None:
+def _refusal_of(entry: MailboxEntryPort, asking: Asker) -> ActorError | None:
+    if not isinstance(asking, ForwardedMessage):
+        _log.error("protocol_differs", gateway=asking.gateway)
+        return ProtocolDiffers("the session's gateway is of another version; ask again")
+    return ClocksDiffer(CLOCKS_DIFFER) if entry.clocks_differ else None
+
+
+async def _asking_in(entry: MailboxEntryPort, shard: int) -> Asker | None:
     """Read an entry; None, and nobody can be told, where it cannot be read."""
     try:
         return await aside(decode_asking, entry.body, is_long=len(entry.body) > LONG_CHARS)

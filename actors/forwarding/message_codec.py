@@ -43,6 +43,7 @@ from actors.orchestrator.intents import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.checks.v01_sizes import too_many_entries
+from kernel.fleet_protocol import PROTOCOL
 from kernel.json_text import SteppedDecoder, is_longer_than, written_in_steps
 from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.work.reports import WorkReport
@@ -59,12 +60,18 @@ _AnyIntent = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardedMessage:
-    """A forwarded request: the message, its session, and the gateway that waits for the answer."""
+class Asker:
+    """Who has forwarded a request: its id, the gateway that waits for the answer, its session."""
 
     ask_id: str
     gateway: str
     session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedMessage(Asker):
+    """A forwarded request."""
+
     message: Message
 
 
@@ -106,6 +113,7 @@ def encode_asking(asking: ForwardedMessage) -> bytes:
     forms = _MESSAGES[type(message)]
     return to_bytes(
         {
+            "protocol": PROTOCOL,
             "ask_id": asking.ask_id,
             "gateway": asking.gateway,
             "session_id": asking.session_id,
@@ -117,20 +125,23 @@ def encode_asking(asking: ForwardedMessage) -> bytes:
     )
 
 
-def decode_asking(content: bytes) -> ForwardedMessage:
+def decode_asking(content: bytes) -> Asker:
     """Return the forwarded request that bytes hold.
+
+    Where a gateway of another version has written them, only who asks is returned.
 
     Raises:
         ValueError, KeyError, TypeError: when they hold none.
     """
     document = from_bytes(content)
+    asker = (document["ask_id"], document["gateway"], document["session_id"])
+    if document["protocol"] != PROTOCOL:
+        return Asker(*asker)
     kind, values = _KINDS[document["kind"]], document["fields"]
     message = kind(**{name: form.read(values[name]) for name, form in _MESSAGES[kind].items()})
     message.request_id = document["request_id"]
     message.traceparents = tuple(tuple(of_message) for of_message in document["traceparents"])
-    return ForwardedMessage(
-        document["ask_id"], document["gateway"], document["session_id"], message
-    )
+    return ForwardedMessage(*asker, message)
 
 
 def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> bytes:

@@ -63,9 +63,12 @@ class Orchestrator:
         document: Document = {
             "operation_id": self._host.new_id(),
             "envelope_version": "1.6",
-            "operation_kind": operation.operation_kind,
+            "operation_kind": operation.operation_kind or operation.semantic_intent,
             "semantic_intent": operation.semantic_intent,
-            "primitive_effects": list(operation.effects),
+            "primitive_effects": [
+                {**effect, "effect_id": str(number)}
+                for number, effect in enumerate(operation.effects)
+            ],
             "causal_parent_operation_ids": self._causal_parents(touched, operation, started_us),
             "idempotency_key": idempotency_key(
                 actor, operation.semantic_intent, operation.target_refs, policy, intent.intent_key
@@ -93,7 +96,7 @@ class Orchestrator:
             )
         _stamp_recompute(document)
         document["affected_subgraph_descriptor"] = _scope(document, operation)
-        document["effect_set_refs"] = [effect["effect_id"] for effect in operation.effects]
+        document["effect_set_refs"] = [str(number) for number in range(len(operation.effects))]
         document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
         return document
 
@@ -144,7 +147,7 @@ def idempotency_key(
     The caller's key is the logical clock bucket: taken once, kept over retries.
     """
     length = len(actor) + len(verb) + sum(map(len, targets)) + len(policy) + len(bucket)
-    derive = _kept_key if length <= _KEPT_CHARS_MAX else _derived_key
+    derive = kept_key if length <= _KEPT_CHARS_MAX else _derived_key
     return derive(actor, verb, targets, policy, bucket)
 
 
@@ -153,7 +156,7 @@ def _derived_key(actor: str, verb: str, targets: tuple[str, ...], policy: str, b
     return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
 
 
-_kept_key = lru_cache(maxsize=1024)(_derived_key)
+kept_key = lru_cache(maxsize=1024)(_derived_key)
 """A batch asks twice: to read ahead, and when the envelope is built."""
 
 

@@ -54,7 +54,7 @@ AUTHORITY_INDEX = "authority_index"
 KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
 
-_RESERVED_FIELDS = frozenset(
+RESERVED_FIELDS = frozenset(
     {
         "cu_authority",
         "cu_authority_computed_at",
@@ -78,7 +78,6 @@ outside stays as it was wrapped (INV-MVC-3), and who may write is for other oper
 class ResolvedOperation:
     """An intent that knows its effects (§2.1 step 2)."""
 
-    operation_kind: str
     semantic_intent: str
     effects: tuple[Document, ...]
     target_refs: tuple[str, ...]
@@ -105,13 +104,15 @@ class ResolvedOperation:
     causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Operations that asked for this one without writing what it reads, and when they did."""
 
+    operation_kind: str | None = None
+    """The kind of operation, if the intent's name does not say it."""
+
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def make_effect(kind: str, target: str, payload: Document, inverse: str | None = None) -> Document:
     """Return an effect of a registered, fully reversible kind."""
     return {
-        "effect_id": f"{kind}:{target}",
         "effect_kind": kind,
         "reversibility": EFFECT_KINDS[kind].reversibility,
         "inverse_operation_kind": inverse or EFFECT_KINDS[kind].inverses[0],
@@ -119,6 +120,20 @@ def make_effect(kind: str, target: str, payload: Document, inverse: str | None =
         "payload": payload,
         "schema_version": 1,
     }
+
+
+def creation_effects(
+    node_id: str, corpus_id: str, payload: Document, further_effects: tuple[Document, ...] = ()
+) -> tuple[Document, ...]:
+    """Return the effects of a new node: it is a candidate of its corpus, and indexed by kind."""
+    membership = {"corpus_id": corpus_id, "to_state": "candidate"}
+    index = {"index_name": KIND_INDEX, "entry": {"node_kind": payload["node_kind"]}}
+    return (
+        make_effect("node_write", node_id, payload),
+        make_effect("membership_write", node_id, membership),
+        *further_effects,
+        make_effect("index_update", node_id, index),
+    )
 
 
 def authority_view(node_id: str) -> str:
@@ -235,7 +250,6 @@ def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
     edge = edge_id(intent.source_node_id, intent.target_node_id)
     return ResolvedOperation(
         "document_relationship_create",
-        "document_relationship_create",
         _input_effects(intent.source_node_id, intent.target_node_id, intent.essentiality),
         (intent.target_node_id,),
         source_refs=(intent.source_node_id,),
@@ -249,7 +263,7 @@ def resolve_link(intent: LinkInput, view: LedgerView) -> ResolvedOperation:
 
 def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
     """Named fields of a payload get new values; text that was wrapped stays wrapped."""
-    touched = _RESERVED_FIELDS.intersection(intent.fields)
+    touched = RESERVED_FIELDS.intersection(intent.fields)
     if touched:
         raise IntentInvalid(f"{min(touched)} is not a field to adapt", "fields")
     node = view.node(intent.node_id)
@@ -266,7 +280,6 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
         for name, value in intent.fields.items()
     }
     return ResolvedOperation(
-        "field_adapt",
         "field_adapt",
         (make_effect("node_write", intent.node_id, fields),),
         (intent.node_id,),
@@ -312,7 +325,6 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         )
     return ResolvedOperation(
         "recalculate_authority",
-        "recalculate_authority",
         tuple(effects),
         (target,),
         source_refs=context,
@@ -340,11 +352,8 @@ def _askers(view: LedgerView, requests: list[Request]) -> Mapping[str, str]:
 
 def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says how far the chains of sessions go."""
-    effect = receipt_effect(
-        ANCHOR_RECEIPT, intent.anchor.model_dump(), effect_id="receipt_only:anchored"
-    )
+    effect = receipt_effect(ANCHOR_RECEIPT, intent.anchor.model_dump())
     return ResolvedOperation(
-        BELIEF_ANCHOR,
         BELIEF_ANCHOR,
         (effect,),
         tuple(session.session_id for session in intent.anchor.sessions),
@@ -358,7 +367,6 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
     """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
     run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
     effect = {
-        "effect_id": f"extraction_state_transition:{run}",
         "effect_kind": "extraction_state_transition",
         "reversibility": "receipt_only",
         "target_ref": run,
@@ -371,7 +379,6 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
     }
     return ResolvedOperation(
         "extraction_state_change",
-        "extraction_state_change",
         (effect,),
         (run,),
         write_set=(run,),
@@ -382,14 +389,9 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
 
 def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> ResolvedOperation:
     """A report is caused by the operation that asked for the effect."""
-    effect = receipt_effect(
-        PERFORMED if intent.performed else FAILED,
-        intent.report,
-        effect_id=f"receipt_only:{intent.intent_key}",
-    )
+    effect = receipt_effect(PERFORMED if intent.performed else FAILED, intent.report)
     parents = [intent.report["original_operation_id"]]
     return ResolvedOperation(
-        REPORT_VERB,
         REPORT_VERB,
         (effect,),
         (intent.target_ref,),
@@ -400,13 +402,10 @@ def resolve_external_report(intent: ReportExternalEffect, _: LedgerView) -> Reso
 def resolve_enqueue(intent: EnqueueRecompute, _: LedgerView) -> ResolvedOperation:
     """The one receipt that the operation states says what is asked for."""
     stated = intent.asked_for
-    effect = receipt_effect(
-        ENQUEUED_RECEIPT, stated.model_dump(exclude_none=True), effect_id="receipt_only:enqueued"
-    )
+    effect = receipt_effect(ENQUEUED_RECEIPT, stated.model_dump(exclude_none=True))
     # A page may have nothing left to ask for but its end.
     targets = [request.target_cu_id for request in stated.requests] or [stated.trigger_source_id]
     return ResolvedOperation(
-        ENQUEUE,
         ENQUEUE,
         (effect,),
         (targets[0],),
@@ -421,7 +420,6 @@ def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation
     written = tuple(dict.fromkeys(effect["target_ref"] for effect in intent.effects))
     parents = {"causal_parent_operation_ids": list(intent.seen_operation_ids)}
     return ResolvedOperation(
-        intent.verb,
         intent.verb,
         intent.effects,
         (first,),
@@ -473,23 +471,15 @@ def _create(
 ) -> ResolvedOperation:
     if node_id.startswith(RUNTIME_PREFIXES) and payload["node_kind"] not in RUNTIME_KINDS:
         raise IntentInvalid("this id is the runtime's own", "node_id")
-    membership = {"corpus_id": corpus_id, "to_state": "candidate"}
-    index = {"index_name": KIND_INDEX, "entry": {"node_kind": payload["node_kind"]}}
-    effects = (
-        make_effect("node_write", node_id, payload),
-        make_effect("membership_write", node_id, membership),
-        *further_effects,
-        make_effect("index_update", node_id, index),
-    )
     neighbours = (neighbour,) if neighbour else ()
     edges = tuple(
         effect["target_ref"] for effect in further_effects if effect["effect_kind"] == "edge_create"
     )
     return ResolvedOperation(
-        operation_kind,
         "create",
-        effects,
+        creation_effects(node_id, corpus_id, payload, further_effects),
         (node_id,),
+        operation_kind=operation_kind,
         source_refs=sources,
         read_set=(*sources, *neighbours),
         write_set=(node_id, *edges),
@@ -517,7 +507,6 @@ def _unavailable(node_id: str, unavailable: SpansUnavailable) -> Document:
     return receipt_effect(
         "source_span_unavailable",
         {"cu_node_ref": node_id, **unavailable.model_dump(mode="json")},
-        effect_id=f"receipt_only:{node_id}",
     )
 
 

@@ -15,7 +15,7 @@ belong to a process that is alone.
 """
 
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,15 +52,11 @@ from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import RecordedSession, read_session
+from kernel.belief_record import read_session
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import Fence, Position, consumed_to
-
-MAILBOX_MAX = 256
-ACTIVE_SESSIONS_MAX = 10_000
-PASSIVATE_AFTER_S = 60.0
+from kernel.ledger.shards import Fence, consumed_to
 
 _OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
 """Errors that end an actor with all of its messages; no message is to blame for them."""
@@ -84,6 +80,17 @@ class Sessions(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What the sessions of a process may take."""
+
+    mailbox_max: int = 256
+    passivate_after_s: float = 60.0
+    active_sessions_max: int = 10_000
+    active_bytes_max: int = 1 << 30
+    """Beyond it the session that was idle longest leaves memory; without one, none comes."""
+
+
 @dataclass(slots=True)
 class _Active:
     """One activation of one session: its mailbox, its cancel scope and its fence."""
@@ -96,6 +103,11 @@ class _Active:
     ended: anyio.Event = field(default_factory=anyio.Event)
     error: ActorError | None = None
     """Why it was stopped from outside."""
+
+    unanswered: int = 0
+    """How many messages were put and are not handled yet."""
+
+    weight_bytes: int = 0
 
 
 Handled = Callable[[Sequence[Message], int], None]
@@ -111,9 +123,7 @@ class SessionRuntime:
         committer: Committer,
         *,
         held_shards: HeldShards | None = None,
-        mailbox_max: int = MAILBOX_MAX,
-        passivate_after_s: float = PASSIVATE_AFTER_S,
-        active_sessions_max: int = ACTIVE_SESSIONS_MAX,
+        limits: SessionLimits = SessionLimits(),
         tombstones: AsyncEliminationStore | None = None,
         handled: Handled | None = None,
     ) -> None:
@@ -124,10 +134,11 @@ class SessionRuntime:
         self._committer = committer
         self._host = ledger.host
         self._held_shards = held_shards
-        self._mailbox_max = mailbox_max
-        self._passivate_after_s = passivate_after_s
-        self._active_sessions_max = active_sessions_max
-        self._active: dict[str, _Active] = {}
+        self._limits = limits
+        self._active_bytes = 0
+        self._active: OrderedDict[str, _Active] = OrderedDict()
+        """The active sessions, the one that was asked last at the end."""
+
         self._corrupt: dict[str, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
 
@@ -135,6 +146,11 @@ class SessionRuntime:
     def active_sessions(self) -> int:
         """How many sessions are active."""
         return len(self._active)
+
+    @property
+    def active_bytes(self) -> int:
+        """About how much memory the active sessions hold."""
+        return self._active_bytes
 
     @property
     def mailbox_depths(self) -> list[int]:
@@ -182,6 +198,8 @@ class SessionRuntime:
             active.send.send_nowait(message)
         except anyio.WouldBlock:
             raise MailboxFull("the session has too much waiting") from None
+        active.unanswered += 1
+        self._active.move_to_end(session_id)
 
     async def record(self, unit: Unit, fence: Fence) -> Any:
         """Commit a unit beside the actors, under a fence, and return its result."""
@@ -213,12 +231,33 @@ class SessionRuntime:
     def _activate(self, session_id: str, fence: Fence | None) -> _Active:
         if self._tasks is None:
             raise ActorFailed("the runtime is stopping")
-        if len(self._active) >= self._active_sessions_max:
+        if len(self._active) >= self._limits.active_sessions_max:
             raise RuntimeFull("too many sessions are active")
-        send, receive = anyio.create_memory_object_stream[Message](self._mailbox_max)
+        if self._active_bytes > self._limits.active_bytes_max:
+            raise RuntimeFull("the active sessions hold too much memory")
+        send, receive = anyio.create_memory_object_stream[Message](self._limits.mailbox_max)
         active = self._active[session_id] = _Active(session_id, fence, send, receive)
         self._tasks.start_soon(self._live, active)
         return active
+
+    def _weigh(self, active: _Active, weight_bytes: int) -> None:
+        """Note what a session holds now; others that are idle make room for it."""
+        self._active_bytes += weight_bytes - active.weight_bytes
+        active.weight_bytes = weight_bytes
+        if self._active_bytes <= self._limits.active_bytes_max:
+            return
+        for idle in [other for other in self._active.values() if not other.unanswered]:
+            if self._active_bytes <= self._limits.active_bytes_max:
+                return
+            if idle is not active and idle.weight_bytes:
+                self._passivate(idle)
+
+    def _passivate(self, active: _Active) -> None:
+        """Let a session leave memory that has nothing to do; it is activated anew when asked."""
+        self._active_bytes -= active.weight_bytes
+        active.weight_bytes = 0
+        del self._active[active.session_id]
+        active.scope.cancel()
 
     async def _live(self, active: _Active) -> None:
         """One activation of one session, from its record to its passivation or its failure."""
@@ -233,6 +272,8 @@ class SessionRuntime:
                 while batch := await self._next_batch(receive):
                     taken_ns = 0 if self._handled is None else time.time_ns()
                     actor = await self._handle(actor, batch, active.fence)
+                    active.unanswered -= len(batch)
+                    self._weigh(active, actor.weight_bytes)
                     if self._handled is not None:
                         self._handled(batch, taken_ns)
                     if not actor.declared and not receive.statistics().current_buffer_used:
@@ -258,6 +299,7 @@ class SessionRuntime:
                     del self._active[session_id]
                 for message in [*batch, *_drain(receive)]:
                     message.reply.fail(active.error or failure)
+                self._weigh(active, 0)
                 active.send.close()
                 receive.close()
                 active.ended.set()
@@ -312,7 +354,10 @@ class SessionRuntime:
 
     async def _recover(self, session_id: str, fence: Fence | None) -> SessionActor:
         try:
-            recorded, consumed = await anyio.to_thread.run_sync(self._restore, session_id)
+            recorded, consumed = await anyio.to_thread.run_sync(
+                self._ledger.read,
+                lambda view: (read_session(view, session_id), consumed_to(view, session_id)),
+            )
         except LedgerUnavailable as error:
             _log.warning("session_waits_for_ledger", error=str(error))
             raise CommitFailed("the record cannot be read") from error
@@ -339,7 +384,9 @@ class SessionRuntime:
 
     async def _read_left_out(self, session_id: str, count: int) -> list[bytes]:
         try:
-            return await anyio.to_thread.run_sync(self._left_out, session_id, count)
+            return await anyio.to_thread.run_sync(
+                self._ledger.read, lambda view: view.belief_events(session_id, limit=count)
+            )
         except LedgerUnavailable as error:
             raise CommitFailed("the record cannot be read") from error
 
@@ -363,17 +410,9 @@ class SessionRuntime:
         except BeliefError as error:
             raise EliminationStoreConflict(error.message, error.details) from error
 
-    def _restore(self, session_id: str) -> tuple[RecordedSession | None, Position | None]:
-        with self._ledger.view() as view:
-            return read_session(view, session_id), consumed_to(view, session_id)
-
-    def _left_out(self, session_id: str, count: int) -> list[bytes]:
-        with self._ledger.view() as view:
-            return view.belief_events(session_id, limit=count)
-
     async def _next_batch(self, receive: MemoryObjectReceiveStream[Message]) -> list[Message]:
         """Return the waiting messages, about one commit's; none when the session has been idle."""
-        with anyio.move_on_after(self._passivate_after_s), suppress(anyio.EndOfStream):
+        with anyio.move_on_after(self._limits.passivate_after_s), suppress(anyio.EndOfStream):
             first = await receive.receive()
             return [first, *_drain(receive, self._committer.batch_units - first.parts)]
         return _drain(receive, self._committer.batch_units)

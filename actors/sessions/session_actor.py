@@ -67,7 +67,7 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.id_lists import STEP_IDS
 from kernel.belief.session import BeliefSession
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch
+from kernel.belief_record import BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
@@ -153,6 +153,11 @@ class SessionActor:
     def declared(self) -> bool:
         """Whether there is a belief session; without one the actor holds nothing."""
         return self._belief is not None
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much memory the session holds."""
+        return 0 if self._belief is None else self._belief.weight_bytes
 
     async def release(self) -> None:
         """Give the memory of a large session back, on a thread; the actor is not used again."""
@@ -270,17 +275,8 @@ class SessionActor:
     def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
         belief = self._expect_belief()
         is_due = belief.n_events - self._n_snapshot >= SNAPSHOT_EVERY_EVENTS
-        return BeliefBatch(
-            session_id=self.session_id,
-            title=self._title,
-            first_index=belief.n_events - len(events),
-            prior_event_hash=events[0].prev_event_hash,
-            events=tuple((event.event_id, event.event_hash, event.to_bytes()) for event in events),
-            n_universe=len(belief.universe),
-            n_survivors=belief.n_survivors,
-            survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
-            snapshot=belief.take_snapshot(self._n_snapshot) if is_due else None,
-        )
+        snapshot = belief.take_snapshot(self._n_snapshot) if is_due else None
+        return BeliefBatch.after(belief, events, self._title, snapshot)
 
     def _expect_belief(self) -> BeliefSession:
         if self._belief is None:

@@ -13,9 +13,14 @@ says whether it took effect.
 A gateway that is restarted under its name has its shards back at once: no other gateway has that
 name, and the epoch fences the process before. When two processes do have one name, the newer one
 has the shards; the older owns nothing and is not ready.
+
+A gateway that has waited for a commit for as long as a lease leaves the table, so that others take
+its shards although Redis still answers it. It comes back when something can be committed again
+(decision actors/0072).
 """
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
@@ -73,6 +78,28 @@ class Actors(Protocol):
         """End the actors of a shard at once."""
 
 
+class CommitsPort(Protocol):
+    """The process's one writer, as far as a gateway's place among others depends on it."""
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long nothing could be committed although somebody asked."""
+
+    async def probe(self) -> bool:
+        """Commit nothing, and tell whether that could be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardListeners:
+    """Who is told of what happens to shards."""
+
+    flushed: Callable[[], None] = lambda: None
+    """Called when Redis has lost the table and everything beside it."""
+
+    taken: Callable[[], None] = lambda: None
+    """Called when shards were taken."""
+
+
 class ShardKeeper:
     """Keeps the shards of one gateway; run `run` in a task group."""
 
@@ -83,25 +110,26 @@ class ShardKeeper:
         held_shards: HeldShards,
         leases: ShardLeasesPort,
         actors: Actors,
+        commits: CommitsPort,
         *,
         lease_s: float,
-        flushed: Callable[[], None] = lambda: None,
-        taken: Callable[[], None] = lambda: None,
+        listeners: ShardListeners = ShardListeners(),
     ) -> None:
-        """`flushed` is called when Redis has lost the table and everything beside it.
-
-        `taken` is called when shards were taken.
-        """
         self.gateway = gateway
         self.table: LeaseTablePort | None = None
+        self._owners_on_record: dict[int, str] = {}
+        """The owner of each shard when the record was read last."""
+
         self._ledger = ledger
         self._held_shards = held_shards
         self._leases = leases
         self._actors = actors
+        self._commits = commits
+        self._lease_s = lease_s
         self._beat_every_s = lease_s / BEATS_IN_A_LEASE
+        self._stands_back = False
         self._table_id: str | None = None
-        self._flushed = flushed
-        self._taken = taken
+        self._listeners = listeners
         self._leaving = False
         self._beat_now = WakeSignal()
         self._follow_now = WakeSignal()
@@ -126,14 +154,22 @@ class ShardKeeper:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(kept_up, "shard_beat", self._beat)
             tasks.start_soon(kept_up, "shard_follower", self._follow)
+            tasks.start_soon(kept_up, "commit_probe", self._probe)
 
     def wake(self) -> None:
         """Read the table now, because another gateway sent word that it has changed."""
         self._beat_now.set()
 
     def owner_of(self, shard: int) -> str | None:
-        """Return the living gateway that should own a shard, None where none is known."""
-        return None if self.table is None else owner_in(self.table, shard)
+        """Return the living gateway that should own a shard, None where none is known.
+
+        Where the table has lost a lease, that is whoever has the shard on the record.
+        """
+        if self.table is None:
+            return None
+        recorded = self._owners_on_record.get(shard)
+        is_other = recorded != self.gateway and recorded in self.table.gateways
+        return owner_in(self.table, shard) or (recorded if is_other else None)
 
     async def leave(self) -> None:
         """Hand over every shard when the process ends; the actors finish what they have in hand."""
@@ -157,7 +193,11 @@ class ShardKeeper:
                 await self._carry_out(await self._plan())
 
     async def look(self) -> None:
-        """Renew this gateway's lease, and read the table."""
+        """Renew this gateway's lease, and read the table; leave it while nothing is committed."""
+        if self._commits.stalled_s >= self._lease_s:
+            await self._stand_back()
+            return
+        self._stands_back = False
         self.table = await self._leases.beat(self._held_shards.held)
         if self.table is None:
             return
@@ -165,7 +205,21 @@ class ShardKeeper:
         known, self._table_id = self._table_id, self.table.table_id
         if known not in (None, self._table_id):
             _log.warning("shard_leases_lost")
-            self._flushed()
+            self._listeners.flushed()
+
+    async def _stand_back(self) -> None:
+        if not self._stands_back:
+            _log.error("gateway_stands_back", stalled_s=round(self._commits.stalled_s, 1))
+            self._stands_back = True
+        # Again each time: what did not reach Redis before may now.
+        await self._leases.leave()
+
+    async def _probe(self) -> None:
+        """Find out when something can be committed again, although nobody asks for anything."""
+        while True:
+            await anyio.sleep(self._beat_every_s)
+            if self._stands_back and await self._commits.probe():
+                self._beat_now.set()
 
     async def _beat(self) -> None:
         while not self._leaving:
@@ -184,11 +238,8 @@ class ShardKeeper:
                 _log.warning("shards_wait_for_ledger", code=error.code, error=str(error))
 
     async def _plan(self) -> ShardPlan:
-        def read() -> list[Shard]:
-            with self._ledger.view() as view:
-                return shards_of(view)
-
-        shards = await anyio.to_thread.run_sync(read)
+        shards = await anyio.to_thread.run_sync(self._ledger.read, shards_of)
+        self._owners_on_record = {shard.shard: shard.owner for shard in shards}
         return plan(self.gateway, self.table, shards, self._held_shards.held)
 
     async def _carry_out(self, todo: ShardPlan) -> None:
@@ -217,7 +268,7 @@ class ShardKeeper:
 
         taken = await anyio.to_thread.run_sync(write)
         self._held_shards.add(taken)
-        self._taken()
+        self._listeners.taken()
         _log.info("shards_taken", count=len(taken), held=len(self._held_shards.held))
 
     async def _hand_over(self, shards: Iterable[int]) -> None:

@@ -157,12 +157,9 @@ class Synthesis:
         No snapshot is held while a model thinks.
         """
         context = self._contexts.of(work.session_id)
-
-        def run() -> T:
-            with self._ledger.view() as view:
-                return step(ReadOnlyAgent(view, context, work.emitted))
-
-        return await anyio.to_thread.run_sync(run)
+        return await anyio.to_thread.run_sync(
+            self._ledger.read, lambda view: step(ReadOnlyAgent(view, context, work.emitted))
+        )
 
     def _reader(self, agent: ReadOnlyAgent, work: _Work) -> DocumentReader:
         def may_see(visibility_class: str) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from kernel.audit.operations import stored_document
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
+from kernel.ledger.effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
 
@@ -71,11 +72,9 @@ def _line(document: Document) -> bytes:
 
 
 def _row_line(view: LedgerView, row: Row, receipts: list[bytes]) -> bytes:
-    where = {"ec_sequence_number": row["ec_sequence_number"]}
-    effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
     blob = view.tables.get(schema.blobs, row["envelope_payload_blob_ref"])
     members = (
-        b'{"effects":[' + b",".join(effect["effect_bytes"] for effect in effects) + b"]",
+        b'{"effects":' + canonicalize(effects_of(view, row)),
         b'"envelope":' + (b"null" if blob is None else blob["content"]),
         b'"kind":"row"',
         b'"receipts":[' + b",".join(b"{" + receipt + b"}" for receipt in receipts) + b"]",

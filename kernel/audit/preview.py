@@ -18,10 +18,10 @@ from kernel.audit.operations import (
     OperationEntry,
     envelope_of,
     sequences_that_wrote,
-    stored_document,
 )
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite
 
@@ -109,7 +109,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
     if len(applied) != len(declared):
         raise LedgerCorrupt(f"{len(applied)} effects on record, {len(declared)} in the envelope")
     effects = tuple(
-        _effect(view, sequence, effect, stored_document(row["effect_bytes"], "an effect"))
+        _effect(view, sequence, effect, effect_of(row))
         for effect, row in zip(reversed(declared), reversed(applied), strict=True)
     )
     counts = Counter(effect.reversibility for effect in effects)

@@ -77,7 +77,5 @@ def _rank_of(view: LedgerView, node_id: str, rank: int) -> int:
     """The trigger's urgency, the understanding's own, or of what it waits for: the most urgent."""
     node = view.node(node_id)
     own = "" if node is None else str(node["payload"].get("recompute_priority"))
-    waiting = (
-        RANKS[request.priority] for request in view.open_requests_of(AUTHORITY_QUEUE, node_id)
-    )
+    waiting = [RANKS[name] for name in view.open_priorities_of(AUTHORITY_QUEUE, node_id)]
     return min(rank, RANKS.get(own, rank), *waiting)

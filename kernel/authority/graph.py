@@ -88,15 +88,6 @@ def input_edges_of(view: InputGraph, node_id: str) -> Iterator[InputEdge]:
                 yield InputEdge(edge["edge_id"], source["visibility_class"], brings)
 
 
-def materialized_authority(view: LedgerView, node_id: str) -> float | None:
-    """Return the stored authority of an understanding: one lookup (INV-A-AUTHORITY-EAGER-1).
-
-    None where there is none yet, or no such understanding.
-    """
-    node = view.node(node_id)
-    return None if node is None else node["payload"].get("cu_authority")
-
-
 def authority_of(
     view: InputGraph, strategy: AuthorityStrategy, node: Document
 ) -> tuple[float, StatedInputs]:

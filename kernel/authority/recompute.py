@@ -29,7 +29,7 @@ _WRITTEN = frozenset(
     }
 )
 
-_REFUSALS = {
+REFUSALS = {
     RecomputeReadiness.CLOSED: (
         "recompute_request_closed",
         "no open request asks for this recompute",
@@ -39,6 +39,7 @@ _REFUSALS = {
         "an understanding that feeds this one is still to be recomputed",
     ),
 }
+"""Code and message of the refusal of a target that is not ready to be recomputed."""
 
 
 def check_recompute(
@@ -61,7 +62,7 @@ def check_recompute(
             field="recompute_as_of_sequence",
         )
     state = due(operation.transaction, node_id, as_of)
-    if state.readiness in _REFUSALS:
+    if state.readiness in REFUSALS:
         raise _refused(state.readiness)
     payload = _payload(envelope, node_id)
     _check_nothing_else_is_written(envelope, payload)
@@ -97,7 +98,7 @@ def complete_recompute(operation: Operation, envelope: Envelope, served: list[Re
 
 
 def _refused(readiness: RecomputeReadiness) -> EffectInapplicable:
-    refusal = _REFUSALS[readiness]
+    refusal = REFUSALS[readiness]
     return EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
 
 

@@ -19,7 +19,8 @@ from kernel.canonical import canonicalize
 STEP_IDS = 10_000
 """Ids that are sorted or written in one call, which takes two or three milliseconds."""
 
-_SAMPLED_OF = 256
+SAMPLED_OF = 256
+"""One id in so many may be a cut between buckets."""
 
 
 def sorted_unique(ids: Sequence[str]) -> list[str]:
@@ -27,7 +28,7 @@ def sorted_unique(ids: Sequence[str]) -> list[str]:
     if len(ids) <= STEP_IDS:
         return sorted(set(ids))
     unique: list[str] = []
-    for bucket in _buckets(ids):
+    for bucket in buckets(ids):
         bucket.sort()
         unique.append(bucket[0])
         unique.extend(later for earlier, later in pairwise(bucket) if earlier != later)
@@ -100,14 +101,14 @@ def _starts(ids: Sequence[str]) -> range:
     return range(0, len(ids), STEP_IDS)
 
 
-def _buckets(ids: Iterable[str]) -> Iterator[list[str]]:
+def buckets(ids: Iterable[str]) -> Iterator[list[str]]:
     """Cut the ids into consecutive stretches of their order, of a few thousand ids each.
 
     The process's salted hashes choose the cuts, so no caller can arrange its ids against them.
     """
     listed = list(ids)
-    step = max(1, STEP_IDS // (2 * _SAMPLED_OF))
-    cuts = sorted({id_ for id_ in listed if not hash(id_) % _SAMPLED_OF})[::step]
+    step = max(1, STEP_IDS // (2 * SAMPLED_OF))
+    cuts = sorted({id_ for id_ in listed if not hash(id_) % SAMPLED_OF})[::step]
     buckets: list[list[str]] = [[] for _ in range(len(cuts) + 1)]
     for id_ in listed:
         buckets[bisect_right(cuts, id_)].append(id_)

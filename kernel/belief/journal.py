@@ -12,6 +12,9 @@ from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.events import GENESIS_HASH, BeliefEvent, Verb, read_link
 from kernel.belief.limits import check_text, check_timestamp
 
+EVENT_WEIGHT_BYTES = 400
+"""What an event costs beside its bytes: its id, its place, its observation (measured)."""
+
 
 class Journal:
     """The chain of a session's events."""
@@ -20,6 +23,7 @@ class Journal:
         self._session_id = session_id
         self._left_out = 0
         self._stored: list[bytes] = []
+        self._stored_bytes = 0
         self._positions: dict[str, int] = {}
         self._head_id: str | None = None
         self._head_hash = GENESIS_HASH
@@ -27,6 +31,11 @@ class Journal:
 
     def __len__(self) -> int:
         return self._left_out + len(self._stored)
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much memory the events need that are held."""
+        return self._stored_bytes + EVENT_WEIGHT_BYTES * len(self._stored)
 
     @property
     def n_left_out(self) -> int:
@@ -80,7 +89,9 @@ class Journal:
         if event.prev_event_hash != self._head_hash:
             raise AssertionError("an event was drafted on another head")
         self._positions[event.event_id] = len(self)
-        self._stored.append(event.to_bytes())
+        content = event.to_bytes()
+        self._stored.append(content)
+        self._stored_bytes += len(content)
         self._head_id = event.event_id
         self._head_hash = event.event_hash
 
@@ -117,7 +128,7 @@ class Journal:
     def stand_after(self, n_events: int, head: BeliefEvent) -> None:
         """Continue after an event without holding it or the events before it."""
         self._left_out = n_events
-        self._stored, self._positions = [], {}
+        self._stored, self._stored_bytes, self._positions = [], 0, {}
         self._head_id, self._head_hash = head.event_id, head.event_hash
         self._left_head_hash = head.event_hash
 
@@ -139,6 +150,7 @@ class Journal:
         if len(events) != self._left_out or follows != self._left_head_hash:
             raise CorruptBeliefEvent("the events before it are not those that were left out")
         self._stored[:0] = events
+        self._stored_bytes += sum(map(len, events))
         self._positions = positions | self._positions
         self._left_out = 0
 

@@ -1,6 +1,5 @@
-"""Where hypotheses come from: the provider's interface, and what is left of one's hypotheses."""
+"""Where hypotheses come from: the provider's interface, and what a response of one eliminates."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
@@ -69,48 +68,3 @@ def eliminated_by(
             f"provider {provider.id()}: {probe_id} names {unknown[:MAX_REPORTED_IDS]}",
         )
     return sorted(name for name, struck in answer.items() if struck)
-
-
-class BeliefState:
-    """What survives of a provider's hypotheses; a probe takes effect whole or not at all."""
-
-    def __init__(self, provider: HypothesisProvider) -> None:
-        self._provider = provider
-        self._universe = frozenset(provider.hypothesis_ids())
-        self._survivors = set(self._universe)
-
-    @property
-    def survivors(self) -> set[str]:
-        """A copy of what is left."""
-        return set(self._survivors)
-
-    def apply_probe(self, probe_id: str, response: str) -> set[str]:
-        """Eliminate what the response excludes, and return the ids that had survived until then.
-
-        Raises:
-            BeliefInputError: as `eliminated_by` does; nothing has changed.
-        """
-        struck = eliminated_by(self._provider, self._universe, probe_id, response)
-        applied = self._survivors.intersection(struck)
-        self._survivors -= applied
-        return applied
-
-    def remaining_mass(self) -> float:
-        """Return the share of hypotheses that survive, 0.0 of none at all."""
-        return len(self._survivors) / len(self._universe) if self._universe else 0.0
-
-    def remaining_entropy(self) -> float:
-        """Return log2 of the number of survivors, 0.0 for one or none (INV-5a)."""
-        return math.log2(len(self._survivors)) if len(self._survivors) > 1 else 0.0
-
-    def is_singleton(self) -> bool:
-        """Tell whether one hypothesis is left."""
-        return len(self._survivors) == 1
-
-    def is_empty(self) -> bool:
-        """Tell whether none is left: the universe did not hold the truth."""
-        return not self._survivors
-
-    def active_map(self) -> dict[str, bool]:
-        """Return each hypothesis, sorted, with whether it survives; a copy."""
-        return {name: name in self._survivors for name in sorted(self._universe)}

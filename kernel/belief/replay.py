@@ -41,7 +41,7 @@ def replay(
                 session, replayed = _declare(session_type, recorded)
             else:
                 _check_link(session, recorded)
-                replayed = _STEPS[recorded.verb](session, recorded)
+                replayed = _carry_out(session, recorded)
             _check_same(recorded, replayed)
         except CorruptBeliefEvent as error:
             raise CorruptBeliefEvent(error.reason, index=index) from error
@@ -89,60 +89,21 @@ def _declare(session_type: type[SessionT], recorded: BeliefEvent) -> tuple[Sessi
     )
 
 
-def _declare_again(_: "BeliefSession", __: BeliefEvent) -> BeliefEvent:
-    raise CorruptBeliefEvent("the session is declared already")
+def _carry_out(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent | None:
+    if recorded.verb == "DECLARE_SESSION":
+        raise CorruptBeliefEvent("the session is declared already")
+    method, names = _METHODS[recorded.verb]
+    arguments = [recorded.payload[name] for name in names]
+    answer = getattr(session, method)(*arguments, event_id=recorded.event_id, ts=recorded.ts)
+    event: BeliefEvent | None = answer if isinstance(answer, BeliefEvent) else answer.event
+    return event
 
 
-def _eliminate(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent | None:
-    payload = recorded.payload
-    return session.eliminate(
-        payload["source_id"],
-        payload["observation_id"],
-        payload["eliminated"],
-        payload["justification"],
-        event_id=recorded.event_id,
-        ts=recorded.ts,
-    ).event
-
-
-def _enter_obligation(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent:
-    return session.enter_obligation(
-        recorded.payload["obligation_id"],
-        recorded.payload["min_total_eliminations"],
-        event_id=recorded.event_id,
-        ts=recorded.ts,
-    )
-
-
-def _request_exit(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent:
-    return session.request_exit(
-        recorded.payload["obligation_id"],
-        recorded.payload["context"],
-        event_id=recorded.event_id,
-        ts=recorded.ts,
-    ).event
-
-
-def _declare_conclusion(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent:
-    return session.declare_conclusion(
-        recorded.payload["conclusion_id"],
-        recorded.payload["context"],
-        event_id=recorded.event_id,
-        ts=recorded.ts,
-    ).event
-
-
-def _request_termination(session: "BeliefSession", recorded: BeliefEvent) -> BeliefEvent:
-    return session.request_termination(
-        recorded.payload["context"], event_id=recorded.event_id, ts=recorded.ts
-    ).event
-
-
-_STEPS: dict[Verb, Callable[["BeliefSession", BeliefEvent], BeliefEvent | None]] = {
-    "DECLARE_SESSION": _declare_again,
-    "ELIMINATE": _eliminate,
-    "ENTER_OBLIGATION": _enter_obligation,
-    "REQUEST_EXIT": _request_exit,
-    "DECLARE_CONCLUSION": _declare_conclusion,
-    "REQUEST_TERMINATION": _request_termination,
+_METHODS: dict[Verb, tuple[str, tuple[str, ...]]] = {
+    "ELIMINATE": ("eliminate", ("source_id", "observation_id", "eliminated", "justification")),
+    "ENTER_OBLIGATION": ("enter_obligation", ("obligation_id", "min_total_eliminations")),
+    "REQUEST_EXIT": ("request_exit", ("obligation_id", "context")),
+    "DECLARE_CONCLUSION": ("declare_conclusion", ("conclusion_id", "context")),
+    "REQUEST_TERMINATION": ("request_termination", ("context",)),
 }
+"""The session's method for each verb, and the fields of the payload that it takes."""

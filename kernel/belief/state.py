@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from kernel.belief.core import CMBSCore
+from kernel.belief.elimination import CMBSCore
 from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.journal import Journal
@@ -50,6 +50,11 @@ class SessionState:
     def universe(self) -> Universe:
         """Every hypothesis that was declared."""
         return self._universe
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much memory the session holds."""
+        return self._universe.weight_bytes + self._journal.weight_bytes
 
     @property
     def survivors(self) -> frozenset[str]:
@@ -116,6 +121,13 @@ class SessionState:
             "active_obligation_id": self._obligation_id,
             "audit_head_event_id": self.head_event_id,
         }
+
+    def core_state(self) -> dict[str, Any]:
+        """Return what the core holds as JSON values; it costs the size of the universe.
+
+        A session that was resumed holds no probes and no eliminations of the part left out.
+        """
+        return self._core.serialize()
 
     def _listed(self, survivors_max: int | None) -> list[str]:
         if survivors_max is None:

@@ -38,6 +38,10 @@ _SOME_SURVIVE = re.compile(rb"[^\x00]").finditer
 """The bytes of a bitmap in which there is a survivor."""
 
 
+ID_WEIGHT_BYTES = 180
+"""What a hypothesis costs beside its text, in the universe and among the survivors (measured)."""
+
+
 class Universe:
     """The immutable, sorted hypothesis ids of a session; duplicates collapse.
 
@@ -49,12 +53,19 @@ class Universe:
     def __init__(self, hypotheses: Iterable[str]) -> None:
         self._ids = _checked(hypotheses)
         self._positions = {name: position for position, name in enumerate(self._ids)}
-        digest = hashlib.sha256(canonical_texts(self._ids)).digest()
+        content = canonical_texts(self._ids)
+        self._text_bytes = len(content)
+        digest = hashlib.sha256(content).digest()
         self._hash = digest.hex()
         self._seed = hashlib.sha256(digest)
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much memory a session needs for its hypotheses."""
+        return self._text_bytes + ID_WEIGHT_BYTES * len(self._ids)
 
     def __contains__(self, hypothesis_id: object) -> bool:
         return hypothesis_id in self._positions

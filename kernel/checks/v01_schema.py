@@ -1,5 +1,6 @@
 """V1: the envelope has its shape, its versions, and an actor who may write (§2.2, §20.1)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,6 +40,9 @@ _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})
 _NOT_NAMES: Any = {"primitive_effects": {"__all__": {"payload"}}, "recorded_model_outputs": True}
 
 
+_BACKSLASH = ord("\\")
+_NO_BRACKETS = bytes({*range(256)} - {*b"{["})
+
 Parsed = tuple[Envelope, Document, bytes] | Refusal
 """An envelope, what it was read from, and the canonical form that is stored; or why it is none."""
 
@@ -56,13 +60,15 @@ def parse(document: object) -> Parsed:
     if oversize is not None:
         return _refuse_size(oversize)
     # Each error of the model holds a copy of the whole document.
-    missing = next((name for name in _REQUIRED if name not in document), None)
-    if missing is not None:
+    if not document.keys() >= _REQUIRED.keys():
+        missing = next(name for name in _REQUIRED if name not in document)
         return Refusal("envelope_schema_invalid", missing, "Field required")
     return _read(document)
 
 
-_REQUIRED = tuple(name for name, field in Envelope.model_fields.items() if field.is_required())
+_REQUIRED = dict.fromkeys(
+    name for name, field in Envelope.model_fields.items() if field.is_required()
+)
 
 
 def _read(document: Document) -> Parsed:
@@ -72,18 +78,27 @@ def _read(document: Document) -> Parsed:
         if oversize is not None:
             return _refuse_size(oversize)
         # Nesting this deep needs this many brackets.
-        brackets = content.count(b"{") + content.count(b"[")
+        brackets = len(content.translate(None, _NO_BRACKETS))
         if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):
             return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
-        envelope = Envelope.model_validate_json(content)
+        envelope = _VALIDATE(content)
     except CanonicalizationError as error:
         return Refusal("envelope_schema_invalid", "", str(error))
     except ValidationError as error:
         return Refusal("envelope_schema_invalid", *first_problem(error))
-    # Canonical form writes U+0000 only like this; the names are searched only where it occurs.
-    if b"\\u0000" in content and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES)):
+    # Canonical form writes U+0000 only like this; the names are searched only where it occurs, and
+    # one byte is found much faster than six.
+    if (
+        _BACKSLASH in content
+        and b"\\u0000" in content
+        and names_hold_nul(envelope.model_dump(exclude=_NOT_NAMES))
+    ):
         return Refusal("envelope_schema_invalid", "", "a name holds the character U+0000")
     return envelope, document, content
+
+
+_VALIDATE: Callable[[bytes], Envelope] = Envelope.__pydantic_validator__.validate_json
+"""What `model_validate_json` calls, which costs a tenth of the reading."""
 
 
 def _refuse_size(oversize: Oversize) -> Refusal:

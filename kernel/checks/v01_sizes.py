@@ -40,6 +40,14 @@ ENTRIES_MAX: Mapping[tuple[str, ...], int] = MappingProxyType(
 )
 """By where a list stands in an envelope: how many entries it has at most."""
 
+_LISTS = (list, tuple)
+_AT_THE_TOP = tuple((path[0], limit) for path, limit in ENTRIES_MAX.items() if len(path) == 1)
+_IN_A_PART = tuple(
+    (part, tuple((path[1], limit) for path, limit in ENTRIES_MAX.items() if path[0] == part))
+    for part in dict.fromkeys(path[0] for path in ENTRIES_MAX if len(path) > 1)
+)
+"""The same by part, of lists that stand one level down."""
+
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
@@ -66,12 +74,21 @@ class Oversize:
 
 def too_many_entries(document: Mapping[str, Any]) -> Oversize | None:
     """Return the first list of an envelope that is too long; costs a look at each list."""
-    for path, limit in ENTRIES_MAX.items():
-        value: Any = document
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, list | tuple) and len(value) > limit:
-            return Oversize(".".join(path), limit, len(value))
+    oversize = _too_many(document, _AT_THE_TOP)
+    for part, limits in () if oversize is not None else _IN_A_PART:
+        value = document.get(part)
+        if isinstance(value, dict):
+            oversize = oversize or _too_many(value, limits, f"{part}.")
+    return oversize
+
+
+def _too_many(
+    document: Mapping[str, Any], limits: tuple[tuple[str, int], ...], place: str = ""
+) -> Oversize | None:
+    for name, limit in limits:
+        value = document.get(name)
+        if isinstance(value, _LISTS) and len(value) > limit:
+            return Oversize(place + name, limit, len(value))
     return None
 
 

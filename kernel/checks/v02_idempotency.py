@@ -1,10 +1,8 @@
 """V2: a key that was answered inside its window is answered again, the same (§2.5, K6)."""
 
-import orjson
-
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger import schema
-from kernel.model.result import SubmissionResult
+from kernel.ledger.answers import recall
 
 
 def check(submission: Submission) -> Verdict:
@@ -17,10 +15,11 @@ def check(submission: Submission) -> Verdict:
         sequence = record["ec_sequence_number"]
         transaction.tables.update(schema.idempotency_records, (sequence,), {"archived": sequence})
         return None
+    answer = recall(transaction, record)
     if record["content_digest"] != submission.content_digest:
         return Refusal(
             "envelope_idempotency_conflict",
             "idempotency_key",
-            f"the key belongs to operation {record['operation_id']} with other content",
+            f"the key belongs to operation {answer.operation_id} with other content",
         )
-    return SubmissionResult.from_document(orjson.loads(record["result_bytes"]))
+    return answer

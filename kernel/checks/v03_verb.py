@@ -1,17 +1,13 @@
 """V3: the verb is known and its effects compose it (§3.3, §3.6, K4, K29)."""
 
-from functools import lru_cache
-
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.model.envelope import MAX_EFFECTS, Envelope
-from kernel.model.receipt import RECEIPT_KINDS, SIMULATION_RECEIPTS
+from kernel.model.receipt import SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
-_COMBINATIONS_KEPT = 4096
-_EFFECTS_KEPT = 16
 _SAID_CHARS = 80
 
 Shape = tuple[str, bool, str | None]
@@ -27,7 +23,6 @@ def check(submission: Submission) -> Verdict:
             for effect in envelope.primitive_effects
         ]
     )
-    judge = _judge_kept if _is_keepable(envelope, shapes) else _judge
     refusal = judge(envelope.semantic_intent, envelope.operation_kind, shapes)
     return refusal or _judge_arguments(SEMANTIC_VERBS[envelope.semantic_intent], envelope)
 
@@ -49,20 +44,8 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
     return None
 
 
-def _is_keepable(envelope: Envelope, shapes: tuple[Shape, ...]) -> bool:
-    """Tell whether a verdict may stay in memory: few effects, and names of the registries only."""
-    return (
-        len(shapes) <= _EFFECTS_KEPT
-        and envelope.semantic_intent in SEMANTIC_VERBS
-        and envelope.operation_kind in OPERATION_KINDS
-        and all(
-            kind in EFFECT_KINDS and (subkind is None or subkind in RECEIPT_KINDS)
-            for kind, _, subkind in shapes
-        )
-    )
-
-
-def _judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
+def judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) -> Refusal | None:
+    """Judge a verb by the kinds that compose it; what their payloads state is another question."""
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
@@ -111,14 +94,6 @@ def _judge_receipts(verb: SemanticVerb, shapes: tuple[Shape, ...]) -> Refusal | 
         names = " or ".join(sorted(own.receipts))
         return Refusal(_COMPOSITION, "primitive_effects", f"{verb.name} states {names}")
     return None
-
-
-_judge_kept = lru_cache(_COMBINATIONS_KEPT)(_judge)
-"""The verdict follows from names alone, and few combinations of them are ever spoken.
-
-Only verdicts over names of the registries and over few effects are kept: nothing that a caller
-wrote stays in memory beyond a bound.
-"""
 
 
 def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | None:

@@ -73,6 +73,10 @@ def _check_complete(envelope: Envelope, scope: AffectedSubgraphDescriptor) -> Re
     if repeated or scope.scope_kind == "global_sweep":
         return None
     scope_refs = {*scope.affected_node_refs, *scope.affected_edge_refs}
+    if scope_refs.issuperset(envelope.write_set_refs) and scope_refs.issuperset(
+        [effect.target_ref for effect in envelope.primitive_effects]
+    ):
+        return None
     for field, ref in _written(envelope):
         if ref not in scope_refs:
             message = f"{ref} is written, and the scope does not name it"

@@ -27,7 +27,7 @@ NO_SPANS = "synthesis_summary_no_spans"
 WITH_SPANS = "synthesis_with_spans"
 UNAVAILABLE = "source_span_unavailable"
 
-_GROUNDING = frozenset({"source_spans", "display_kind"})
+GROUNDING = frozenset({"source_spans", "display_kind"})
 _MISSING = "envelope_cu_source_spans_missing"
 _MISMATCH = "envelope_cu_display_kind_mismatch"
 
@@ -36,12 +36,15 @@ _Fields = Mapping[str, Any]
 
 def check(submission: Submission) -> Verdict:
     """Refuse an understanding without spans that exist, and a display kind that contradicts."""
-    if not any(_may_ground(submission, effect) for effect in submission.envelope.primitive_effects):
+    if not any(
+        may_ground(submission.envelope.semantic_intent, effect)
+        for effect in submission.envelope.primitive_effects
+    ):
         return None
     return _Grounding(submission).check()
 
 
-def _may_ground(submission: Submission, effect: KernelEffect) -> bool:
+def may_ground(verb: str, effect: KernelEffect) -> bool:
     """Tell whether an effect could change what an understanding rests on."""
     if effect.undoes is not None:
         return effect.undoes.store == schema.nodes.name and effect.undoes.restores_hash != ""
@@ -50,11 +53,11 @@ def _may_ground(submission: Submission, effect: KernelEffect) -> bool:
     payload = effect.payload
     if "node_kind" in payload:
         return bool(payload["node_kind"] == UNDERSTANDING)
-    return not _GROUNDING.isdisjoint(payload) or _comes_back(submission, effect)
+    return not GROUNDING.isdisjoint(payload) or _comes_back(verb, effect)
 
 
-def _comes_back(submission: Submission, effect: KernelEffect) -> bool:
-    return submission.envelope.semantic_intent == "restore" and "state" in effect.payload
+def _comes_back(verb: str, effect: KernelEffect) -> bool:
+    return verb == "restore" and "state" in effect.payload
 
 
 class _Grounding:
@@ -62,6 +65,7 @@ class _Grounding:
 
     def __init__(self, submission: Submission) -> None:
         self._submission = submission
+        self._verb = submission.envelope.semantic_intent
         self._view = submission.transaction
         self._drafts: dict[str, dict[str, Any]] = {}
         self._texts = Texts(self._view, self._drafts)
@@ -104,7 +108,7 @@ class _Grounding:
         after = {**(before or {}), **payload}
         kinds = [after.get("node_kind"), None if node is None else node["node_kind"]]
         refusal = None
-        if UNDERSTANDING in kinds and (before is None or _may_ground(self._submission, effect)):
+        if UNDERSTANDING in kinds and (before is None or may_ground(self._verb, effect)):
             refusal = self._check_understanding(effect, node_id, before, after, place)
         self._drafts[node_id] = after
         self._texts = Texts(self._view, self._drafts)
@@ -120,7 +124,7 @@ class _Grounding:
     ) -> Refusal | None:
         field = f"{place}.payload"
         same = before is not None and before.get("source_spans") == after.get("source_spans")
-        if not same or _comes_back(self._submission, effect):
+        if not same or _comes_back(self._verb, effect):
             refusal = self._check_spans(node_id, after, f"{field}.source_spans")
             if refusal is not None:
                 return refusal

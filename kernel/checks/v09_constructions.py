@@ -36,7 +36,7 @@ def check_constructions(submission: Submission) -> Refusal | None:
         node_id, field = effect.target_ref, f"primitive_effects.{index}.payload"
         if node_id is None or effect.effect_kind not in MERGING_KINDS:
             continue
-        if not (node_id in drafts or _states_overlay(effect) or _is_overlay(submission, node_id)):
+        if not (node_id in drafts or states_overlay(effect) or _is_overlay(submission, node_id)):
             continue
         before = drafts.get(node_id) or submission.transaction.node(node_id)
         draft = drafts[node_id] = draft_of(effect, before)
@@ -94,7 +94,8 @@ def draft_of(effect: KernelEffect, before: Document | None) -> Document:
     return {**before, "state": state, "payload": {**before["payload"], **effect.payload}}
 
 
-def _states_overlay(effect: KernelEffect) -> bool:
+def states_overlay(effect: KernelEffect) -> bool:
+    """Tell whether an effect says anything of an overlay."""
     payload = effect.payload
     laid = payload.get("node_kind") == ACCESS_OVERLAY or EMBEDDED in payload
     return laid or not FIELDS.isdisjoint(payload)

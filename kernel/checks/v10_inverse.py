@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-import orjson
-
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import UndoneEffect
 
@@ -42,4 +41,4 @@ def _applied(view: LedgerView, undone: UndoneEffect) -> Document | None:
 def _effects(view: LedgerView, sequence: int) -> Iterator[Document]:
     where = {"ec_sequence_number": sequence}
     for row in view.tables.select(schema.applied_effects, where, order_by="ordinal"):
-        yield orjson.loads(row["effect_bytes"])
+        yield effect_of(row)

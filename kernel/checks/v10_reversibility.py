@@ -22,14 +22,15 @@ def check(submission: Submission) -> Verdict:
         if effect.effect_id in seen:
             return Refusal("envelope_schema_invalid", f"{field}.effect_id", "effect_id repeats")
         seen.add(effect.effect_id)
-        refusal = _check_effect(submission, effect, field)
+        refusal = check_effect(effect, _node_kind(submission, effect), field)
         if refusal is not None:
             return refusal
     return None
 
 
-def _check_effect(submission: Submission, effect: KernelEffect, field: str) -> Refusal | None:
-    expected = expected_reversibility(effect.effect_kind, _node_kind(submission, effect))
+def check_effect(effect: KernelEffect, node_kind: str | None, field: str) -> Refusal | None:
+    """Judge an effect, which stands in this field; the kind of its node may classify it."""
+    expected = expected_reversibility(effect.effect_kind, node_kind)
     if effect.reversibility != expected:
         return Refusal(_REASON, f"{field}.reversibility", f"{effect.effect_kind} is {expected}")
     for reversibility, name in _FIELD_OF.items():

@@ -83,13 +83,14 @@ def _check_rate(submission: Submission, governance: KernelCostGovernance) -> Ref
 
 
 def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
+    if governance.on_quota_exceeded == "alert_and_continue" or _settles(submission):
+        return None
     kind, now_us = submission.envelope.operation_kind, submission.transaction.head_now
     quota = governance.quota_of(kind)
     count = operations_of_day(submission.transaction, now_us.committed_at_us, kind)
-    alert: Document = {"operation_kind": kind, "operation_count": count, "quota": quota}
-    lets_pass = governance.on_quota_exceeded == "alert_and_continue" or _settles(submission)
-    if count < quota or lets_pass:
+    if count < quota:
         return None
+    alert: Document = {"operation_kind": kind, "operation_count": count, "quota": quota}
     queued = governance.on_quota_exceeded == "queue_pending"
     return Refusal(
         "quota_exceeded",

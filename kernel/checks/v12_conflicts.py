@@ -30,19 +30,21 @@ from kernel.conflicts.resolution import (
     conflicts_of,
     outcome_of,
 )
+from kernel.conflicts.writes import may_conflict
 from kernel.host import iso_time
 from kernel.ledger.comparison import RECORD_STATE
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_REFS
 
-_COMPUTED = frozenset({"recalculate_authority"})
+COMPUTED = frozenset({"recalculate_authority"})
 
-_REASONS: dict[Outcome, str] = {
+REASONS: dict[Outcome, str] = {
     "review": ITEM_KIND,
     "first_writer": "envelope_conflict_first_writer_wins",
     "lower_authority": "envelope_conflict_lower_authority",
     "merge": "envelope_conflict_deferred_for_merge",
 }
+"""The reason of a refusal by the outcome that leads to it."""
 
 
 def check(submission: Submission) -> Verdict:
@@ -54,7 +56,9 @@ def check(submission: Submission) -> Verdict:
         if isinstance(existing_ids, Refusal):
             return existing_ids
         seen_operation_ids |= existing_ids
-    if envelope.semantic_intent in _COMPUTED or envelope.supersedes is not None:
+    if envelope.semantic_intent in COMPUTED or envelope.supersedes is not None:
+        return None
+    if not may_conflict(transaction, envelope, seen_operation_ids):
         return None
     since = iso_time(transaction.head_now.committed_at_us - submission.conflict_window_us)
     conflicts = conflicts_of(transaction, envelope, seen_operation_ids, since)
@@ -92,7 +96,7 @@ def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> 
     field = f"primitive_effects.{conflict.write.effect_index}.{place}"
     existing = conflict.document()["existing_operation_id"]
     message = f"{conflict.conflict_class} with {existing}, which it had not seen"
-    return Refusal(_REASONS[outcome], field, message, details=details)
+    return Refusal(REASONS[outcome], field, message, details=details)
 
 
 def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:

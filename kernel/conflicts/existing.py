@@ -135,7 +135,7 @@ def _add_writer(
     row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
     if row is None or row["committed_at"] <= since or row["operation_id"] in seen_operation_ids:
         return False
-    if not orjson.loads(effect["effect_bytes"])["pre_image_hash"]:
+    if not effect["pre_image_hash"]:
         state.whole = True
     operation_id = row["operation_id"]
     if operation_id in state.operation_ids:

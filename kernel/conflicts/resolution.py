@@ -113,7 +113,7 @@ def _conflicts(
 
 def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outcome:
     if strategy == "highest_authority_wins":
-        lower = _authority(write.fields) < _authority(existing.payload)
+        lower = stated_authority(write.fields) < stated_authority(existing.payload)
         return "lower_authority" if lower else "accept"
     outcome = _OUTCOMES[strategy]
     if outcome in _IN_THE_GRAPH and existing.table not in (schema.nodes, schema.edges):
@@ -134,7 +134,7 @@ _IN_THE_GRAPH: tuple[Outcome, ...] = ("merge", "contradiction")
 """Outcomes that only nodes and edges can have: other records have one value of each field."""
 
 
-def _authority(fields: Document) -> float:
+def stated_authority(fields: Document) -> float:
     """Return the stated authority, 0 where none is stated."""
     for name in AUTHORITY_FIELDS:
         value = fields.get(name)

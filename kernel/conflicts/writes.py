@@ -5,6 +5,7 @@ Which stores those are, and what an effect states there, stands with their table
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sqlalchemy import Table
@@ -12,7 +13,7 @@ from sqlalchemy import Table
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.comparison import Comparison
-from kernel.ledger.ledger import Document
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
 from kernel.model.envelope import Envelope
 
@@ -70,6 +71,29 @@ def written_into(document: Document, table: Table, record_key: str) -> Write | N
     return next((write for write in writes if (write.table, write.record_key) == place), None)
 
 
+def may_conflict(
+    view: LedgerView, envelope: Envelope, seen_operation_ids: AbstractSet[str]
+) -> bool:
+    """Tell whether an envelope writes a record whose last writer it had not seen.
+
+    False only where no write has anything to be compared with: neither its own record, nor one of
+    the same entity.
+    """
+    for effect in envelope.primitive_effects:
+        table, comparison = _store_of(effect.effect_kind)
+        target = effect.target_ref
+        if table is None or comparison is None or target is None or effect.undoes is not None:
+            continue
+        key = comparison.key(target, effect.payload)
+        record = None if key is None else view.record(table, key)
+        if record is not None and record["updated_by_operation_id"] not in seen_operation_ids:
+            return True
+        same = comparison.same_thing
+        if same is not None and same.named_by(effect.payload) is not None:
+            return True
+    return False
+
+
 def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
     writes: dict[tuple[str, str], Write] = {}
     for index, (kind, target, payload) in enumerate(effects):
@@ -90,7 +114,13 @@ def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write
 
 def _store_of(kind: str) -> tuple[Table | None, Comparison | None]:
     """Return the store that an effect writes, where what it states there is compared."""
-    known = EFFECT_KINDS.get(kind)
-    table = None if known is None else schema.STORES.get(known.store)
+    return _STORE_OF_KIND.get(kind, (None, None))
+
+
+def _compared_store(name: str) -> tuple[Table | None, Comparison | None]:
+    table = schema.STORES.get(name)
     store = None if table is None else store_of(table)
     return table, None if store is None else store.compared
+
+
+_STORE_OF_KIND = {name: _compared_store(kind.store) for name, kind in EFFECT_KINDS.items()}

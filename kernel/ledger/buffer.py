@@ -59,16 +59,14 @@ class _TableBuffer:
         """All the stored rows that have certain values in these columns, read ahead of need."""
 
     def read_ahead(
-        self, where: Mapping[str, Any] | None, column: str, after: Any, *, descending: bool
+        self, columns: Columns, values: Values, order: str, after: Any, *, descending: bool
     ) -> list[Row] | None:
-        """Return the stored rows that equal `where` if they were read ahead, in no order."""
-        if not self.ahead or not where:
-            return None
-        known = self.ahead.get(tuple(where))
-        rows = None if known is None else known.get(tuple(where.values()))
+        """Return the stored rows with these values if they were read ahead, in no order."""
+        known = self.ahead.get(columns)
+        rows = None if known is None else known.get(values)
         if not rows:
             return rows
-        return [row.copy() for row in rows if is_beyond(row[column], after, descending=descending)]
+        return [row.copy() for row in rows if is_beyond(row[order], after, descending=descending)]
 
     def set(self, key: Key, row: Row | _Unread | None, pending: bool | None) -> None:  # noqa: FBT001
         """Set the row under a key, for the flush to add, to replace, or to leave as it is."""
@@ -83,18 +81,16 @@ class _TableBuffer:
         else:
             self.pending[key] = pending
 
-    def matching(self, where: Mapping[str, Any]) -> Iterable[Row]:
-        """Return the rows to be written that equal `where`."""
-        if not where:
+    def matching(self, columns: Columns, values: Values) -> list[Row]:
+        """Return the rows to be written that have these values, all where no column is named."""
+        if not columns:
             keys: Iterable[Key] = self.pending
         else:
-            columns = tuple(where)
             index = self.indexes.get(columns)
             if index is None:
                 index = self._build_index(columns)
-            keys = index.get(tuple(where.values()), ())
-        rows = (self.rows[key] for key in keys)
-        return [row for row in rows if row is not None]
+            keys = index.get(values, ())
+        return [row for key in keys if (row := self.rows[key]) is not None]
 
     def _build_index(self, columns: Columns) -> dict[Values, dict[Key, None]]:
         index = self.indexes[columns] = {}
@@ -130,6 +126,14 @@ class BufferedTables(SingleRows):
             row = buffer.rows[key] = self._store.get(table, *key)
         return None if row is None else row.copy()
 
+    def peek(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key as it is kept here, for reading only."""
+        buffer = self._buffers.get(table) or self._of(table)
+        row = buffer.rows.get(key, _UNREAD)
+        if isinstance(row, _Unread):
+            row = buffer.rows[key] = self._store.get(table, *key)
+        return row
+
     @staticmethod
     def can_ask(text: str) -> bool:
         """Tell whether every store can be asked for a text; no stored name holds another."""
@@ -148,7 +152,9 @@ class BufferedTables(SingleRows):
         """Return the rows that equal `where`, in the order of one column."""
         buffer = self._buffers.get(table) or self._of(table)
         column = order_by or buffer.order_column
-        rows = buffer.read_ahead(where, column, after, descending=descending)
+        columns = tuple(where) if where else ()
+        values = tuple(where.values()) if where else ()
+        rows = buffer.read_ahead(columns, values, column, after, descending=descending)
         if rows is None:
             # At most so many of the first stored rows have another version here.
             rows_max = None if limit is None else limit + len(buffer.pending)
@@ -158,12 +164,14 @@ class BufferedTables(SingleRows):
             if not buffer.pending:
                 return rows
         if buffer.pending:
-            rows = [row for row in rows if buffer.key(row) not in buffer.pending]
-            rows += [
+            written = [
                 row.copy()
-                for row in buffer.matching(where or {})
+                for row in buffer.matching(columns, values)
                 if is_beyond(row[column], after, descending=descending)
             ]
+            # An empty list may be the one that is kept of what was read ahead.
+            unchanged = rows and [row for row in rows if buffer.key(row) not in buffer.pending]
+            rows = unchanged + written
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
         return rows[:limit]
@@ -201,7 +209,8 @@ class BufferedTables(SingleRows):
         if buffer.pending:
             rows = [row for row in rows if buffer.key(row) not in buffer.pending]
             for value in askable:
-                rows += [row.copy() for row in buffer.matching({**where, column: value})]
+                equal = {**where, column: value}
+                rows += [row.copy() for row in buffer.matching(tuple(equal), tuple(equal.values()))]
         return rows[:limit]
 
     def read_ahead(
@@ -259,7 +268,7 @@ class BufferedTables(SingleRows):
         self._add(buffer, key, row)
 
     def append(self, table: Table, row: Row) -> None:
-        """Add a row whose key and unique values are new by construction."""
+        """Add a row whose key and unique values are new by construction; it is kept as it is."""
         buffer = self._buffers.get(table) or self._of(table)
         key = buffer.key(row)
         before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
@@ -268,10 +277,16 @@ class BufferedTables(SingleRows):
         if pending is False and buffer.unique:
             buffer.moved.add(key)
         self._undo.append((buffer, key, before, pending))
-        self._stand(buffer, key, row.copy(), True if pending is None else pending)
+        if pending is None:
+            pending = True
+        if buffer.indexes:
+            buffer.set(key, row, pending)
+        else:
+            buffer.rows[key] = row
+            buffer.pending[key] = pending
 
     def put(self, table: Table, row: Row) -> None:
-        """Add or replace a row."""
+        """Add or replace a row; it is kept as it is."""
         buffer = self._buffers.get(table) or self._of(table)
         key = buffer.key(row)
         if buffer.unique:
@@ -279,8 +294,14 @@ class BufferedTables(SingleRows):
             buffer.moved.add(key)
         before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
         self._undo.append((buffer, key, before, pending))
-        # A row that was looked for and is not there is added, which costs less than replacing.
-        self._stand(buffer, key, row.copy(), before is None if pending is None else pending)
+        if pending is None:
+            # A row that was looked for and is not there is added, which costs less than replacing.
+            pending = before is None
+        if buffer.indexes:
+            buffer.set(key, row, pending)
+        else:
+            buffer.rows[key] = row
+            buffer.pending[key] = pending
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
@@ -412,7 +433,7 @@ class BufferedTables(SingleRows):
 def _is_askable(text: str) -> bool:
     """Tell whether every store can be asked for a text; no stored name holds another."""
     try:
-        return b"\x00" not in text.encode()
+        return 0 not in text.encode()
     except UnicodeEncodeError:
         return False
 

@@ -6,11 +6,11 @@ change one that they were given.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 from sqlalchemy import Table
@@ -25,6 +25,8 @@ from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
 from kernel.ledger.tables import Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
+
+T = TypeVar("T")
 
 LEDGER_ID = "main"
 GENESIS_HASH = "0" * 64
@@ -284,12 +286,6 @@ class LedgerView:
             return row is not None and bool(row["receipt_hash"] == after.receipt_hash)
         return True
 
-    def effects_at(self, ec_sequence_number: int) -> list[Document]:
-        """Return the effects that were applied by the operation with a sequence number."""
-        where = {"ec_sequence_number": ec_sequence_number}
-        rows = self.tables.select(schema.applied_effects, where, order_by="ordinal")
-        return [orjson.loads(row["effect_bytes"]) for row in rows]
-
     def log_row_of(self, operation_id: str) -> Row | None:
         """Return the log row of an operation; of one that was superseded, the superseding row."""
         where, order_by = {"operation_id": operation_id}, "supersedes_sequence"
@@ -370,6 +366,12 @@ class LedgerView:
         where = {"queue": queue, "open": 1, "item_key": item_key}
         rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
         return [Request.of_row(row) for row in rows]
+
+    def open_priorities_of(self, queue: str, item_key: str) -> list[str]:
+        """Return how urgent the requests for one item are that have no outcome yet."""
+        where = {"queue": queue, "open": 1, "item_key": item_key}
+        rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
+        return [row["priority"] for row in rows]
 
     def open_requests(
         self, *, queue: str | None = None, after: int = 0, limit: int = 1000
@@ -457,6 +459,9 @@ class LedgerTransaction(LedgerView):
     def __init__(self, tables: Tables, host: Host) -> None:
         super().__init__(tables)
         self.host = host
+        self.peek = tables.peek if isinstance(tables, BufferedTables) else tables.get
+        """Returns the row of a primary key as `get` does, for reading only."""
+
         self.head_now = super().head()
         self._policy: Row | None = None
         self._overlays: bool | None = None
@@ -465,6 +470,8 @@ class LedgerTransaction(LedgerView):
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
 
+        self._known_at: tuple[int, ...] = ()
+        self._known: dict[Any, Any] = {}
         self.changes: RecentChanges = RecentChanges(self.head_now.ec_sequence_number)
 
     def record(self, table: Table, key: str) -> Document | None:
@@ -472,7 +479,7 @@ class LedgerTransaction(LedgerView):
 
         Bytes say the same as long as they exist, so what was decoded never has to be forgotten.
         """
-        row = self.tables.get(table, key)
+        row = self.peek(table, key)
         if row is None:
             return None
         content = row["record"]
@@ -480,6 +487,13 @@ class LedgerTransaction(LedgerView):
         if document is None:
             document = self._decoded[content] = orjson.loads(content)
         return document
+
+    def node(self, node_id: str) -> Document | None:
+        """Return a node's record, as `record` does; it is asked for most of all."""
+        row = self.peek(schema.nodes, node_id)
+        if row is None:
+            return None
+        return self._decoded.get(row["record"]) or self.record(schema.nodes, node_id)
 
     def policy_row(self) -> Row:
         """Return the row of the policy generation in force; read once until it changes."""
@@ -527,6 +541,15 @@ class LedgerTransaction(LedgerView):
         self.forget_overlays()
         self.forget_rollback()
         self.known_of_requests.clear()
+        self._known_at = ()
+
+    def known_at_head(self) -> dict[Any, Any]:
+        """Return what was found out since the head moved last, for the asker to add to."""
+        head = self.head_now
+        at = (head.ec_sequence_number, head.receipt_sequence, head.request_sequence)
+        if at != self._known_at:
+            self._known_at, self._known = at, {}
+        return self._known
 
     def next_commit_time_us(self) -> int:
         """Return a time later than every commit before it, and advance the head's clock."""
@@ -629,6 +652,11 @@ class Ledger:
         """Open a snapshot; what is read inside belongs to one sequence."""
         with self.store.view() as tables:
             yield LedgerView(tables)
+
+    def read(self, question: Callable[[LedgerView], T]) -> T:
+        """Answer a question from a snapshot; it may not keep the view."""
+        with self.view() as view:
+            return question(view)
 
     def close(self) -> None:
         """Release the store."""

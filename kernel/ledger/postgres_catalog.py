@@ -96,7 +96,7 @@ def schema_faults(connection: Connection) -> list[StorageFault]:
     def ask(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
-    faults = differences(_expected(), _stored(ask))
+    faults = differences(expected_facts(), stored_facts(ask))
     for (setting,) in ask(_SETTINGS, ()):
         name, _, value = setting.partition("=")
         if name in _SAFE and value != _SAFE[name]:
@@ -143,7 +143,8 @@ def _tables() -> dict[str, Table]:
 
 
 @cache
-def _expected() -> frozenset[Fact]:
+def expected_facts() -> frozenset[Fact]:
+    """Return what this program makes of the tables."""
     facts: set[Fact] = set()
     append_only = {table.name for table in APPEND_ONLY_TABLES}
     for table in _tables().values():
@@ -170,7 +171,8 @@ def _expected() -> frozenset[Fact]:
     return frozenset(facts)
 
 
-def _stored(ask: Ask) -> set[Fact]:
+def stored_facts(ask: Ask) -> set[Fact]:
+    """Return what a database says of the ledger's tables when it is asked."""
     names = _names()
     by_name = _tables()
     facts: set[Fact] = set()

@@ -18,7 +18,9 @@ from kernel.ledger.tables import TablesView
 SNAPSHOT_OPERATIONS_MAX = 65_536
 """How many operations may have been recorded since a moment that is looked back to."""
 
-_PAGE_ROWS = 1024
+PAGE_ROWS = 1024
+"""Effects that are read at once on the way back."""
+
 _STORES = frozenset({schema.nodes.name, schema.edges.name})
 
 RecordName = tuple[str, str]
@@ -126,7 +128,7 @@ class RecentChanges:
 
     def _read_back(self, tables: TablesView) -> None:
         """Read a page of effects backwards, operations as a whole."""
-        limit = _PAGE_ROWS
+        limit = PAGE_ROWS
         while True:
             rows = tables.select(
                 schema.applied_effects,
@@ -145,7 +147,7 @@ class RecentChanges:
         for row in whole:
             if row["store"] in _STORES:
                 name = (row["store"], row["record_key"])
-                before = orjson.loads(row["effect_bytes"])["pre_image_hash"]
+                before = row["pre_image_hash"].hex()
                 change = (row["ec_sequence_number"], before)
                 self._older.setdefault(name, []).append(change)
                 self._look_at(name, before)

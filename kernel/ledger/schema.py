@@ -3,7 +3,8 @@
 Two sorts of table. Records of history are only ever appended; triggers refuse change. Records of
 state hold the newest version of a thing and are a fold of the history: verification computes them
 again and compares. In each, the column of bytes is the truth and was hashed as it stands; the
-columns beside it are derived from it so that they can be looked up.
+columns beside it are derived from it so that they can be looked up. Applied effects have no such
+column: what is hashed is made of theirs (`effects.py`).
 
 Sequences are assigned by the kernel inside the transaction, never by the database.
 
@@ -48,7 +49,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 19
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -167,7 +168,12 @@ applied_effects = Table(
     Column("ordinal", Integer, primary_key=True),
     Column("store", String, nullable=False),
     Column("record_key", String, nullable=False),
-    Column("effect_bytes", LargeBinary, nullable=False),
+    Column("effect_id", String, nullable=False),
+    Column("effect_kind", String, nullable=False),
+    Column("canonical_kind", String, nullable=False),
+    # Empty where there was, or is, no record.
+    Column("pre_image_hash", LargeBinary, nullable=False),
+    Column("post_image_hash", LargeBinary, nullable=False),
     Index("applied_effects_by_record", "store", "record_key", "ec_sequence_number"),
     info={"append_only": True},
 )
@@ -210,10 +216,11 @@ idempotency_records = Table(
     metadata,
     Column("ec_sequence_number", Integer, primary_key=True),
     Column("idempotency_key", String, nullable=False),
-    Column("operation_id", String, nullable=False),
     Column("content_digest", String, nullable=False),
-    Column("result_bytes", LargeBinary, nullable=False),
-    Column("submitted_at_us", Integer, nullable=False),
+    # Of the answer, what neither the log nor its effects say (`answers.py`): the hash that was
+    # told, beside the log's own, and the kinds of the receipts.
+    Column("row_hash", LargeBinary, nullable=False),
+    Column("emitted_receipts", String, nullable=False),
     Column("expires_at_us", Integer, nullable=False),
     # 0 while the record answers for its key, afterwards its own sequence (decision kernel/0110).
     Column("archived", Integer, nullable=False),

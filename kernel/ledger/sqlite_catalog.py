@@ -40,7 +40,7 @@ _OF_COLUMN = re.compile(r"(?:value in|constraint failed in) ([A-Za-z_]\w*)")
 def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
     """Return every difference between a file's tables and those that this program makes."""
     try:
-        return differences(_expected(), _stored(connection))
+        return differences(expected_facts(), stored_facts(connection))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         # The driver fails on an error message that quotes damaged text.
         return [StorageFault("ledger", "schema", "schema_unreadable", str(error))]
@@ -92,7 +92,8 @@ def _fault(line: str, indexes: dict[str, str]) -> StorageFault:
 
 
 @cache
-def _expected() -> frozenset[Fact]:
+def expected_facts() -> frozenset[Fact]:
+    """Return what this program makes of the tables."""
     facts = {table_fact(name, names, dict.fromkeys(names, True)) for name, names in _columns()}
     return frozenset(facts.union(*_defined().values()))
 
@@ -108,7 +109,8 @@ def _columns() -> list[tuple[str, tuple[str, ...]]]:
     return [(str(table.name), column_names(table)) for table in metadata.sorted_tables]
 
 
-def _stored(connection: sqlite3.Connection) -> set[Fact]:
+def stored_facts(connection: sqlite3.Connection) -> set[Fact]:
+    """Return what a file says of its tables."""
     facts: set[Fact] = set()
     entries = _fetch(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
     defined = _defined()

@@ -1,6 +1,6 @@
 """The parameters and the answers of a simulation (§11.2, §11.3)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -79,15 +79,7 @@ class SimulationExternalEffectPolicy(SimulationModel):
 
 ALL_FORBIDDEN = SimulationExternalEffectPolicy(
     policy_id="all-external-effects-forbidden",
-    forbidden_external_effects=(
-        "provider_api_call_with_persistence",
-        "materialization_side_effect",
-        "token_refresh",
-        "embedding_cache_persistence",
-        "external_index_update",
-        "third_party_notification",
-        "billing_chargeable_call",
-    ),
+    forbidden_external_effects=get_args(ForbiddenExternalEffect),
     allowed_external_effects=(),
     on_violation="block_with_receipt",
 )

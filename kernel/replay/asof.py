@@ -19,6 +19,7 @@ from sqlalchemy import Table
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.catalog import ContentReport, StorageFault
+from kernel.ledger.effects import effect_of
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
@@ -39,12 +40,12 @@ class StateAsOf:
         self._tables = tables
         self._view = LedgerView(self)
         self._sequence = 0
-        self._recorded: Iterable[bytes] = ()
+        self._recorded: Iterable[Document] = ()
         self._own: dict[tuple[str, str], str] | None = None
         self._known: dict[tuple[str, str], Row | None] = {}
         self._missing_keys: dict[str, frozenset[str]] = {}
 
-    def begin(self, sequence: int, recorded: Iterable[bytes]) -> None:
+    def begin(self, sequence: int, recorded: Iterable[Document]) -> None:
         """Move to just before an operation, whose effects name the states that they met."""
         self._sequence = sequence
         self._recorded, self._own = recorded, None
@@ -201,8 +202,7 @@ class StateAsOf:
         """
         if self._own is None:
             self._own = {}
-            for content in self._recorded:
-                effect = orjson.loads(content)
+            for effect in self._recorded:
                 self._own.setdefault(
                     (effect["store"], effect["record_key"]), effect["pre_image_hash"]
                 )
@@ -226,8 +226,7 @@ class StateAsOf:
             return None
         same = where | {"ec_sequence_number": rows[0]["ec_sequence_number"]}
         first = self._tables.select(schema.applied_effects, same, order_by="ordinal", limit=1)
-        document: Document = orjson.loads(first[0]["effect_bytes"])
-        return document
+        return effect_of(first[0])
 
     def _restored(self, table: Table, key: str, pre_image_hash: str) -> Row:
         content = self._view.pre_image(pre_image_hash)

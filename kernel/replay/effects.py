@@ -5,15 +5,18 @@ from typing import Any
 
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.effects import HASHES, NAMES, effect_of
+from kernel.ledger.ledger import Document
 from kernel.ledger.tables import TablesView
 
 PAGE_ROWS = 2000
 
-_COLUMNS = ("ec_sequence_number", "ordinal", "effect_bytes")
+_OF_EFFECT = (*NAMES, *HASHES)
+_COLUMNS = ("ec_sequence_number", "ordinal", *_OF_EFFECT)
 
 
 class RecordedEffects:
-    """The stored bytes of applied effects, asked for in ascending sequence."""
+    """Applied effects as they are recorded, asked for in ascending sequence."""
 
     def __init__(self, tables: TablesView, first_sequence: int) -> None:
         self._tables = tables
@@ -21,14 +24,18 @@ class RecordedEffects:
         self._read: dict[int, list[list[Any]]] = {}
         self._ended = False
 
-    def of(self, sequence: int) -> list[bytes]:
-        """Return the effects of an operation in their order; forgets those before it."""
+    def of(self, sequence: int) -> list[Document]:
+        """Return the effects of an operation in their order; forgets those before it.
+
+        Raises:
+            AttributeError: when a hash is not stored as bytes.
+        """
         while not self._ended and sequence > self._after:
             self._next_page()
         contents = self._read.pop(sequence, [])
         if len(contents) > 1:
             contents.sort()
-        return [content for _, content in contents]
+        return [effect_of(dict(zip(_OF_EFFECT, values, strict=True))) for _, *values in contents]
 
     def _next_page(self) -> None:
         rows = self._tables.columns(

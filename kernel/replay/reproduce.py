@@ -79,7 +79,7 @@ class _Recorded:
     sequence: int
     document: Document
     envelope: Document | None
-    effects: list[bytes] = field(default_factory=list)
+    effects: list[Document] = field(default_factory=list)
 
 
 def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
@@ -194,16 +194,17 @@ class _Run:
     def _compare(self, recorded: _Recorded, envelope: Document) -> None:
         self._state.begin(recorded.sequence, recorded.effects)
         computed = self._apply(recorded, envelope)
-        for ordinal, content in enumerate(computed):
-            if ordinal >= len(recorded.effects) or recorded.effects[ordinal] != content:
+        time = {"applied_at": recorded.document["committed_at"]}
+        for ordinal, document in enumerate(computed):
+            if ordinal >= len(recorded.effects) or recorded.effects[ordinal] | time != document:
                 raise _Differs(f"effect {ordinal} is recorded otherwise")
         if len(computed) != len(recorded.effects):
             raise _Differs(f"effect {len(computed)} is recorded and was not computed")
-        effects_hash = sha256_hex(b"[" + b",".join(computed) + b"]")
-        if effects_hash != recorded.document["applied_effects_hash"]:
+        contents = b",".join(map(canonicalize_plain, computed))
+        if sha256_hex(b"[" + contents + b"]") != recorded.document["applied_effects_hash"]:
             raise _Differs("the row commits to other effects")
 
-    def _apply(self, recorded: _Recorded, envelope: Document) -> list[bytes]:
+    def _apply(self, recorded: _Recorded, envelope: Document) -> list[Document]:
         transaction, committed_at = self._transaction, recorded.document["committed_at"]
         transaction.head_now.ec_sequence_number = recorded.sequence - 1
         transaction.forget_policy()
@@ -238,8 +239,7 @@ class _Run:
                 transaction.head_now.committed_at_us = parse_time_us(committed_at)
             applied = effects.apply(effect, operation)
             canonical_kind = effects.canonical_kind(effect.effect_kind)
-            document = applied.document(effect, canonical_kind, committed_at)
-            computed.append(canonicalize_plain(document))
+            computed.append(applied.document(effect, canonical_kind, committed_at))
         return computed
 
     def _compare_receipt(

@@ -23,6 +23,7 @@ from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_O
 from kernel.audit.operations import sequences_that_wrote
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
@@ -98,6 +99,15 @@ class RollbackStep:
             for effect in self.of(IRREVERSIBLE)
         ]
 
+    @property
+    def named_bytes(self) -> int:
+        """How much the envelope of a page holds of the operation, in bytes."""
+        content = canonicalize([self.persists, self.envelope["target_refs"]])
+        descriptors = sum(
+            len(effect["external_effect_descriptor"].encode()) for effect in self.persists
+        )
+        return len(content) + descriptors + 256 * len(self.of(COMPENSATING))
+
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
@@ -112,17 +122,17 @@ class RollbackPlan:
     needs_user_confirmation: bool
     """Whether something outside would persist (INV-A-ROLLBACK-1), in whatever page."""
 
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
     """Operations of the page that were undone before."""
 
-    page: int = 1
-    operations_left: int = 0
+    page: int
+    operations_left: int
     """How many remain for further pages."""
 
-    undone_from_sequence: int = 0
+    undone_from_sequence: int
     """The lowest place in the log that the page looks at."""
 
-    confirmation_id: str = ""
+    confirmation_id: str
     """Of the word that was given for the whole, where a page before has had it."""
 
     @property
@@ -263,7 +273,7 @@ class _Planned:
         self._hash.update(self._separator + canonicalize([step.operation_id, step.row_hash]))
         self._separator = b","
         self._persists |= bool(step.of(IRREVERSIBLE))
-        size = _named_bytes(step)
+        size = step.named_bytes
         too_large = self._bytes + size > PAGE_BYTES_MAX
         if len(self._steps) == PAGE_OPERATIONS_MAX or (self._steps and too_large):
             self._is_full = True
@@ -284,8 +294,10 @@ class _Planned:
             self._hash.hexdigest(),
             self._persists,
             tuple(self._left_out),
-            operations_left=self._operations_left,
-            undone_from_sequence=self._from,
+            1,
+            self._operations_left,
+            self._from,
+            "",
         )
 
     def go_on(self, begun: Document) -> RollbackPlan:
@@ -302,15 +314,6 @@ class _Planned:
             self._from,
             begun["user_confirmation_token"],
         )
-
-
-def _named_bytes(step: RollbackStep) -> int:
-    """Return how much the envelope of a page holds of an operation, in bytes."""
-    content = canonicalize([step.persists, step.envelope["target_refs"]])
-    descriptors = sum(
-        len(effect["external_effect_descriptor"].encode()) for effect in step.persists
-    )
-    return len(content) + descriptors + 256 * len(step.of(COMPENSATING))
 
 
 def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
@@ -496,7 +499,7 @@ def planned_effects(view: LedgerView, sequence: int, envelope: Document) -> Iter
     where = {"ec_sequence_number": sequence}
     rows = view.tables.select(schema.applied_effects, where, order_by="ordinal")
     for declared, row in zip(envelope["primitive_effects"], rows, strict=True):
-        yield PlannedEffect(declared, orjson.loads(row["effect_bytes"]))
+        yield PlannedEffect(declared, effect_of(row))
 
 
 def _summaries_of(effects: tuple[PlannedEffect, ...]) -> list[Document]:

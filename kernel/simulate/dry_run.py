@@ -18,6 +18,7 @@ from kernel.checks.check import Refusal, Submitter
 from kernel.checks.v01_schema import parse
 from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -110,7 +111,7 @@ def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterab
     for row in rows:
         if "record" in schema.metadata.tables[row["store"]].columns:
             effects = applied.setdefault((row["store"], row["record_key"]), [])
-            effects.append(orjson.loads(row["effect_bytes"]))
+            effects.append(effect_of(row))
     for (store, key), effects in applied.items():
         after = transaction.record(schema.metadata.tables[store], key)
         shown = None if after is None else _without_times(after, result.committed_at)

@@ -3,6 +3,7 @@
 import orjson
 
 from kernel.ledger import schema
+from kernel.ledger.answers import recall
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.result import SubmissionResult
 from kernel.model.simulation import PAYLOAD_RECEIPT, PREVIEW_EFFECT, SimulationPreview
@@ -18,7 +19,7 @@ def earlier_preview(
         return None
     if record["expires_at_us"] <= view.head().committed_at_us:
         return None
-    result = SubmissionResult.from_document(orjson.loads(record["result_bytes"]))
+    result = recall(view, record)
     return result, stored_preview(view, result.operation_id)
 
 

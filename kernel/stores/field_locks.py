@@ -12,6 +12,9 @@ from kernel.stores.record import Operation
 
 OVERRIDE = "metadata_field_override"
 
+_NEVER_LOCKED = frozenset({*COMPUTED_FIELDS, "node_kind", "visibility_class"})
+"""A kind never changes and a class never falls, locked or not; neither is a field of a payload."""
+
 _LOCKED_MAX = 256
 _NAME_MAX = 512
 
@@ -36,16 +39,17 @@ def check_unlocked(before: Document, fields: Document, operation: Operation) -> 
 
 
 def check_lock(after: Document, stated: Document) -> None:
-    """Refuse a lock that is no list of fields, or that names a field which the kernel computes."""
+    """Refuse a lock that is no list of fields, or that names a field which no lock binds."""
     if FIELD_LOCK not in stated:
         return
     locked = after[FIELD_LOCK]
     are_names = (
         isinstance(locked, list) and len(locked) <= _LOCKED_MAX and all(map(_is_name, locked))
     )
-    if not are_names or not frozenset(locked).isdisjoint(COMPUTED_FIELDS):
+    if not are_names or not frozenset(locked).isdisjoint(_NEVER_LOCKED):
         raise EffectInapplicable(
-            f"field_lock is a list of at most {_LOCKED_MAX} names of fields, none of them computed",
+            f"field_lock is a list of at most {_LOCKED_MAX} names of fields,"
+            f" none of them of {', '.join(sorted(_NEVER_LOCKED))}",
             code="field_lock_invalid",
             field=f"payload.{FIELD_LOCK}",
         )

@@ -26,9 +26,9 @@ from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
-from kernel.verify.chains import GENESIS, RECEIPTS, Chain, check_receipts
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
+from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
 from kernel.verify.model_outputs import check_model_outputs

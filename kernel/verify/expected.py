@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from kernel.ledger import schema
-from kernel.verify.chains import GENESIS, sha256_hex
+from kernel.verify.hash_chains import GENESIS, sha256_hex
 from kernel.verify.reading import Reader, Rule
 
 _FORM = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")

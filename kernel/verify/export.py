@@ -17,8 +17,8 @@ from typing import BinaryIO
 from kernel.canonical import canonicalize
 from kernel.model.lite import LITE_INTENT
 from kernel.rules import Rules, rules_of, unknown_version
-from kernel.verify.chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.expected import ExpectedHead, mismatch
+from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
 from kernel.verify.names import receipt_problem, unknown_effect_name, unknown_row_name
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
@@ -28,12 +28,13 @@ EXPORT_FORMAT = "rotulus-export/1"
 LINE_BYTES_MAX = 1 << 26
 """The longest line that an export may have."""
 
-_MEMBERS = {
+MEMBERS = {
     "header": {"format", "kind"},
     "receipt": {"kind", "after_row", "receipt", "receipt_hash"},
     "row": {"kind", "effects", "envelope", "receipts", "row", "row_hash", "salt"},
     "head": {"kind", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash"},
 }
+"""The members of a line by its kind."""
 
 
 Progress = Callable[[int], None]
@@ -137,7 +138,7 @@ class _Walk:
         if document is None:
             raise _BadLine("unreadable", "not a JSON object")
         kind = document.get("kind")
-        if not isinstance(kind, str) or document.keys() != _MEMBERS.get(kind, set()):
+        if not isinstance(kind, str) or document.keys() != MEMBERS.get(kind, set()):
             raise _BadLine("unreadable", f"no kind {shown(kind)} has these members")
         if not is_canonical(line[:-1], document):
             raise _BadLine("not_canonical", "the line is not canonical JSON")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.tables import TablesView
-from kernel.verify.chains import GENESIS
+from kernel.verify.hash_chains import GENESIS
 from kernel.verify.reading import PAGE_ROWS
 
 _READ = ("ec_sequence_number", "row_bytes", "row_hash", "prior_row_hash")

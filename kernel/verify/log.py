@@ -8,15 +8,19 @@ taken from the envelope and the effects, so nothing in it has to be believed.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
 from kernel.model.lite import LITE_INTENT
 from kernel.rules import Rules
 from kernel.verify.causality import Causality
-from kernel.verify.chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
+from kernel.verify.hash_chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
 from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
 from kernel.verify.supersession import check_supersession
+
+EFFECT_NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
+EFFECT_HASHES = ("pre_image_hash", "post_image_hash")
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
 
@@ -83,9 +87,9 @@ class LogCheck:
 
     def _row(self, row: Row) -> None:
         sequence = row["ec_sequence_number"]
-        effects = read_effects(self._reader, sequence)
-        self.effects += effects.count
         document = self.chain.step(row)
+        effects = read_effects(self._reader, sequence, (document or {}).get("committed_at"))
+        self.effects += effects.count
         if document is None:
             return
         check_supersession(self._reader, row, document)
@@ -192,7 +196,7 @@ class LogCheck:
                 return
 
 
-def read_effects(reader: Reader, sequence: int) -> Effects:
+def read_effects(reader: Reader, sequence: int, applied_at: object) -> Effects:
     """Read the applied effects of a row, noting what is wrong with them."""
     effects = Effects()
     where = {"ec_sequence_number": sequence}
@@ -205,25 +209,23 @@ def read_effects(reader: Reader, sequence: int) -> Effects:
                 reader.findings.add(schema.applied_effects, key, "gap", message)
                 effects.sound = False
             effects.count += 1
-            _read_effect(reader, row, effects)
+            _read_effect(row, applied_at, effects)
     return effects
 
 
-def _read_effect(reader: Reader, row: Row, effects: Effects) -> None:
-    key = joined(row["ec_sequence_number"], row["ordinal"])
-    document = load_object(row["effect_bytes"])
-    if document is None:
+def _read_effect(row: Row, applied_at: object, effects: Effects) -> None:
+    """Make the document that was hashed of the columns; what they cannot be made of is unsound."""
+    try:
+        document = {
+            **{name: row[name] for name in EFFECT_NAMES},
+            **{name: row[name].hex() for name in EFFECT_HASHES},
+            "applied_at": applied_at,
+        }
+        effects.contents.append(canonicalize(document))
+    except Exception:
         effects.sound = False
-        message = "effect_bytes are not a JSON object"
-        reader.findings.add(schema.applied_effects, key, "unreadable", message)
-        return
-    effects.contents.append(row["effect_bytes"])
+        raise
     effects.documents.append(document)
-    for name in ("store", "record_key"):
-        if document.get(name) != row[name]:
-            effects.sound = False
-            message = f"{name} is {shown(row[name])}, the bytes say {shown(document.get(name))}"
-            reader.findings.add(schema.applied_effects, key, "column_differs", message)
 
 
 def emitted_receipts(reader: Reader, operation_id: object) -> list[Row]:

@@ -5,8 +5,9 @@ pause grows from 50 ms to 2 s, is never shorter than what `Retry-After` names (3
 longer by up to a half, so that many who were refused together do not come back as one.
 """
 
+import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Self
 
 import anyio
@@ -73,24 +74,44 @@ class GatewayHttp:
             GatewayError: of `error_kind`, with the gateway's own code or one of the class's.
         """
         request = self._http.build_request(method, path, **options)
-        pause_s, waited_s = PAUSE_FIRST_S, 0.0
+        patience = self.patience(may_repeat)
         while True:
             response: Refused
             try:
                 response = await self._http.send(request)
                 if response.is_success:
                     return response
-                helps = response.status_code in TRY_AGAIN
             except httpx.TransportError as error:
-                response, helps = error, True
-            if not helps or not may_repeat(response) or waited_s >= self._give_up_after_s:
-                cause = response if isinstance(response, Exception) else None
-                raise error_of(response, self._error_kind) from cause
-            at_least_s = max(pause_s, _retry_after_s(response))
-            jittered_s = at_least_s * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
-            await self._sleep(jittered_s)
-            waited_s += jittered_s
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+                response = error
+            await patience.wait(response)
+
+    async def send_lines(
+        self, path: str, lines: Iterable[bytes]
+    ) -> tuple[list[dict[str, Any]], Refused | None]:
+        """Post lines and return the answers that came, and why no more came, where that is known.
+
+        An answer is a line with a `line`; one without is a refusal of those that have none.
+        """
+        answers: list[dict[str, Any]] = []
+        headers = {"Content-Type": "application/x-ndjson"}
+        content = b"".join(line + b"\n" for line in lines)
+        try:
+            async with self._http.stream("POST", path, content=content, headers=headers) as stream:
+                if not stream.is_success:
+                    await stream.aread()
+                    return answers, stream
+                async for text in stream.aiter_lines():
+                    answer = _line_of(text)
+                    if isinstance(answer, httpx.Response):
+                        return answers, answer
+                    answers.append(answer)
+        except httpx.TransportError as error:
+            return answers, error
+        return answers, None
+
+    def patience(self, may_repeat: Callable[[Refused], bool] = lambda _: True) -> "Patience":
+        """Return the pauses of one call, with which it sends again what was refused."""
+        return Patience(self._sleep, self._give_up_after_s, self._error_kind, may_repeat)
 
     async def answers(self, path: str) -> bool:
         """Tell whether the gateway answers this path with success right now."""
@@ -99,6 +120,39 @@ class GatewayHttp:
         except httpx.HTTPError:
             return False
         return response.is_success
+
+
+class Patience:
+    """The pauses of one call between a refusal and the next attempt."""
+
+    def __init__(
+        self,
+        sleep: Callable[[float], Awaitable[None]],
+        give_up_after_s: float,
+        error_kind: type[GatewayError],
+        may_repeat: Callable[[Refused], bool],
+    ) -> None:
+        self._sleep = sleep
+        self._give_up_after_s = give_up_after_s
+        self._error_kind = error_kind
+        self._may_repeat = may_repeat
+        self._pause_s, self._waited_s = PAUSE_FIRST_S, 0.0
+
+    async def wait(self, response: Refused) -> None:
+        """Return when the same may be sent again.
+
+        Raises:
+            GatewayError: sending it again does not help, or has not for too long.
+        """
+        helps = isinstance(response, httpx.TransportError) or response.status_code in TRY_AGAIN
+        if not helps or not self._may_repeat(response) or self._waited_s >= self._give_up_after_s:
+            cause = response if isinstance(response, Exception) else None
+            raise error_of(response, self._error_kind) from cause
+        at_least_s = max(self._pause_s, _retry_after_s(response))
+        jittered_s = at_least_s * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
+        await self._sleep(jittered_s)
+        self._waited_s += jittered_s
+        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
 
 
 def error_of(response: Refused, kind: type[GatewayError] = GatewayError) -> GatewayError:
@@ -111,6 +165,18 @@ def error_of(response: Refused, kind: type[GatewayError] = GatewayError) -> Gate
         return kind(error["code"], error["message"], response.status_code, error.get("details"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return kind("gateway_failed", f"HTTP {response.status_code}", response.status_code)
+
+
+def _line_of(text: str) -> dict[str, Any] | httpx.Response:
+    """Read a line of an answer; one that is no line's is returned as the response that it is."""
+    try:
+        document = json.loads(text)
+        if "line" in document:
+            return dict(document)
+        headers = {"Retry-After": str(document.get("retry_after_s", 0))}
+        return httpx.Response(int(document["status"]), json=document, headers=headers)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return httpx.Response(502, text=text)
 
 
 def _retry_after_s(response: Refused) -> float:

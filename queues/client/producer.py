@@ -10,7 +10,6 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import islice
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -149,8 +148,8 @@ class Producer:
         """
         deadline_s = anyio.current_time() + timeout_s
         outcomes: list[RequestOutcome] = []
-        for chunk in _chunks(request_ids, REQUESTS_MAX):
-            before = _ended(outcomes)
+        for start in range(0, len(request_ids), REQUESTS_MAX):
+            chunk, before = request_ids[start : start + REQUESTS_MAX], _ended(outcomes)
             outcomes += await self._wait_chunk(list(chunk), deadline_s, before, progress)
         return outcomes
 
@@ -198,12 +197,6 @@ class Producer:
 
 def _ended(outcomes: Iterable[RequestOutcome]) -> int:
     return sum(outcome.state != "open" for outcome in outcomes)
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    remaining = iter(items)
-    while chunk := tuple(islice(remaining, size)):
-        yield chunk
 
 
 def _bodies(written: Iterable[bytes]) -> Iterator[bytes]:

@@ -74,7 +74,7 @@ class Inbox:
         """
         try:
             blocked: Any = self._redis.blpop([self._key], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
-            first = await self._scripts.ask(blocked, INBOX)
+            first = await self._scripts.ask(blocked, INBOX, blocks_s=timeout_s)
             if first is None:
                 return _heard([])
             limits = (TAKEN_AT_ONCE, NOTE_BYTES_MAX, TAKEN_BYTES_MAX)

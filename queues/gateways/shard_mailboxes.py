@@ -285,7 +285,7 @@ class ShardMail:
         """
         entries = []
         for shard in shards:
-            rows = await self._scripts.at(_prefix(shard)).run("mail_aside", ASIDE_MAX)
+            rows = await self._scripts.at(_prefix(shard)).run("mail_list_aside", ASIDE_MAX)
             places = sorted((_offset(stream_id), size) for stream_id, size in rows)
             entries += [SetAside(shard, offset, size) for offset, size in places]
         return entries

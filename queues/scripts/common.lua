@@ -22,7 +22,7 @@
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
 -- and, while it is in flight and more was asked for, its successor:
 --   next_rank next_deadline next_enqueued next_payload next_causes n:<cause>
--- A dead item is the hash <prefix>dead-item:<key>: the same, with signature and died.
+-- A dead item is the hash <prefix>dead-item:<key>: the same.
 
 --
 -- Redis may hold anything: what a script reads there is checked before it is used. A value that no
@@ -146,7 +146,7 @@ local REQUIRED = {
 }
 -- Fields that are numbers, and how many digits they have at most.
 local DIGITS = {
-  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, died = 15, ends = 9,
+  rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, ends = 9,
   next_rank = 1, next_deadline = 15, next_enqueued = 15, next_causes = 9,
 }
 
@@ -312,24 +312,6 @@ local function make_ready(key, record)
   count_fresh(record.rank)
 end
 
--- A waiting item gets another rank and deadline; a more urgent rank ends its suspension.
-local function set_urgency(key, state, old_rank, rank, deadline)
-  local item = item_key(key)
-  redis.call('HSET', item, 'rank', rank, 'deadline', deadline)
-  if state == 'suspended' and tonumber(old_rank) ~= tonumber(rank) then
-    redis.call('ZREM', suspended_key(old_rank), key)
-    redis.call('HSET', item, 'state', 'ready')
-    redis.call('ZADD', ready_key(rank), deadline, key)
-    count_fresh(rank)
-  elseif state == 'ready' then
-    if tonumber(old_rank) ~= tonumber(rank) then
-      redis.call('ZREM', ready_key(old_rank), key)
-      count_fresh(rank)
-    end
-    redis.call('ZADD', ready_key(rank), deadline, key)
-  end
-end
-
 -- A live item, already out of its sorted set, is gone; its successor takes its place.
 local function finish(key, record)
   local successor = record and take_successor(record)
@@ -337,28 +319,11 @@ local function finish(key, record)
   if successor then make_ready(key, successor) end
 end
 
--- The number of dead items of a signature changes; what cannot be counted on is counted anew.
-local function count_signature(signature, by)
-  local set = PREFIX .. 'dead-signatures'
-  local count = try('HINCRBY', set, signature, by)
-  if not count then
-    drop('number')
-    count = math.max(by, 0)
-    redis.call('HSET', set, signature, count)
-  end
-  if count <= 0 then redis.call('HDEL', set, signature) end
-end
-
--- Takes an item out of the dead letter box and returns its record, or nil.
+-- Takes what is buried under a key away and returns its record, or nil.
 local function take_dead(key)
   local dead = read(dead_key(key), 'dead_item')
   redis.call('ZREM', PREFIX .. 'dead', key)
-  if not dead then return nil end
-  local signature = dead.signature or ''
-  count_signature(signature, -1)
-  try('ZREM', PREFIX .. 'dead-of:' .. signature, key)
   redis.call('DEL', dead_key(key))
-  dead.signature, dead.died = nil, nil
   return dead
 end
 

@@ -54,6 +54,24 @@ local function found(key, item, cause)
   return look(key, item, cause)
 end
 
+-- A waiting item gets another rank and deadline; a more urgent rank ends its suspension.
+local function set_urgency(key, state, old_rank, rank, deadline)
+  local item = item_key(key)
+  redis.call('HSET', item, 'rank', rank, 'deadline', deadline)
+  if state == 'suspended' and tonumber(old_rank) ~= tonumber(rank) then
+    redis.call('ZREM', suspended_key(old_rank), key)
+    redis.call('HSET', item, 'state', 'ready')
+    redis.call('ZADD', ready_key(rank), deadline, key)
+    count_fresh(rank)
+  elseif state == 'ready' then
+    if tonumber(old_rank) ~= tonumber(rank) then
+      redis.call('ZREM', ready_key(old_rank), key)
+      count_fresh(rank)
+    end
+    redis.call('ZADD', ready_key(rank), deadline, key)
+  end
+end
+
 -- The item waits; a delayed one keeps the time at which it is due.
 local function join(item, key, rank, deadline, cause, payload, lineage, seen)
   local count = seen.causes + 1
@@ -78,7 +96,7 @@ local function follow(item, rank, deadline, cause, payload, lineage)
   if count <= CAUSES_KEPT then redis.call('HSET', item, 'n:' .. cause, count .. lineage) end
 end
 
--- Whether a cause lies in the dead letter box.
+-- Whether a cause was buried.
 local function is_dead(key, cause)
   local has = try('HEXISTS', dead_key(key), 'c:' .. cause)
   if not has then drop('wrong_type', dead_key(key)) end

@@ -1,15 +1,9 @@
-"""A process to kill: eliminates over and over and prints what it was answered.
-
-    python -m tests.actors.eliminating_process LEDGER SESSIONS HYPOTHESES
-
-A line `answered SESSION EVENT HYPOTHESIS` for each elimination, among lines of the log. It ends
-only when killed.
-"""
+"""A process to kill: eliminates over and over and tells what it was answered."""
 
 import os
-import sys
 import time
 from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import anyio
@@ -26,7 +20,9 @@ def real_host() -> Host:
     return Host(lambda: time.time_ns() // 1000, os.urandom)
 
 
-async def eliminate_on(sessions: SessionRuntime, session_id: str, n_hypotheses: int) -> None:
+async def eliminate_on(
+    sessions: SessionRuntime, session_id: str, n_hypotheses: int, connection: Connection
+) -> None:
     names = [f"h{number:05d}" for number in range(n_hypotheses)]
     await sessions.ask(session_id, declare(*names))
     left = (await sessions.ask(session_id, Query()))["survivors"]
@@ -34,16 +30,16 @@ async def eliminate_on(sessions: SessionRuntime, session_id: str, n_hypotheses: 
         struck = left[number % len(left)] if left else "nobody"
         message = strike(f"{os.getpid()}:{number}", struck)
         answer = await sessions.ask(session_id, message)
-        sys.stdout.write(f"answered {session_id} {answer['audit_event_id']} {struck}\n")
-        sys.stdout.flush()
+        connection.send((session_id, answer["audit_event_id"], struck))
 
 
-async def main(path: Path, n_sessions: int, n_hypotheses: int) -> None:
-    ledger = Ledger.create(SqliteStore(path), real_host())
-    async with running_sessions(ledger) as sessions, anyio.create_task_group() as tasks:
-        for number in range(n_sessions):
-            tasks.start_soon(eliminate_on, sessions, f"s-{number}", n_hypotheses)
+def eliminate(connection: Connection, path: Path, n_sessions: int, n_hypotheses: int) -> None:
+    """Tell the session, the event and the hypothesis of each elimination, until killed."""
 
+    async def run() -> None:
+        ledger = Ledger.create(SqliteStore(path), real_host())
+        async with running_sessions(ledger) as sessions, anyio.create_task_group() as tasks:
+            for number in range(n_sessions):
+                tasks.start_soon(eliminate_on, sessions, f"s-{number}", n_hypotheses, connection)
 
-if __name__ == "__main__":
-    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    anyio.run(run)

@@ -12,7 +12,7 @@ from actors.commit.group_committer import Committer
 from actors.commit.unit_context import CommitContext
 from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
-from actors.sessions.runtime import SessionRuntime
+from actors.sessions.runtime import SessionLimits, SessionRuntime
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
@@ -114,7 +114,8 @@ async def running_sessions(
     ledger: Ledger, kernel: Kernel | None = None, **options: Any
 ) -> AsyncIterator[SessionRuntime]:
     committer = make_committer(ledger, kernel)
-    runtime = SessionRuntime(ledger, committer, **options)
+    held = {name: options.pop(name) for name in ("held_shards", "tombstones") if name in options}
+    runtime = SessionRuntime(ledger, committer, limits=SessionLimits(**options), **held)
     async with anyio.create_task_group() as tasks:
         ready = anyio.Event()
         tasks.start_soon(committer.run)

@@ -55,8 +55,14 @@ NO_FINDING = {"intent_kind": "no_finding"}
 
 
 @asynccontextmanager
-async def running_synthesis(ledger: Ledger, model: Any, **options: Any):
-    """A synthesis over running sessions, of which one is declared."""
+async def running_synthesis(
+    ledger: Ledger,
+    model: Any,
+    *,
+    through: Callable[[Any], Any] = lambda sessions: sessions,
+    **options: Any,
+):
+    """A synthesis over running sessions, of which one is declared; `through` wraps them."""
     async with running_sessions(ledger) as sessions:
         await sessions.ask(SESSION, declare("a", "b"))
-        yield Synthesis(ledger, sessions, model, ledger.host, **options)
+        yield Synthesis(ledger, through(sessions), model, ledger.host, **options)

@@ -11,7 +11,7 @@ from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import HeldShards
-from actors.sharding.shard_keeper import ShardKeeper
+from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
 from tests.actors.harness import make_committer
@@ -37,7 +37,9 @@ class Clock:
 class SharedGateway:
     """One gateway; it looks at the leases and acts on them when a test says so."""
 
-    def __init__(self, ledger: Ledger, hub: Hub, name: str, **options: Any) -> None:
+    def __init__(
+        self, ledger: Ledger, hub: Hub, name: str, *, reply_s: float = 2.0, **options: Any
+    ) -> None:
         self.name = name
         self.ledger = ledger
         self.committer: Committer = make_committer(ledger)
@@ -53,9 +55,9 @@ class SharedGateway:
             self.held_shards,
             self.leases,
             self.runtime,
+            self.committer,
             lease_s=TTL_MS / 1000,
-            flushed=self._flushed,
-            taken=self._taken,
+            listeners=ShardListeners(self._flushed, self._taken),
         )
         self.sessions = RoutedSessions(
             self.runtime,
@@ -64,7 +66,7 @@ class SharedGateway:
             self.keeper.owner_of,
             name,
             ledger.host,
-            reply_s=2.0,
+            reply_s=reply_s,
         )
         self.mailbox_consumer = MailboxConsumer(
             self.mail,
@@ -93,6 +95,10 @@ class SharedGateway:
         await self.keeper.look()
         await self.keeper.turn()
         return self.held
+
+    @property
+    def is_dead(self) -> bool:
+        return self._scope.cancel_called
 
     def die(self) -> None:
         """End everything of this gateway where it stands."""

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
+import orjson
+
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests.bench.http_load import drive, request
 from tests.bench.mix import intent_of
@@ -29,6 +31,10 @@ CLIENTS = 100
 ROUNDS = 3
 ELIMINATIONS_EACH = 60
 ENVELOPES_EACH = 20
+STREAMS = 8
+LINES = 250
+"""Intents of a stream: all streams of a round have as many as its envelopes."""
+
 HYPOTHESES = [f"hypothesis-{number:04d}" for number in range(1_000)]
 ONTOLOGY = {
     "hypothesis_space_id": "bench",
@@ -70,6 +76,14 @@ def operation(turn: int, client: int, number: int) -> bytes:
     return request("POST", path, {"intents": [intent]})
 
 
+def stream(turn: int, client: int) -> bytes:
+    """Return a stream of a caller's own, whose session is one of the turn's."""
+    caller = 1_000_000 + turn * STREAMS + client
+    intents = [intent_of(caller, number).model_dump(mode="json") for number in range(LINES)]
+    path = f"/v1/sessions/{session_id(turn, client)}/operations:bulk"
+    return request("POST", path, b"\n".join(map(orjson.dumps, intents)))
+
+
 @contextmanager
 def serving(port: int, *arguments: str, **environment: str) -> Iterator[int]:
     """Run a server until the block ends; its pid."""
@@ -105,13 +119,15 @@ class Measured:
         self.rate = self.cpu_us = 0.0
         self.latencies_ms: list[float] = []
 
-    def run(self, port: int, plans: list[list[bytes]]) -> None:
+    def run(self, port: int, plans: list[list[bytes]], each: int = 1) -> None:
+        """Send requests, of which each is for so many decisions."""
         before_s = cpu_s(self.pid)
         seconds, latencies_ms = drive(port, plans)
-        rate = len(latencies_ms) / seconds
+        decisions = len(latencies_ms) * each
+        rate = decisions / seconds
         if rate > self.rate:
             self.rate, self.latencies_ms = rate, sorted(latencies_ms)
-            self.cpu_us = (cpu_s(self.pid) - before_s) / len(latencies_ms) * 1e6
+            self.cpu_us = (cpu_s(self.pid) - before_s) / decisions * 1e6
 
     def show(self, name: str, bare: "Measured | None" = None) -> None:
         ratio = None if bare is None else self.rate / bare.rate
@@ -127,6 +143,7 @@ class Measured:
 def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
     clients = range(CLIENTS)
     eliminations, envelopes, bare = Measured(pid), Measured(pid), Measured(bare_pid)
+    streamed, offered = Measured(pid), Measured(bare_pid)
     for turn in range(ROUNDS):
         drive(port, [[declaration(turn, client)] for client in clients])
         struck = [
@@ -140,9 +157,14 @@ def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
             for client in clients
         ]
         envelopes.run(port, intents)
+        streams = [[stream(turn, client)] for client in range(STREAMS)]
+        streamed.run(port, streams, LINES)
+        offered.run(bare_port, streams, LINES)
     bare.show("bare FastAPI route")
     eliminations.show(f"eliminations over HTTP, {CLIENTS} clients", bare)
     envelopes.show(f"envelopes over HTTP, {CLIENTS} clients")
+    streamed.show(f"envelopes in streams, {STREAMS} clients")
+    offered.show(f"lines of streams, read and answered alone, {STREAMS} clients")
 
 
 def main() -> None:

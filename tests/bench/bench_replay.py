@@ -41,17 +41,22 @@ def course(number: int) -> list[dict]:
     member = effect("membership_write", first_id, corpus_id="corpus:test", to_state="confirmed")
     entry = effect("index_update", first_id, index_name="i", entry={"n": number})
     topic = effect("membership_write", first_id, corpus_id="topics")
+    creation = create(first_id, "Note", text=TEXT)
     change = adapt(first_id, note="x", weight=0.25)
-    causes = {"causal_parent_operation_ids": [change["operation_id"]]}
     return [
-        create(first_id, "Note", text=TEXT),
+        creation,
         create(second_id, "Note", text=TEXT),
         change,
         link(f"e-{number}", first_id, second_id),
-        envelope("corpus_membership_confirm", [member]),
+        envelope("corpus_membership_confirm", [member]) | caused_by(creation),
         envelope("topic_assign", [topic, entry]),
-        adapt(first_id, note="y") | causes,
+        adapt(first_id, note="y") | caused_by(change),
     ]
+
+
+def caused_by(document: dict) -> dict:
+    """What an envelope states that has seen another one."""
+    return {"causal_parent_operation_ids": [document["operation_id"]]}
 
 
 def write(path: Path) -> int:
@@ -91,9 +96,9 @@ def read_and_hash(path: Path) -> int:
             hashlib.sha256(row_bytes).hexdigest()
             hashlib.sha256(content).hexdigest()
             done += 1
-        effects = "SELECT effect_bytes FROM applied_effects ORDER BY ec_sequence_number, ordinal"
-        for (content,) in db.execute(effects):
-            hashlib.sha256(content).hexdigest()
+        effects = "SELECT * FROM applied_effects ORDER BY ec_sequence_number, ordinal"
+        for effect_columns in db.execute(effects):
+            hashlib.sha256(repr(effect_columns).encode()).hexdigest()
     return done
 
 

@@ -1,7 +1,7 @@
 """The leanest client of an HTTP door that there is: prepared bytes over connections kept alive.
 
 Each connection sends its requests one after another, the next when the last one was answered whole.
-An answer other than 2xx ends the run.
+An answer other than 2xx ends the run. An answer in chunks is whole with its last chunk.
 """
 
 import asyncio
@@ -12,11 +12,13 @@ import orjson
 
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
+_CHUNKED = b"transfer-encoding: chunked"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 def request(method: str, path: str, body: object = None, **headers: str) -> bytes:
     """Return a request as it goes over the wire."""
-    content = b"" if body is None else orjson.dumps(body)
+    content = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
     named = {"host": "127.0.0.1", "content-type": "application/json", **headers}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
     head = "\r\n".join([*lines, f"content-length: {len(content)}"])
@@ -48,9 +50,7 @@ class _Client(asyncio.Protocol):
         head = self._received.find(_END)
         if head < 0:
             return
-        place = self._received.find(_LENGTH, 0, head) + len(_LENGTH)
-        length = int(self._received[place : self._received.find(b"\r", place)])
-        if len(self._received) < head + len(_END) + length:
+        if not self._is_whole(head):
             return
         if not self._received.startswith(b"HTTP/1.1 2"):
             self.done.set_exception(RuntimeError(self._received[:1000].decode()))
@@ -58,6 +58,13 @@ class _Client(asyncio.Protocol):
         self._latencies_ms.append((time.perf_counter() - self._sent_s) * 1000)
         self._received = b""
         self.send_next()
+
+    def _is_whole(self, head: int) -> bool:
+        if self._received.find(_CHUNKED, 0, head) >= 0:
+            return self._received.endswith(_LAST_CHUNK)
+        place = self._received.find(_LENGTH, 0, head) + len(_LENGTH)
+        length = int(self._received[place : self._received.find(b"\r", place)])
+        return len(self._received) >= head + len(_END) + length
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():

@@ -2,10 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,6 +18,7 @@ from tests import loopback
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
 from tests.chaos.schedule import GATEWAYS, WORKERS
+from tests.forked import ForkedProgram
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
 from tests.system.tree_run import wait_for
@@ -35,13 +34,21 @@ TAIL = 4000
 class Process:
     """A process that is started again as it was."""
 
-    def __init__(self, name: str, command: list[str], env: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        env: dict[str, str],
+        folder: Path,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """It runs `python -m MODULE ARGUMENTS`."""
         self.name = name
         self.log = folder / f"{name}.log"
-        self._command = command
+        self._module, self._arguments = module, arguments
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         self._env = inherited | env
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProgram | None = None
         self.ended: list[int] = []
         """How it ended when nobody had killed it."""
 
@@ -53,14 +60,7 @@ class Process:
 
     def start(self) -> None:
         """Start it; the log goes on."""
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=self._env,
-            )
+        self._process = ForkedProgram(self._module, self._arguments, self._env, self.log)
 
     def keep_up(self) -> None:
         """Start it again if it ended by itself, as whoever supervises it would."""
@@ -69,22 +69,22 @@ class Process:
 
     def note_end(self) -> bool:
         """Tell whether it has ended by itself, and note how."""
-        if self._process is None or self._process.poll() is None:
+        code = None if self._process is None else self._process.poll()
+        if code is None:
             return False
-        self.ended.append(self._process.returncode)
+        self.ended.append(code)
         return True
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal; one that has ended already gets none."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it as nothing can prevent."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
             process.wait(10)
 
     def poll(self) -> int | None:
@@ -135,11 +135,10 @@ class Fleet:
         self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{port}/")
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        python = sys.executable
         self.processes = {
             name: Process(
                 name,
-                [python, "-m", "tests.chaos.gateway_process"],
+                "tests.chaos.gateway_process",
                 self._environment(witness.role_of(name))
                 | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
                 folder,
@@ -148,7 +147,7 @@ class Fleet:
         } | {
             name: Process(
                 name,
-                [python, "-m", "tests.chaos.worker_process"],
+                "tests.chaos.worker_process",
                 self._environment("rotulus")
                 | {"ROTULUS_GATEWAY_URL": list(self.urls.values())[number % len(GATEWAYS)]},
                 folder,

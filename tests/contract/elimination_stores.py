@@ -1,16 +1,8 @@
-"""Each elimination store under one name, and how another thread or process comes to the same one.
+"""Each elimination store under one name, and how another process comes to the same one."""
 
-    python -m tests.contract.elimination_stores KIND PLACE SESSION NAME COUNT
-
-A process that eliminates: prints `ready`, waits for a line with the universe, then strikes `NAME-0`
-to `NAME-COUNT` and what everybody strikes, one call each, and prints what each call has applied
-after it returned.
-"""
-
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from actors.incidents.ledger_elimination_store import LedgerEliminationStore
@@ -79,23 +71,22 @@ def universe_of(*names: str, count: int) -> frozenset[str]:
 
 
 def strike_all(store: EliminationStore, session_id: str, name: str, count: int, tell) -> None:
+    """Strike `NAME-0` to `NAME-COUNT` and what everybody strikes; tell what each call applied."""
     for number in range(count):
         claimed = {f"{name}-{number}", COMMON[number % len(COMMON)]}
         tell(sorted(store.eliminate(session_id, claimed, WHY).applied))
 
 
-def main(kind: str, place: str, session_id: str, name: str, count: int) -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    opened = Opened(kind, place, frozenset(json.loads(sys.stdin.readline())))
-
-    def tell(applied: list[str]) -> None:
-        sys.stdout.write(json.dumps(applied) + "\n")
-        sys.stdout.flush()
-
-    strike_all(opened.store, session_id, name, count, tell)
-    opened.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+def striker(
+    connection: Connection,
+    opened: tuple[str, str],
+    universe: frozenset[str],
+    session_id: str,
+    name: str,
+    count: int,
+) -> None:
+    """Run as a process: say that the store is open, wait for a word, then tell of each call."""
+    with closing(Opened(*opened, known=universe)) as other:
+        connection.send("ready")
+        connection.recv()
+        strike_all(other.store, session_id, name, count, connection.send)

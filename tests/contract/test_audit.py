@@ -7,8 +7,8 @@ import pytest
 
 from kernel.audit import export as export_module
 from kernel.audit import operations as operations_module
-from kernel.audit.causes import authority_grounds, causal_ancestors
 from kernel.audit.export import export_lines
+from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.operations import AuditError, AuditFilter, find_operations, first_sequence_from
 from kernel.audit.preview import LATER_WRITES_MAX, preview_rollback
 from kernel.errors import LedgerCorrupt

@@ -35,9 +35,9 @@ def answer(key, sequence, archived):
         idempotency_key=f"k{key}",
         ec_sequence_number=sequence + 1,
         archived=archived * (sequence + 1),
-        **dict.fromkeys(("operation_id", "content_digest"), "x"),
-        **dict.fromkeys(("submitted_at_us", "expires_at_us"), 1),
-        result_bytes=b"{}",
+        **dict.fromkeys(("content_digest", "emitted_receipts"), "x"),
+        expires_at_us=1,
+        row_hash=b"h",
     )
 
 

@@ -1,11 +1,8 @@
 """One behaviour for every elimination store: T-STORE-01 to T-STORE-10 of seed 000."""
 
-import json
-import subprocess
-import sys
+import signal
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,13 +14,13 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from kernel.verify import verify
-from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, universe_of
+from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, striker, universe_of
+from tests.forked import forked_together, sent
+from tests.kernel.build import findings
 from tests.workers.tee.fake_tee import FakeTee, seed, serving
 from workers.environment.system_host import system_host
 from workers.tee.service import TeeService
 
-ROOT = Path(__file__).parents[2]
 SESSION = "session-1"
 UNIVERSE = frozenset({"a", "b", "c", "é", "edge:a|b|DEPENDS_ON"})
 SHARED = ["ledger sqlite", "ledger postgres", "tee fake", "tee ledger"]
@@ -53,8 +50,7 @@ def tee(request, tmp_path):
     with serving(TeeService(Incidents(ledger))) as target:
         seed(target, IN_GRAPH)
         yield target
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
     ledger.close()
 
 
@@ -86,8 +82,7 @@ def ends_well(opened):
     """What the test leaves on a ledger verifies."""
     yield
     if opened.ledger is not None:
-        with opened.ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(opened.ledger) == ()
 
 
 @pytest.mark.spec("T-STORE-01")
@@ -194,34 +189,13 @@ def check_all_struck(store, told, names):
 
 @contextmanager
 def striking(opened, universe, *names, count=STRIKES):
-    """Processes that are about to eliminate, and are killed at the end if they still run."""
-    command = [sys.executable, "-m", "tests.contract.elimination_stores"]
-    processes = [
-        subprocess.Popen(
-            [*command, opened.kind, opened.place, SESSION, name, str(count)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
-    try:
-        for process in processes:
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            process.stdin.write(f"{json.dumps(sorted(universe))}\n")
-            process.stdin.flush()
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def lines_in(text):
-    # A process may have been killed in the middle of a line, which then told nobody anything.
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    """Processes that have begun to eliminate, each with the connection through which it tells."""
+    place = (opened.kind, opened.place)
+    calls = [(place, universe, SESSION, name, count) for name in names]
+    with forked_together(striker, *calls) as running:
+        for _, connection in running:
+            connection.send("go")
+        yield running
 
 
 @pytest.mark.slow
@@ -232,11 +206,13 @@ def test_processes_that_eliminate_at_once_are_all_applied(opened, ends_well):
     store = opened.store
     universe = universe_of(*names, count=STRIKES)
     store.create_session(SESSION, universe)
-    with striking(opened, universe, *names) as processes:
-        texts = [process.communicate(timeout=50)[0] for process in processes]
-        assert [process.returncode for process in processes] == [0, 0]
-    told = [one for text in texts for applied in lines_in(text) for one in applied]
-    check_all_struck(store, told, names)
+    applied = []
+    with striking(opened, universe, *names) as running:
+        for process, connection in running:
+            applied += sent(connection)
+            process.join()
+            assert process.exitcode == 0
+    check_all_struck(store, [struck for call in applied for struck in call], names)
 
 
 @pytest.mark.slow
@@ -246,14 +222,14 @@ def test_what_a_killed_process_was_told_is_kept_and_its_universe_is_still_parted
     universe = universe_of("p0", count=count)
     store = opened.store
     store.create_session(SESSION, universe)
-    with striking(opened, universe, "p0", count=count) as [process]:
-        text = "".join(process.stdout.readline() for _ in range(told_before))
+    with striking(opened, universe, "p0", count=count) as [(process, connection)]:
+        answers = [connection.recv() for _ in range(told_before)]
         process.kill()
-        text += process.communicate()[0]
-        assert process.returncode == -9
-    told = {one for applied in lines_in(text) for one in applied}
+        answers += sent(connection)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    told = {struck for applied in answers for struck in applied}
     found = store.recover(SESSION)
-    assert len(told) >= told_before
     assert told <= found.eliminated
     # At most one call took effect whose answer was lost with the process.
     assert len(found.eliminated - told) <= 2

@@ -404,7 +404,7 @@ def test_a_key_has_one_live_answer_and_any_number_of_archived_ones(store):
             tables.update(table, (1,), {"archived": 0})
         tables.insert(table, answer(4, archived=True))
         tables.insert(table, answer(5, archived=False, key="another key"))
-        tables.update(table, (1,), {"operation_id": "of an archived record"})
+        tables.update(table, (1,), {"content_digest": "of an archived record"})
         with pytest.raises(DuplicateKey):
             tables.insert(table, answer(6, archived=False))
         tables.update(table, (3,), {"archived": 3})

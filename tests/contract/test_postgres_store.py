@@ -19,13 +19,19 @@ from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - 
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
+from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
 
 
 @pytest.fixture
-def store(postgres_url):
+def connections(monkeypatch):
+    return watch_postgres(monkeypatch)
+
+
+@pytest.fixture
+def store(connections, postgres_url):
     store = PostgresStore(postgres_url)
     yield store
     store.close()
@@ -200,7 +206,7 @@ def test_a_read_only_handle_reads_and_the_server_refuses_its_writes(store, postg
 
 
 @pytest.mark.spec("K18")
-def test_a_role_that_may_only_select_is_enough_to_read(store, postgres_url):
+def test_a_role_that_may_only_select_is_enough_to_read(store, connections, postgres_url):
     add(store, "a")
     role = f"rotulus_reader_{os.getpid()}"
     raw(
@@ -212,8 +218,9 @@ def test_a_role_that_may_only_select_is_enough_to_read(store, postgres_url):
         joined = "&" if "?" in postgres_url else "?"
         reader = PostgresStore(f"{postgres_url}{joined}options=-c%20role%3D{role}", read_only=True)
         assert names(reader) == ["a"]
-        with reader.view() as tables:
-            assert tables._execute("SELECT current_user::text").fetchall() == [(role,)]
+        with reader.view():
+            user = connections.last.execute("SELECT current_user::text").fetchall()
+        assert user == [(role,)]
         reader.close()
     finally:
         raw(postgres_url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
@@ -228,13 +235,15 @@ def test_a_handle_that_may_only_read_creates_nothing(postgres_empty_url):
 # Durability and connections
 
 
-def test_a_commit_waits_for_the_disk_whatever_the_servers_default_is(store, postgres_empty_url):
+def test_a_commit_waits_for_the_disk_whatever_the_servers_default_is(
+    connections, postgres_empty_url
+):
     name = postgres_empty_url.split("/")[3].split("?")[0]
     raw(postgres_empty_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     careful = PostgresStore(postgres_empty_url)
-    with careful.transaction() as tables:
-        [found] = tables._execute("SHOW synchronous_commit").fetchall()
-    assert found == ("on",)
+    with careful.transaction():
+        [setting] = connections.last.execute("SHOW synchronous_commit").fetchall()
+    assert setting == ("on",)
     careful.close()
 
 
@@ -245,13 +254,13 @@ def test_a_closed_store_opens_itself_again(store):
     assert names(store) == ["a", "b"]
 
 
-def test_more_readers_than_are_kept_idle_may_read_at_once(store):
+def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
     add(store, "a")
     views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
     assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
     for view in views:
         view.__exit__(None, None, None)
-    assert store._readers.qsize() == postgres.IDLE_READERS_MAX
+    assert len(connections.open) == postgres.IDLE_READERS_MAX + 1, "and the writer's"
     assert names(store) == ["a"]
 
 
@@ -276,15 +285,15 @@ def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_
     store.close()
 
 
-def test_what_bounds_a_wait_is_what_the_server_was_told(store):
+def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
     asked = (
         "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
         " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
     )
-    with store.transaction() as tables:
-        writer = dict(tables._execute(asked).fetchall())
-    with store.view() as tables:
-        reader = dict(tables._execute(asked).fetchall())
+    with store.transaction():
+        writer = dict(connections.last.execute(asked).fetchall())
+    with store.view():
+        reader = dict(connections.last.execute(asked).fetchall())
     lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
     idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
     assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
@@ -434,33 +443,16 @@ def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
 # A COMMIT that fails
 
 
-class FailingConnection:
-    """A connection whose COMMIT gets no answer, before or after it took effect."""
-
-    def __init__(self, connection, *, after_the_fact):
-        self._connection = connection
-        self._after_the_fact = after_the_fact
-        self.close = connection.close
-
-    @property
-    def info(self):
-        return self._connection.info
-
-    def execute(self, sql, *values, **options):
-        if sql == "COMMIT":
-            if self._after_the_fact:
-                self._connection.execute(sql)
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-        return self._connection.execute(sql, *values, **options)
+NO_ANSWER = psycopg.OperationalError("server closed the connection unexpectedly")
 
 
 @pytest.mark.spec("K25")
 @pytest.mark.parametrize("after_the_fact", [False, True])
 def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
-    store, after_the_fact
+    store, connections, after_the_fact
 ):
     add(store, "a")
-    store._writer = FailingConnection(store._writer, after_the_fact=after_the_fact)
+    connections.last.fail_on("COMMIT", NO_ANSWER, after_the_fact=after_the_fact)
     with pytest.raises(CommitOutcomeUnknown) as failed:
         add(store, "b")
     assert failed.value.code == "commit_outcome_unknown"
@@ -474,12 +466,13 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
 
 @pytest.mark.spec("K25")
 def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_committing(
-    monkeypatch, postgres_url
+    monkeypatch, connections, postgres_url
 ):
     monkeypatch.setattr(postgres_connection, "LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     Ledger.create(store, FakeHost().host)
-    store._writer = FailingConnection(store._writer, after_the_fact=False)
+    add(store, "before")
+    connections.last.fail_on("COMMIT", NO_ANSWER, after_the_fact=False)
     with pytest.raises(CommitOutcomeUnknown):
         add(store, "a")
     with holding(postgres_url, LOCKS["founded"]) as late:
@@ -490,7 +483,7 @@ def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_com
             " updated_by_operation_id, record) VALUES ('a', 'Note', 0, '2', 'op', '')"
         )
         late.commit()
-    assert names(store) == ["a"]
+    assert names(store) == ["a", "before"]
     store.close()
 
 
@@ -508,24 +501,27 @@ def test_a_transaction_in_which_an_error_was_swallowed_is_not_called_committed(s
     assert names(store) == ["c"]
 
 
-def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(store):
+def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(
+    store, connections
+):
     with abandoned(store.transaction()) as tables:
         tables.insert(schema.nodes, node("a"))
-        tables._execute("ROLLBACK")
+        connections.last.execute("ROLLBACK")
     add(store, "b")
     assert names(store) == ["b"]
 
 
-def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(store, postgres_url):
+def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(
+    store, connections, postgres_url
+):
     """Each operation asks. Where no node has one, a planner expects to find it at the first."""
     with store.transaction() as tables:
         tables.insert_many(schema.nodes, [node(f"n-{number}") for number in range(3000)])
     raw(postgres_url, "ANALYZE nodes")
-    asked = []
     with store.view() as tables:
-        tables._rows = lambda sql, _: asked.append(sql) or []
+        connections.statements.clear()
         assert not LedgerView(tables).has_overlays()
-    text = numbered(asked[0])
+        text = numbered(connections.statements[0][0])
     *_, plan = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
@@ -535,7 +531,9 @@ def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(s
     assert any("nodes_by_overlay" in line for (line,) in plan), plan
 
 
-def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, postgres_url):
+def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
+    store, connections, postgres_url
+):
     with store.transaction() as tables:
         rows = [
             row_of(
@@ -547,12 +545,11 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, postg
         ]
         tables.insert_many(schema.kernel_event_log, rows)
     raw(postgres_url, "ANALYZE kernel_event_log")
-    asked = []
     with store.view() as tables:
-        tables._rows = lambda sql, _: asked.append(sql) or []
+        connections.statements.clear()
         LedgerView(tables).epoch_marker("e", "epoch_close")
         LedgerView(tables).epoch_rows("e", limit=9)
-    marker, rows = map(numbered, asked)
+        marker, rows = (numbered(sql) for sql, _ in connections.statements)
     *_, plan_of_marker, plan_of_rows = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
@@ -565,7 +562,7 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, postg
     assert any("kernel_event_log_by_epoch" in line for (line,) in plan_of_rows), plan_of_rows
 
 
-def test_what_an_operation_informed_is_found_by_its_name_alone(store, postgres_url):
+def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, postgres_url):
     with store.transaction() as tables:
         rows = [
             {"parent_operation_id": f"op-{number // 3}", "ec_sequence_number": number}
@@ -573,14 +570,14 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, postgres_u
         ]
         tables.insert_many(schema.causal_parents, rows)
     raw(postgres_url, "ANALYZE causal_parents")
-    asked = []
     with store.view() as tables:
-        tables._rows = lambda sql, _: asked.append(sql) or []
+        connections.statements.clear()
         LedgerView(tables).sequences_caused_by("op", after=7, limit=9)
+        text = numbered(connections.statements[0][0])
     *_, plan = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
-        f"PREPARE asked (text, int, int) AS {numbered(asked[0])}",
+        f"PREPARE asked (text, int, int) AS {text}",
         "EXPLAIN EXECUTE asked ('op', 7, 9)",
     )
     assert any("causal_parents_pkey" in line for (line,) in plan), plan

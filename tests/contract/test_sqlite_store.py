@@ -21,6 +21,7 @@ from kernel.errors import (
 from kernel.ledger import schema, sqlite
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import SqliteStore
+from tests.connections import watch_sqlite
 from tests.contract.nodes import add, names, node
 from tests.contract.test_ledger_store import MISSHAPEN, row_of
 from tests.kernel.build import abandoned
@@ -32,7 +33,12 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def store(path):
+def connections(monkeypatch):
+    return watch_sqlite(monkeypatch)
+
+
+@pytest.fixture
+def store(connections, path):
     store = SqliteStore(path)
     yield store
     store.close()
@@ -50,10 +56,11 @@ def raw(path, *statements):
 # Durability
 
 
-def test_a_commit_is_synced_to_a_write_ahead_log(store):
-    with store.transaction() as tables:
-        assert tables._execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert tables._execute("PRAGMA synchronous").fetchone() == (2,)
+def test_a_commit_is_synced_to_a_write_ahead_log(store, connections):
+    with store.transaction():
+        writer = connections.last
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert writer.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 @pytest.mark.slow
@@ -177,13 +184,13 @@ def test_a_path_of_any_name_is_one_file(tmp_path, name):
     assert [one.name for one in folder.iterdir()] == [f"{name}.db"]
 
 
-def test_more_readers_than_are_kept_idle_may_read_at_once(store):
+def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
     add(store, "a")
     views = [store.view() for _ in range(sqlite.IDLE_READERS_MAX + 2)]
     assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
     for view in views:
         view.__exit__(None, None, None)
-    assert store._readers.qsize() == sqlite.IDLE_READERS_MAX
+    assert len(connections.open) == sqlite.IDLE_READERS_MAX + 1, "and the writer's"
     assert names(store) == ["a"]
 
 
@@ -400,64 +407,46 @@ def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(monkeypa
     assert names(store) == ["a", "b"]
 
 
-class Contended:
-    """A connection that is refused the change of the journal so many times."""
+def contended(refusals):
+    """Return what refuses the change of the journal so many times."""
+    left = iter(range(refusals))
 
-    def __init__(self, connection, refusals):
-        self._connection = connection
-        self._refusals = refusals
-
-    def execute(self, sql):
-        if "journal_mode" in sql and self._refusals:
-            self._refusals -= 1
+    def refuse(sql):
+        if "journal_mode" in sql and next(left, None) is not None:
             raise sqlite3.OperationalError("database is locked")
-        return self._connection.execute(sql)
+
+    return refuse
 
 
 @pytest.mark.parametrize("refusals", [0, 1, sqlite.WAL_ATTEMPTS_MAX - 1])
-def test_a_new_file_that_others_open_too_gets_its_write_ahead_log_all_the_same(path, refusals):
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        sqlite._use_write_ahead_log(Contended(connection, refusals))
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+def test_a_new_file_that_others_open_too_gets_its_write_ahead_log_all_the_same(
+    connections, path, refusals
+):
+    connections.before = contended(refusals)
+    SqliteStore(path).close()
+    changes = [sql for sql, *_ in connections.statements if "journal_mode" in sql]
+    assert len(changes) == refusals + 1
+    assert raw(path, "PRAGMA journal_mode") == [[("wal",)]]
 
 
-def test_a_write_ahead_log_that_is_refused_for_ever_is_given_up(path):
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        contended = Contended(connection, sqlite.WAL_ATTEMPTS_MAX)
-        with pytest.raises(sqlite3.OperationalError):
-            sqlite._use_write_ahead_log(contended)
+def test_a_write_ahead_log_that_is_refused_for_ever_is_given_up(connections, path):
+    connections.before = contended(sqlite.WAL_ATTEMPTS_MAX)
+    with pytest.raises(LedgerUnavailable, match="database is locked"):
+        SqliteStore(path)
+    assert connections.open == []
 
 
 # A COMMIT that fails
 
 
-class FailingConnection:
-    """A connection whose COMMIT fails, before or after it took effect."""
-
-    def __init__(self, connection, *, after_the_fact):
-        self._connection = connection
-        self._after_the_fact = after_the_fact
-        self.close = connection.close
-
-    @property
-    def in_transaction(self):
-        return self._connection.in_transaction
-
-    def execute(self, sql, *values):
-        if sql == "COMMIT":
-            if self._after_the_fact:
-                self._connection.execute(sql)
-            raise sqlite3.OperationalError("disk I/O error")
-        return self._connection.execute(sql, *values)
-
-
 @pytest.mark.spec("K25")
 @pytest.mark.parametrize("after_the_fact", [False, True])
 def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
-    store, after_the_fact
+    store, connections, after_the_fact
 ):
     add(store, "a")
-    store._writer = FailingConnection(store._writer, after_the_fact=after_the_fact)
+    error = sqlite3.OperationalError("disk I/O error")
+    connections.last.fail_on("COMMIT", error, after_the_fact=after_the_fact)
     with pytest.raises(CommitOutcomeUnknown) as failed:
         add(store, "b")
     assert failed.value.code == "commit_outcome_unknown"
@@ -468,10 +457,12 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
     assert names(store) == [*there, "c"]
 
 
-def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(store):
+def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one_works(
+    store, connections
+):
     with abandoned(store.transaction()) as tables:
         tables.insert(schema.nodes, node("a"))
-        tables._execute("ROLLBACK")  # as SQLite does by itself on some errors
+        connections.last.execute("ROLLBACK")  # as SQLite does by itself on some errors
     add(store, "b")
     assert names(store) == ["b"]
 
@@ -492,23 +483,23 @@ def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one
         ),
     ],
 )
-def test_an_epoch_is_found_by_its_own_index_however_many_there_were(store, path, ask, step):
-    asked = []
+def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
+    store, connections, path, ask, step
+):
     with store.view() as tables:
-        tables._rows = lambda sql, values: asked.append((sql, values)) or []
+        connections.statements.clear()
         ask(LedgerView(tables))
-    [(sql, values)] = asked
+        [(sql, values)] = connections.statements
     with closing(sqlite3.connect(path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert [one[-1] for one in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
 
 
-def test_what_an_operation_informed_is_found_by_its_name_alone(store, path):
-    asked = []
+def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, path):
     with store.view() as tables:
-        tables._rows = lambda sql, values: asked.append((sql, values)) or []
+        connections.statements.clear()
         LedgerView(tables).sequences_caused_by("op", after=7, limit=9)
-    [(sql, values)] = asked
+        [(sql, values)] = connections.statements
     with closing(sqlite3.connect(path)) as connection:
         [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert plan[-1] == (

@@ -4,7 +4,6 @@ Unlike a fleet under chaos nobody starts again what ended: a process that ends i
 """
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -55,16 +54,17 @@ class FuzzFleet:
         self.processes = {
             name: Process(
                 name,
-                [sys.executable, "-m", "tests.loop_watchdog", str(self._reports[name]), "gateway"],
+                "tests.loop_watchdog",
                 settings | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
                 folder,
+                [str(self._reports[name]), "gateway"],
             )
             for name, port in self.ports.items()
         }
         url = f"http://127.0.0.1:{self.ports[GATEWAYS[0]]}"
         self.processes["worker"] = Process(
             "worker",
-            [sys.executable, "-m", "tests.chaos.worker_process"],
+            "tests.chaos.worker_process",
             settings | {"ROTULUS_GATEWAY_URL": url},
             folder,
         )

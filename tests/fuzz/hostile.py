@@ -70,7 +70,7 @@ def _spoil_values(body: Any, chance: Random) -> str:
         elif how == "gone":
             del container[key]
         elif how == "more" and isinstance(container, dict):
-            container[chance.choice(ODD_NAMES)] = chance.choice(ODD_VALUES)
+            container[chance.choice(ODD_NAMES)] = copy.deepcopy(chance.choice(ODD_VALUES))
         elif how == "elsewhere":
             other, place = chance.choice(places)
             container[key] = json.loads(json.dumps(other[place]))

@@ -14,7 +14,7 @@ from typing import Final
 from actors.error_codes import ERRORS
 from tests.fuzz.shot import Shot
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
-from workers.gateway.http_protocol import REFUSALS
+from workers.gateway.http_limits import REFUSALS
 
 DONE: Final = frozenset({200, 201, 202})
 

@@ -178,6 +178,18 @@ operate = _verb("operations", lambda names: {"intents": intents(names.own, "fuzz
 operate_legal = _verb("operations", lambda names: {"intents": intents(names.own, "legal")}, OK)
 
 
+def stream(names: Names) -> Request:
+    """Send a stream of one line."""
+    line = names.chance.choice(intents(names.own, "fuzzed"))
+    return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line)
+
+
+def stream_legal(names: Names) -> Request:
+    """Send a stream of one line that depends on nothing."""
+    line = intents(names.own, "legal")[0]
+    return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line, OK)
+
+
 @cache
 def course() -> tuple[str, ...]:
     """Return the envelopes that name every kind and speak every verb, as JSON."""
@@ -475,6 +487,7 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
     {
         **dict.fromkeys((submit,), 6.0),
         **dict.fromkeys((operate,), 4.0),
+        **dict.fromkeys((stream,), 2.0),
         **dict.fromkeys((simulate_envelope,), 3.0),
         **dict.fromkeys((simulate_intent, eliminate, declare, read_perhaps), 2.0),
         **dict.fromkeys((enqueue, recomputed, reports), 2.0),
@@ -489,7 +502,7 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
 """What hostile requests begin as, and how often."""
 
 MUST_SUCCEED: Final[tuple[Build, ...]] = (
-    *[operate_legal, submit_legal, eliminate, read] * 3,
+    *[operate_legal, stream_legal, submit_legal, eliminate, read] * 3,
     *(declare, simulate_legal, enqueue_legal, enqueue_bulk_legal),
 )
 

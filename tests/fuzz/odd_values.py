@@ -1,5 +1,6 @@
 """Values, names and texts of JSON that somebody may not have thought of."""
 
+import copy
 from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
@@ -136,7 +137,8 @@ def odd_value(chance: Random, value: Any) -> Any:
         return {
             f"{chance.choice(ODD_NAMES)}{place}": value for place in range(chance.choice((2, 70)))
         }
-    return chance.choice(ODD_VALUES)
+    # What was put into a document may be spoiled itself.
+    return copy.deepcopy(chance.choice(ODD_VALUES))
 
 
 def _nested(depth: int, value: Any) -> Any:

@@ -87,8 +87,6 @@ def _queue_keys(queue: str, item: str) -> list[_Key]:
         _Key(f"rotulus:{{{queue}}}:{name}", kind, names)
         for name, kind, names in [
             *((name, "zset", member) for name in (*sets, "delayed", "in-flight", "dead")),
-            ("dead-signatures", "hash", (b"internal",)),
-            ("dead-of:internal", "zset", member),
             ("paused", "hash", (b"some", b"7")),
             (f"item:{item}", "hash", _ITEM_FIELDS),
             (f"dead-item:{item}", "hash", _ITEM_FIELDS),

@@ -103,6 +103,7 @@ def test_hostile_requests_go_to_every_route_in_every_manner():
     assert {"internal/work", "internal/recomputed", "rollbacks", "audit/replay"} <= routes
 
 
+@pytest.mark.slow
 def test_what_once_ended_a_fleet_is_among_them():
     """A lone surrogate among the references of an envelope, in a body that is read."""
     spoiled = set()

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+import orjson
+
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
@@ -17,10 +19,12 @@ from kernel.host import Host, iso_time
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.schema import edges, metadata, nodes
+from kernel.ledger.schema import edges, ephemeral_receipts, metadata, nodes, receipts
 from kernel.ledger.tables import Store
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.verify import verify
+from kernel.verify.reading import Finding
 
 START_US = 1_700_000_000_000_000
 HOUR_US = 3600 * 1_000_000
@@ -41,8 +45,8 @@ class FakeHost:
         return next(self.counter).to_bytes(count, "big")
 
 
-def memory_ledger() -> Ledger:
-    return Ledger.create(MemoryStore(), FakeHost().host)
+def memory_ledger(fake: FakeHost | None = None) -> Ledger:
+    return Ledger.create(MemoryStore(), (fake or FakeHost()).host)
 
 
 def ledger_on(store: Store) -> tuple[Ledger, FakeHost]:
@@ -421,6 +425,15 @@ def places(value: Any, path: str = "") -> Iterator[str]:
         yield from places(item, f"{here}.")
 
 
+def accept(ledger: Ledger, *documents: dict[str, Any]) -> str:
+    """Submit as the orchestrator what has to be accepted; return the last one's operation."""
+    for document in documents:
+        result = submit(ledger, document, submitter="orchestrator")
+        assert code_of(result) is None, result
+    operation_id: str = documents[-1]["operation_id"]
+    return operation_id
+
+
 def advance_policy(ledger: Ledger, name: str = "PG-2", **payload: Any) -> None:
     """Put a policy generation in force; envelopes name it from then on."""
     with ledger.view() as view:
@@ -501,6 +514,22 @@ def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
             )
             for table in metadata.sorted_tables
         }
+
+
+def receipts_of_kind(ledger: Ledger, kind: str) -> list[dict[str, Any]]:
+    """The receipts of a kind, the durable and the brief ones, in the order of their record."""
+    with ledger.view() as view:
+        return [
+            orjson.loads(row["receipt_bytes"])
+            for table in (receipts, ephemeral_receipts)
+            for row in view.tables.select(table, {"receipt_kind": kind})
+        ]
+
+
+def findings(ledger: Ledger) -> tuple[Finding, ...]:
+    """What verification finds wrong with the record."""
+    with ledger.view() as view:
+        return verify(view).findings
 
 
 def feeding_understandings(view: LedgerView, node_id: str) -> set[str]:

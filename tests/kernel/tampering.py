@@ -2,14 +2,18 @@
 
 import sqlite3
 from contextlib import closing
+from typing import get_args
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
+from kernel.verify.reading import Rule
 from tests.kernel.build import (
     FakeHost,
 )
+
+RULES = frozenset(get_args(Rule))
 
 
 class Copy:
@@ -81,7 +85,9 @@ def verify_file(path, **options):
         closing(SqliteStore(path, read_only=True)) as store,
         Ledger(store, FakeHost().host).view() as view,
     ):
-        return verify(view, **options)
+        result = verify(view, **options)
+    assert {finding.rule for finding in result.findings} <= RULES
+    return result
 
 
 def key_of(table, row):

@@ -8,10 +8,12 @@ import pytest
 
 from kernel.host import iso_time
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.memory import MemoryStore
 from kernel.stores.memberships import TRANSITIONS
 from tests.kernel.build import (
     START_US,
+    accept,
     adapt,
     changed,
     code_of,
@@ -40,13 +42,6 @@ def ledger(founded):
     return founded[0]
 
 
-def accepted(ledger, *documents):
-    for document in documents:
-        result = submit(ledger, document)
-        assert code_of(result) is None, result
-    return documents[-1]["operation_id"]
-
-
 def record(ledger, table, key):
     with ledger.view() as view:
         return view.record(table, key)
@@ -68,7 +63,7 @@ LATTICE = PUBLIC, INTERNAL, WALLED, SEALED = (
 
 @pytest.mark.spec("§4.3.1")
 def test_a_create_writes_the_first_version_of_a_node(ledger):
-    by = accepted(ledger, create("n", "Note", title="t", deep={"a": [1]}))
+    by = accept(ledger, create("n", "Note", title="t", deep={"a": [1]}))
     assert record(ledger, schema.nodes, "n") == {
         "node_id": "n",
         "node_kind": "Note",
@@ -86,8 +81,8 @@ def test_a_create_writes_the_first_version_of_a_node(ledger):
 
 @pytest.mark.spec("§4.3.1")
 def test_a_write_merges_its_fields_and_leaves_the_others(ledger):
-    first = accepted(ledger, create("n", "Note", title="t", deep={"a": 1, "b": 2}))
-    by = accepted(ledger, adapt("n", node_kind="Note", deep={"c": 3}, more=None))
+    first = accept(ledger, create("n", "Note", title="t", deep={"a": 1, "b": 2}))
+    by = accept(ledger, adapt("n", node_kind="Note", deep={"c": 3}, more=None))
     found = record(ledger, schema.nodes, "n")
     assert found["payload"] == {"title": "t", "deep": {"c": 3}, "more": None}
     assert found["version"] == 2
@@ -101,7 +96,7 @@ def test_a_write_merges_its_fields_and_leaves_the_others(ledger):
     list(itertools.product(LATTICE, repeat=2)),
 )
 def test_a_visibility_class_rises_or_stays(ledger, before, after):
-    accepted(ledger, create("n", "Note", visibility_class=before))
+    accept(ledger, create("n", "Note", visibility_class=before))
     result = submit(ledger, adapt("n", visibility_class=after))
     raised = LATTICE.index(after) >= LATTICE.index(before)
     assert code_of(result) == (None if raised else "visibility_class_lowered")
@@ -112,9 +107,9 @@ def test_a_visibility_class_rises_or_stays(ledger, before, after):
 
 @pytest.mark.spec("§4.3.1")
 def test_a_retraction_marks_the_node_and_keeps_it(ledger):
-    accepted(ledger, create("n", "Note", title="t"))
+    accept(ledger, create("n", "Note", title="t"))
     taken = changed(taking("collapse", "n"), {f"{FIRST}.payload": {"why": "w"}})
-    by = accepted(ledger, taken)
+    by = accept(ledger, taken)
     found = record(ledger, schema.nodes, "n")
     assert (found["state"], found["retracted_by_operation_id"]) == ("retracted", by)
     assert found["payload"] == {"title": "t", "why": "w"}
@@ -125,7 +120,7 @@ def test_a_retraction_marks_the_node_and_keeps_it(ledger):
 
 @pytest.fixture
 def joined(ledger):
-    accepted(
+    accept(
         ledger,
         create("claim", "VersionedClaim"),
         create("cu", "ConsolidatedUnderstanding"),
@@ -154,7 +149,7 @@ def test_an_edge_is_created_between_its_ends(joined):
 
 @pytest.mark.spec("§4.3.2")
 def test_an_edge_that_is_removed_is_marked_and_feeds_nothing(joined):
-    by = accepted(joined, unlink("e"))
+    by = accept(joined, unlink("e"))
     found = record(joined, schema.edges, "e")
     assert (found["state"], found["removed_by_operation_id"], found["removed_at"]) == (
         "removed",
@@ -169,8 +164,8 @@ def test_an_edge_that_is_removed_is_marked_and_feeds_nothing(joined):
 
 @pytest.mark.spec("§4.3.2")
 def test_a_removed_edge_can_be_made_anew_between_other_ends(joined):
-    accepted(joined, unlink("e"), create("other", "ConsolidatedUnderstanding"))
-    accepted(joined, link("e", "cu", "other"))
+    accept(joined, unlink("e"), create("other", "ConsolidatedUnderstanding"))
+    accept(joined, link("e", "cu", "other"))
     found = record(joined, schema.edges, "e")
     assert (found["source_node_id"], found["target_node_id"], found["state"]) == (
         "cu",
@@ -185,7 +180,7 @@ def test_a_removed_edge_can_be_made_anew_between_other_ends(joined):
 def test_a_reclassification_changes_type_and_metadata_and_no_more(joined):
     one = effect("edge_reclassify", "e", edge_type="refutes", edge_metadata={"note": "n"})
     before = record(joined, schema.edges, "e")
-    by = accepted(joined, envelope("document_relationship_update", [one]))
+    by = accept(joined, envelope("document_relationship_update", [one]))
     assert record(joined, schema.edges, "e") == before | {
         "edge_type": "refutes",
         "edge_metadata": {"essentiality": "supporting", "note": "n"},
@@ -198,9 +193,9 @@ def test_a_reclassification_changes_type_and_metadata_and_no_more(joined):
 @pytest.mark.spec("K1")
 def test_an_edge_may_be_created_under_its_canonical_kind(joined):
     document = changed(link("e2", "claim", "cu"), {f"{FIRST}.effect_kind": "edge_write"})
-    by = accepted(joined, document)
+    by = accept(joined, document)
     assert record(joined, schema.edges, "e2")["state"] == "active"
-    rows = [json.loads(row["effect_bytes"]) for row in everything(joined)["applied_effects"]]
+    rows = [effect_of(row) for row in everything(joined)["applied_effects"]]
     assert (rows[-1]["effect_kind"], rows[-1]["canonical_kind"]) == ("edge_write", "edge_write")
     with joined.view() as view:
         row = json.loads(view.log_row_of(by)["row_bytes"])
@@ -261,7 +256,7 @@ def membership(ledger):
 )
 def test_every_pair_of_membership_states_is_a_transition_or_refused(ledger, before, after):
     for state in WAYS[before]:
-        accepted(ledger, member(to_state=state))
+        accept(ledger, member(to_state=state))
     standing = membership(ledger)
     result = submit(ledger, member(to_state=after, from_state=before))
     if after in LEGAL[before]:
@@ -287,7 +282,7 @@ def test_the_transitions_that_the_specification_disallows_are_not_in_the_table()
 @pytest.mark.parametrize("before", WAYS)
 def test_a_revocation_is_a_rejection(ledger, before):
     for state in WAYS[before]:
-        accepted(ledger, member(to_state=state))
+        accept(ledger, member(to_state=state))
     revocation = effect("membership_revoke", "n", corpus_id="c", to_state="confirmed")
     document = envelope("membership_revoke", [revocation])
     result = submit(ledger, document)
@@ -300,14 +295,14 @@ def test_a_revocation_is_a_rejection(ledger, before):
 @pytest.mark.spec("§4.3.3")
 @pytest.mark.parametrize("stated", [None, *STATES])
 def test_the_state_that_an_effect_starts_from_must_be_the_one_that_is(ledger, stated):
-    accepted(ledger, member())
+    accept(ledger, member())
     result = submit(ledger, member(to_state="confirmed", from_state=stated))
     expected = None if stated == "candidate" else "membership_transition_disallowed"
     assert code_of(result) == expected
 
 
 def test_a_membership_says_which_transition_made_it(ledger):
-    by = accepted(ledger, member())
+    by = accept(ledger, member())
     assert membership(ledger) == {
         "corpus_id": "c",
         "node_id": "n",
@@ -317,7 +312,7 @@ def test_a_membership_says_which_transition_made_it(ledger):
         "updated_by_operation_id": by,
         "updated_at": at(),
     }
-    accepted(ledger, member(to_state="confirmed", transition_kind="user_confirm_event"))
+    accept(ledger, member(to_state="confirmed", transition_kind="user_confirm_event"))
     assert membership(ledger)["transition_kind"] == "user_confirm_event"
 
 
@@ -326,7 +321,7 @@ def test_a_membership_says_which_transition_made_it(ledger):
 
 @pytest.mark.spec("§4.3.5")
 def test_an_index_entry_is_kept_by_index_and_target(ledger):
-    by = accepted(
+    by = accept(
         ledger,
         create(
             "n",
@@ -349,9 +344,9 @@ def test_an_index_entry_is_kept_by_index_and_target(ledger):
 
 @pytest.mark.spec("K3")
 def test_a_view_is_stale_until_it_is_computed_again(ledger):
-    accepted(ledger, create("n", "Note", effect("materialized_view_invalidation", "v")))
+    accept(ledger, create("n", "Note", effect("materialized_view_invalidation", "v")))
     assert record(ledger, schema.materialized_views, "v")["stale"] is True
-    accepted(ledger, create("m", "Note", effect("materialized_view_recompute", "v")))
+    accept(ledger, create("m", "Note", effect("materialized_view_recompute", "v")))
     assert record(ledger, schema.materialized_views, "v")["stale"] is False
 
 
@@ -374,12 +369,12 @@ def test_the_bytes_of_the_state_before_are_kept_under_their_hash(joined):
     for table, key, document in steps:
         with joined.view() as view:
             before = view.tables.get(table, key)["record"]
-        accepted(joined, document)
+        accept(joined, document)
         with joined.view() as view:
             after = view.tables.get(table, key)["record"]
             sequence = view.head().ec_sequence_number
             rows = view.tables.select(schema.applied_effects, {"ec_sequence_number": sequence})
-            applied = [json.loads(row["effect_bytes"]) for row in rows]
+            applied = [effect_of(row) for row in rows]
             first_hash = applied[0]["pre_image_hash"]
             assert first_hash == hashlib.sha256(before).hexdigest()
             assert view.tables.get(schema.pre_images, first_hash)["content"] == before
@@ -389,18 +384,18 @@ def test_the_bytes_of_the_state_before_are_kept_under_their_hash(joined):
 
 @pytest.mark.spec("K2")
 def test_what_was_not_there_has_no_pre_image(ledger):
-    accepted(ledger, create("n", "Note", effect("index_update", "x", index_name="i")))
+    accept(ledger, create("n", "Note", effect("index_update", "x", index_name="i")))
     rows = everything(ledger)
     assert rows["pre_images"] == []
-    applied = [json.loads(row["effect_bytes"]) for row in rows["applied_effects"]]
+    applied = [effect_of(row) for row in rows["applied_effects"]]
     assert [one["pre_image_hash"] for one in applied] == ["", "", ""]
 
 
 def test_two_effects_on_one_record_keep_the_state_between_them(ledger):
-    accepted(ledger, create("n", "Note"))
+    accept(ledger, create("n", "Note"))
     second = effect("node_write", "n", title="b") | {"effect_id": "second"}
-    accepted(ledger, envelope("annotate", [effect("node_write", "n", title="a"), second]))
-    applied = [json.loads(row["effect_bytes"]) for row in everything(ledger)["applied_effects"]]
+    accept(ledger, envelope("annotate", [effect("node_write", "n", title="a"), second]))
+    applied = [effect_of(row) for row in everything(ledger)["applied_effects"]]
     first, second = applied[-2:]
     assert second["pre_image_hash"] == first["post_image_hash"]
     with ledger.view() as view:
@@ -422,7 +417,7 @@ def test_a_receipt_effect_emits_its_payload(ledger):
         source_spans=[],
         display_kind="synthesis_summary_no_spans",
     )
-    by = accepted(ledger, document)
+    by = accept(ledger, document)
     with ledger.view() as view:
         [receipt] = view.receipts_of(by)
     assert receipt == receipt | {
@@ -432,13 +427,13 @@ def test_a_receipt_effect_emits_its_payload(ledger):
         "reason": "user_marked_synthesis_no_spans",
         "emitted_at": at(),
     }
-    applied = [json.loads(row["effect_bytes"]) for row in everything(ledger)["applied_effects"]]
+    applied = [effect_of(row) for row in everything(ledger)["applied_effects"]]
     assert (applied[2]["store"], applied[2]["record_key"]) == ("receipts", receipt["receipt_id"])
     assert applied[2]["pre_image_hash"] == applied[2]["post_image_hash"] == ""
 
 
 def test_a_receipt_of_no_subkind_is_of_the_verbs_kind(ledger):
-    by = accepted(ledger, envelope("search_run_record", [effect("receipt_only", query="q")]))
+    by = accept(ledger, envelope("search_run_record", [effect("receipt_only", query="q")]))
     with ledger.view() as view:
         assert [one["receipt_kind"] for one in view.receipts_of(by)] == ["search_run_record"]
 
@@ -464,7 +459,7 @@ def test_a_mixed_or_restricted_packet_leaves_a_taint_receipt(ledger, taint, reso
         "resolved_output_visibility_class": resolved,
     }
     document = create("n", "Note", visibility_class=resolved or PUBLIC, envelope=stated)
-    by = accepted(ledger, document)
+    by = accept(ledger, document)
     with ledger.view() as view:
         receipts = view.receipts_of(by)
     assert len(receipts) == emitted

@@ -10,6 +10,7 @@ from kernel.host import iso_time
 from kernel.ledger.memory import MemoryStore
 from tests.kernel.build import (
     START_US,
+    accept,
     adapt,
     code_of,
     create,
@@ -39,20 +40,13 @@ def ledger():
     return memory_ledger()
 
 
-def accepted(ledger, *documents):
-    for document in documents:
-        result = submit(ledger, document)
-        assert code_of(result) is None, result
-    return documents[-1]["operation_id"]
-
-
 def understanding(name, **fields):
     return create(name, UNDERSTANDING, **fields)
 
 
 def diamond(ledger):
     """A claim feeds a, a feeds b and c, both feed d; everything computed."""
-    accepted(
+    accept(
         ledger,
         create("claim", CLAIM, authority=1),
         *(understanding(name) for name in "abcd"),
@@ -67,9 +61,9 @@ def diamond(ledger):
 
 def chain(ledger, length):
     names = [f"u{number:03}" for number in range(length)]
-    accepted(ledger, create("claim", CLAIM, authority=1))
-    accepted(ledger, *(understanding(name) for name in names))
-    accepted(
+    accept(ledger, create("claim", CLAIM, authority=1))
+    accept(ledger, *(understanding(name) for name in names))
+    accept(
         ledger, *(link(f"{a}>{b}", a, b) for a, b in zip(["claim", *names], names, strict=False))
     )
     return names
@@ -102,7 +96,7 @@ def receipts(ledger, operation_id):
 @AUTHORITY_EAGER
 def test_a_claim_asks_for_all_that_depend_on_it_parents_first(ledger):
     diamond(ledger)
-    by = accepted(ledger, adapt("claim", authority=0))
+    by = accept(ledger, adapt("claim", authority=0))
     with ledger.view() as view:
         requests = view.open_requests()
         cause = view.head().ec_sequence_number
@@ -155,8 +149,8 @@ def test_each_kind_of_change_asks_for_what_it_touches_and_for_no_more(
     ledger, document, expected, kind
 ):
     diamond(ledger)
-    accepted(ledger, create("note1", "Note"))
-    accepted(ledger, document)
+    accept(ledger, create("note1", "Note"))
+    accept(ledger, document)
     assert requested(ledger) == expected
     if expected:
         with ledger.view() as view:
@@ -167,7 +161,7 @@ def test_each_kind_of_change_asks_for_what_it_touches_and_for_no_more(
 def test_a_retracted_input_counts_no_longer(ledger):
     diamond(ledger)
     assert stored(ledger, "a") > 0.5
-    accepted(ledger, taking("collapse", "claim", "1"))
+    accept(ledger, taking("collapse", "claim", "1"))
     assert drain(ledger) == ["a", "b", "c", "d"]
     assert stored(ledger, "a") == 0.5
 
@@ -176,14 +170,14 @@ def test_a_retracted_input_counts_no_longer(ledger):
 def test_several_changes_of_one_operation_ask_once_for_each_understanding(ledger):
     diamond(ledger)
     second = effect("node_write", "b", title="t")
-    accepted(ledger, envelope("field_adapt", [effect("node_write", "claim", authority=0), second]))
+    accept(ledger, envelope("field_adapt", [effect("node_write", "claim", authority=0), second]))
     assert requested(ledger) == ["a", "b", "c", "d"]
 
 
 @AUTHORITY_EAGER
 def test_an_edge_that_is_moved_asks_for_the_one_it_fed_and_the_one_it_feeds(ledger):
     diamond(ledger)
-    accepted(ledger, understanding("e"))
+    accept(ledger, understanding("e"))
     drain(ledger)
     moved = effect(
         "edge_create",
@@ -193,7 +187,7 @@ def test_an_edge_that_is_moved_asks_for_the_one_it_fed_and_the_one_it_feeds(ledg
         edge_type="informs",
         edge_metadata={"essentiality": "core"},
     )
-    accepted(ledger, relink(effect("edge_remove", "4"), moved))
+    accept(ledger, relink(effect("edge_remove", "4"), moved))
     assert sorted(requested(ledger)) == ["d", "e"]
 
 
@@ -214,7 +208,7 @@ def test_a_refused_operation_asks_for_nothing(ledger):
 
 @pytest.mark.spec("K12")
 def test_a_recompute_asks_for_nothing(ledger):
-    accepted(ledger, understanding("a"), understanding("b"), link("1", "a", "b"))
+    accept(ledger, understanding("a"), understanding("b"), link("1", "a", "b"))
     with ledger.view() as view:
         document = recompute(view, "a")
     before = requested(ledger)
@@ -238,22 +232,22 @@ def test_every_request_is_told_in_passing(ledger):
 @pytest.mark.parametrize("priority", PRIORITIES)
 def test_requests_have_the_priority_that_their_operation_states(ledger, priority):
     diamond(ledger)
-    accepted(ledger, adapt("claim", envelope_changes={"recompute_priority": priority}))
+    accept(ledger, adapt("claim", envelope_changes={"recompute_priority": priority}))
     assert set(priorities(ledger).values()) == {priority}
 
 
 @pytest.mark.parametrize("priority", [None, "whenever"])
 def test_without_a_known_priority_a_request_is_background(ledger, priority):
-    accepted(ledger, understanding("a", envelope={"recompute_priority": priority}))
+    accept(ledger, understanding("a", envelope={"recompute_priority": priority}))
     assert priorities(ledger) == {"a": "background_normal"}
 
 
 @pytest.mark.spec("K12")
 def test_a_parent_is_as_urgent_as_its_most_urgent_descendant(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("b", recompute_priority="user_active_session"))
+    accept(ledger, adapt("b", recompute_priority="user_active_session"))
     drain(ledger)
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     assert priorities(ledger) == {
         "a": "user_active_session",
         "b": "user_active_session",
@@ -265,9 +259,9 @@ def test_a_parent_is_as_urgent_as_its_most_urgent_descendant(ledger):
 @pytest.mark.spec("K12")
 def test_an_urgent_descendant_raises_the_parents_that_already_wait(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     urgent = {"recompute_priority": "user_initiated_critical"}
-    accepted(ledger, adapt("c", envelope_changes=urgent))
+    accept(ledger, adapt("c", envelope_changes=urgent))
     most = {}
     with ledger.view() as view:
         for request in view.open_requests():
@@ -283,8 +277,8 @@ def test_an_urgent_descendant_raises_the_parents_that_already_wait(ledger):
 def test_a_parent_that_comes_later_is_as_urgent_as_the_descendant_that_waits(ledger):
     diamond(ledger)
     urgent = {"recompute_priority": "user_initiated_critical"}
-    accepted(ledger, adapt("d", envelope_changes=urgent))
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("d", envelope_changes=urgent))
+    accept(ledger, adapt("claim", authority=0))
     with ledger.view() as view:
         newest = {request.item_key: request.priority for request in view.open_requests()}
     assert newest["a"] == newest["b"] == newest["c"] == "user_initiated_critical"
@@ -297,7 +291,7 @@ def test_a_parent_that_comes_later_is_as_urgent_as_the_descendant_that_waits(led
 def test_triggers_that_arrive_while_work_waits_become_one_recompute(ledger):
     diamond(ledger)
     for value in (0, 0.25, 0.75):
-        accepted(ledger, adapt("claim", authority=value))
+        accept(ledger, adapt("claim", authority=value))
     assert len(requested(ledger)) == 12
     assert drain(ledger) == ["a", "b", "c", "d"]
     rows = everything(ledger)
@@ -310,7 +304,7 @@ def test_triggers_that_arrive_while_work_waits_become_one_recompute(ledger):
 
 @pytest.mark.spec("§8.2")
 def test_each_request_that_a_recompute_serves_gets_its_receipt(ledger):
-    accepted(ledger, understanding("a"), adapt("a", title="t"))
+    accept(ledger, understanding("a"), adapt("a", title="t"))
     with ledger.view() as view:
         ids = [request.request_id for request in view.open_requests()]
         document = recompute(view, "a")
@@ -333,11 +327,11 @@ def test_each_request_that_a_recompute_serves_gets_its_receipt(ledger):
 
 @pytest.mark.spec("K12")
 def test_a_recompute_closes_what_was_caused_by_the_time_it_read_and_nothing_later(ledger):
-    accepted(ledger, create("claim", CLAIM, authority=1), understanding("a"))
-    accepted(ledger, link("1", "claim", "a"))
+    accept(ledger, create("claim", CLAIM, authority=1), understanding("a"))
+    accept(ledger, link("1", "claim", "a"))
     with ledger.view() as view:
         document = recompute(view, "a")
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     assert code_of(work(ledger, document)) is None
     assert stored(ledger, "a") == 5 / 6
     assert requested(ledger) == ["a"]
@@ -358,7 +352,7 @@ def state(ledger, name, as_of=None):
 @pytest.mark.spec("K12")
 def test_an_understanding_is_ready_when_nothing_above_it_waits(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     order = []
     while found := ready_now(ledger):
         states = {name: state(ledger, name) for name in "abcd"}
@@ -378,7 +372,7 @@ def test_an_understanding_is_ready_when_nothing_above_it_waits(ledger):
 @pytest.mark.spec("K12")
 def test_what_was_read_before_a_parent_was_computed_cannot_be_recorded_after(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     with ledger.view() as view:
         early = recompute(view, "b")
         read_at = view.head().ec_sequence_number
@@ -392,7 +386,7 @@ def test_what_was_read_before_a_parent_was_computed_cannot_be_recorded_after(led
 
 @pytest.mark.spec("K12")
 def test_a_moment_before_the_request_was_made_is_closed(ledger):
-    accepted(ledger, create("n", "Note"), understanding("a"))
+    accept(ledger, create("n", "Note"), understanding("a"))
     assert state(ledger, "a", 1) is RecomputeReadiness.CLOSED
     assert state(ledger, "a", 2) is RecomputeReadiness.READY
     assert state(ledger, "nobody") is RecomputeReadiness.CLOSED
@@ -401,7 +395,7 @@ def test_a_moment_before_the_request_was_made_is_closed(ledger):
 @pytest.mark.spec("K12")
 def test_a_trigger_recomputes_each_once_and_no_value_mixes_old_and_new(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("claim", authority=0))
+    accept(ledger, adapt("claim", authority=0))
     assert drain(ledger) == ["a", "b", "c", "d"]
     a = 1 / 6
     b, c = (1 + 4 * a) / 6, (1 + 2 * a) / 4
@@ -416,8 +410,8 @@ def test_a_trigger_recomputes_each_once_and_no_value_mixes_old_and_new(ledger):
 
 @pytest.mark.spec("§8.5")
 def test_an_understanding_says_what_its_authority_was_computed_from(ledger):
-    accepted(ledger, create("claim", CLAIM, authority=1), understanding("a"), understanding("b"))
-    accepted(ledger, link("2", "claim", "b"), link("1", "a", "b", "tangential"))
+    accept(ledger, create("claim", CLAIM, authority=1), understanding("a"), understanding("b"))
+    accept(ledger, link("2", "claim", "b"), link("1", "a", "b", "tangential"))
     drain(ledger)
     with ledger.view() as view:
         payload = view.node("b")["payload"]
@@ -441,17 +435,17 @@ def test_an_understanding_says_what_its_authority_was_computed_from(ledger):
 @pytest.mark.spec("K13")
 def test_an_override_replaces_the_value_and_reaches_what_is_below(ledger):
     diamond(ledger)
-    accepted(ledger, adapt("a", override_authority=0.125))
+    accept(ledger, adapt("a", override_authority=0.125))
     drain(ledger)
     assert stored(ledger, "a") == 0.125
     assert stored(ledger, "b") == (1 + 4 * 0.125) / 6
-    accepted(ledger, adapt("a", override_authority=None))
+    accept(ledger, adapt("a", override_authority=None))
     drain(ledger)
     assert stored(ledger, "a") == 5 / 6
 
 
 def test_inputs_without_an_authority_are_left_out(ledger):
-    accepted(
+    accept(
         ledger,
         create("claim", CLAIM),
         create("note", "Note", authority=1),
@@ -466,7 +460,7 @@ def test_inputs_without_an_authority_are_left_out(ledger):
 
 def test_the_graph_answers_who_depends_and_who_feeds(ledger):
     diamond(ledger)
-    accepted(ledger, create("note", "Note"), link("6", "a", "note"))
+    accept(ledger, create("note", "Note"), link("6", "a", "note"))
     with ledger.view() as view:
         assert dependents_of(view, "a") == ["b", "c"]
         assert dependents_of(view, "claim") == ["a"]
@@ -481,7 +475,7 @@ def test_the_graph_answers_who_depends_and_who_feeds(ledger):
 @pytest.mark.spec("§8.4")
 def test_a_cycle_is_named_on_a_receipt_and_what_is_below_it_goes_on(ledger):
     diamond(ledger)
-    by = accepted(ledger, link("6", "b", "a"))
+    by = accept(ledger, link("6", "b", "a"))
     [receipt] = receipts(ledger, by)
     assert receipt["receipt_kind"] == "cu_authority_cycle_detected"
     assert receipt["node_refs"] == ["a", "b"]
@@ -493,7 +487,7 @@ def test_a_cycle_is_named_on_a_receipt_and_what_is_below_it_goes_on(ledger):
 @pytest.mark.spec("§8.4")
 def test_a_cycle_that_is_broken_is_computed_again(ledger):
     diamond(ledger)
-    accepted(ledger, link("6", "d", "a"), adapt("claim", authority=0), unlink("6"))
+    accept(ledger, link("6", "d", "a"), adapt("claim", authority=0), unlink("6"))
     assert sorted(set(requested(ledger))) == ["a", "b", "c", "d"]
     drain(ledger)
     with ledger.view() as view:
@@ -505,8 +499,8 @@ def test_a_cycle_that_is_broken_is_computed_again(ledger):
 
 @pytest.mark.spec("§8.4")
 def test_members_of_a_cycle_that_already_wait_do_not_hold_each_other_back(ledger):
-    accepted(ledger, understanding("a"), understanding("b"), link("1", "a", "b"))
-    accepted(ledger, link("2", "b", "a"))
+    accept(ledger, understanding("a"), understanding("b"), link("1", "a", "b"))
+    accept(ledger, link("2", "b", "a"))
     assert ready_now(ledger) == ["a", "b"]
     assert state(ledger, "a") is state(ledger, "b") is RecomputeReadiness.READY
     assert sorted(drain(ledger)) == ["a", "b"]
@@ -517,7 +511,7 @@ def test_a_cascade_ends_at_the_depth_cap_and_says_where():
     ledger, _ = ledger_on(MemoryStore())
     names = chain(ledger, MAX_CASCADE_DEPTH + 2)
     before = len(requested(ledger))
-    by = accepted(ledger, adapt("claim", authority=0))
+    by = accept(ledger, adapt("claim", authority=0))
     assert requested(ledger)[before:] == names[:MAX_CASCADE_DEPTH]
     [receipt] = receipts(ledger, by)
     assert receipt["receipt_kind"] == "cascade_depth_exceeded"

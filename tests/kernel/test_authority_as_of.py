@@ -13,18 +13,18 @@ from kernel.errors import AuthorityInvalid
 from kernel.kernel import Kernel
 from kernel.ledger import recent_changes, schema
 from kernel.rollback.execute import rollback_operation
-from kernel.verify import verify
 from tests.kernel.build import (
+    accept,
     adapt,
     code_of,
     create,
     drain,
     effect,
+    findings,
     link,
     memory_ledger,
     recompute,
     relink,
-    submit,
     taking,
     unlink,
     work,
@@ -35,18 +35,11 @@ UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 pytestmark = pytest.mark.spec("§8.2")
 
 
-def accepted(ledger, *documents):
-    for document in documents:
-        result = submit(ledger, document)
-        assert code_of(result) is None, result
-    return documents[-1]["operation_id"]
-
-
 @pytest.fixture
 def ledger():
     """Two claims and an understanding feed `u`, whose recompute is asked for."""
     ledger = memory_ledger()
-    accepted(
+    accept(
         ledger,
         create("claim", CLAIM, authority=1),
         create("other", CLAIM, authority=0.25),
@@ -56,7 +49,7 @@ def ledger():
         link("3", "v", "u", "supporting"),
     )
     drain(ledger)
-    accepted(ledger, adapt("u", title="asked again"))
+    accept(ledger, adapt("u", title="asked again"))
     return ledger
 
 
@@ -85,28 +78,28 @@ def moved_away(ledger):
         edge_type="informs",
         edge_metadata={"essentiality": "core"},
     )
-    accepted(ledger, relink(effect("edge_remove", "1"), moved))
+    accept(ledger, relink(effect("edge_remove", "1"), moved))
 
 
 def retracted(ledger):
-    accepted(ledger, taking("collapse", "claim", "1"))
+    accept(ledger, taking("collapse", "claim", "1"))
 
 
 CHANGES = {
-    "an input": lambda ledger: accepted(ledger, adapt("claim", authority=0)),
-    "an input, twice": lambda ledger: accepted(
+    "an input": lambda ledger: accept(ledger, adapt("claim", authority=0)),
+    "an input, twice": lambda ledger: accept(
         ledger, adapt("claim", authority=0), adapt("claim", authority=0.5)
     ),
     "a retracted input": retracted,
-    "a weight": lambda ledger: accepted(
+    "a weight": lambda ledger: accept(
         ledger, relink(effect("edge_reclassify", "1", edge_metadata={"essentiality": "supporting"}))
     ),
-    "an input less": lambda ledger: accepted(ledger, unlink("1")),
-    "an input less and back": lambda ledger: accepted(ledger, unlink("1"), link("1", "claim", "u")),
+    "an input less": lambda ledger: accept(ledger, unlink("1")),
+    "an input less and back": lambda ledger: accept(ledger, unlink("1"), link("1", "claim", "u")),
     "an edge that leads elsewhere": moved_away,
-    "an input more": lambda ledger: accepted(ledger, link("4", "w", "u")),
-    "the override": lambda ledger: accepted(ledger, adapt("u", override_authority=0.5)),
-    "nothing of it": lambda ledger: accepted(ledger, create("note", "Note")),
+    "an input more": lambda ledger: accept(ledger, link("4", "w", "u")),
+    "the override": lambda ledger: accept(ledger, adapt("u", override_authority=0.5)),
+    "nothing of it": lambda ledger: accept(ledger, create("note", "Note")),
 }
 
 
@@ -129,8 +122,7 @@ def test_what_was_read_before_a_change_is_recorded_and_what_it_makes_of_it_is_no
     assert stored(ledger) == expected
     drain(ledger)
     assert stored(ledger) == authority_of_now(ledger)
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 def authority_of_now(ledger):
@@ -140,14 +132,11 @@ def authority_of_now(ledger):
 
 @pytest.mark.parametrize("what", ["an edge", "an input"])
 def test_an_undone_create_was_there_at_that_sequence(ledger, what):
-    made = accepted(
-        ledger, link("4", "w", "u") if what == "an edge" else adapt("claim", authority=0)
-    )
+    made = accept(ledger, link("4", "w", "u") if what == "an edge" else adapt("claim", authority=0))
     before = read(ledger)
     undo(ledger, made)
     assert code_of(work(ledger, before)) is None
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 def test_changes_and_recomputes_of_one_transaction_are_held_against_each_other(ledger):
@@ -189,21 +178,20 @@ def test_what_a_savepoint_took_back_was_never_written(ledger):
 def test_a_snapshot_that_lies_too_far_back_is_read_again(ledger, monkeypatch):
     monkeypatch.setattr(recent_changes, "SNAPSHOT_OPERATIONS_MAX", 3)
     before = read(ledger)
-    accepted(ledger, *(create(f"n{number}", "Note") for number in range(3)))
+    accept(ledger, *(create(f"n{number}", "Note") for number in range(3)))
     late = read(ledger)
-    accepted(ledger, create("n3", "Note"))
+    accept(ledger, create("n3", "Note"))
     assert code_of(work(ledger, before)) == "recompute_as_of_too_old"
     assert code_of(work(ledger, late)) is None
-    accepted(ledger, *(adapt("n0", title=str(number)) for number in range(8)))
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    accept(ledger, *(adapt("n0", title=str(number)) for number in range(8)))
+    assert findings(ledger) == ()
 
 
 def test_more_effects_than_a_page_are_looked_back_over(ledger, monkeypatch):
-    monkeypatch.setattr(recent_changes, "_PAGE_ROWS", 1)
+    monkeypatch.setattr(recent_changes, "PAGE_ROWS", 1)
     before = read(ledger)
     for value in (0.5, 0.75, 0):
-        accepted(ledger, adapt("claim", authority=value), unlink("1"), link("1", "claim", "u"))
+        accept(ledger, adapt("claim", authority=value), unlink("1"), link("1", "claim", "u"))
     assert code_of(work(ledger, before)) is None
 
 

@@ -2,14 +2,13 @@
 
 import pytest
 
-from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, RecomputeUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
-from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import plan_deferred
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import (
+    AUTHORITY_QUEUE,
     CASCADE_QUEUE,
     CASCADES,
     RecomputeReadiness,
@@ -21,10 +20,9 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.sweeps import BackfillProgress, NightlyTick, tick_source
 from kernel.canonical import digest
 from kernel.host import iso_time
-from kernel.kernel import Kernel
-from kernel.ledger.memory import MemoryStore
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.verify import verify
+from tests.actors.harness import bench_on
 from tests.kernel.build import (
     HOUR_US,
     START_US,
@@ -35,7 +33,6 @@ from tests.kernel.build import (
     drain,
     effect,
     envelope,
-    ledger_on,
     link,
     recompute,
     submit,
@@ -43,6 +40,7 @@ from tests.kernel.build import (
     understandings,
     work,
 )
+from tests.world import World
 from workers.use_cases.authority_sweeps import (
     Sweep,
     accepted,
@@ -58,42 +56,30 @@ DAY_US = 24 * HOUR_US
 
 @pytest.fixture
 def world():
-    return World()
+    return AuthorityWorld()
 
 
-class World:
-    """A ledger, its clock, and the runtime that writes it."""
-
-    def __init__(self):
-        self.ledger, self.fake = ledger_on(MemoryStore())
-        self.kernel, self.orchestrator = Kernel(), Orchestrator(self.fake.host)
-
-    def accept(self, *documents):
-        for document in documents:
-            result = submit(self.ledger, document)
-            assert code_of(result) is None, result
-        return documents[-1]["operation_id"]
+class AuthorityWorld(World):
+    """What asks for authorities, and what is asked for."""
 
     def write(self, unit):
-        with self.ledger.transaction() as transaction:
-            return unit.run(CommitContext(transaction, self.kernel, self.orchestrator))
+        with bench_on(self.ledger) as context:
+            return unit.run(context)
 
     def sweep(self, sweep: Sweep):
         return [self.write(sweep.unit(page)) for page in sweep.pages(self.ledger)]
 
     def tick(self, threshold_hours=0):
-        return self.sweep(decay_tick(self.fake.time_us, threshold_hours))
+        return self.sweep(decay_tick(self.host.time_us, threshold_hours))
 
     def open(self):
-        with self.ledger.view() as view:
-            return view.open_requests(queue="authority-recompute")
+        return super().open(AUTHORITY_QUEUE)
 
     def asked(self):
         return [one.item_key for one in self.open()]
 
     def stored(self, name):
-        with self.ledger.view() as view:
-            return view.node(name)["payload"].get("cu_authority")
+        return self.node(name)["payload"].get("cu_authority")
 
     def cascade(self):
         with self.ledger.view() as view:
@@ -194,12 +180,12 @@ def test_the_same_source_asks_once(world):
     assert (first["duplicate"], again["duplicate"]) == (False, True)
     assert again["request"] == first["request"]
     assert world.asked() == ["b", "c"]
-    world.fake.time_us += 25 * HOUR_US  # the window of the key is over, the request still waits
+    world.host.time_us += 25 * HOUR_US  # the window of the key is over, the request still waits
     later = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert later["request"] == first["request"]
     assert world.asked() == ["b", "c"]
     drain(world.ledger)
-    world.fake.time_us += 25 * HOUR_US
+    world.host.time_us += 25 * HOUR_US
     world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert world.asked() == ["b", "c"]
 
@@ -341,14 +327,14 @@ def test_t3_the_tick_asks_below_a_decay_event_that_has_aged_past_the_threshold_o
     world.chain()
     world.accept(adapt("claim", last_decay_at=iso_time(START_US)))
     drain(world.ledger)
-    world.fake.time_us = START_US + 7 * DAY_US - HOUR_US
+    world.host.time_us = START_US + 7 * DAY_US - HOUR_US
     assert world.tick(7 * 24) == []
-    world.fake.time_us += 2 * HOUR_US
+    world.host.time_us += 2 * HOUR_US
     [result] = world.tick(7 * 24)
     assert world.asked() == ["a", "b", "c"]
     [direct, *below] = [one.document for one in world.open()]
     assert direct["trigger_kind"] == "authority_decay_tick"
-    assert direct["trigger_source_id"] == tick_source(world.fake.time_us)
+    assert direct["trigger_source_id"] == tick_source(world.host.time_us)
     assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
     assert {one.priority for one in world.open()} == {"background_low_priority"}
     with world.ledger.view() as view:
@@ -617,7 +603,7 @@ def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not
         "c": "background_normal",
     }
     drain(world.ledger)
-    world.fake.time_us += HOUR_US
+    world.host.time_us += HOUR_US
     world.accept(adapt("claim", authority=1, envelope_changes={"session_id": "s"}))
     assert {one.priority for one in world.open()} == {"background_normal"}
 

@@ -19,6 +19,7 @@ from kernel.canonical import canonicalize
 from kernel.verify import verify
 from kernel.visibility import VISIBILITY_CLASSES
 from tests.kernel.build import (
+    accept,
     adapt,
     code_of,
     create,
@@ -26,7 +27,6 @@ from tests.kernel.build import (
     link,
     memory_ledger,
     recompute,
-    submit,
     unlink,
     work,
 )
@@ -55,6 +55,7 @@ def stated(edges):
     return found, brought
 
 
+@pytest.mark.slow
 @given(st.lists(EDGES, max_size=2 * EXCERPT_INPUTS))
 def test_the_digest_is_that_of_the_canonical_array_of_all_inputs(edges):
     found, brought = stated(edges)
@@ -111,12 +112,6 @@ def test_any_number_of_inputs_is_stated_in_bounded_memory():
 # On the record
 
 
-def accepted(ledger, *documents):
-    for document in documents:
-        result = submit(ledger, document)
-        assert code_of(result) is None, result
-
-
 @pytest.fixture
 def wide(monkeypatch):
     """An understanding of more inputs than a page of anything, one of them restricted."""
@@ -124,13 +119,13 @@ def wide(monkeypatch):
     monkeypatch.setattr("kernel.ledger.ledger.NODES_KEPT", 8)
     monkeypatch.setattr("kernel.authority.graph.PAGE_INPUTS", 20)
     ledger = memory_ledger()
-    accepted(ledger, create("u", UNDERSTANDING), create("below", UNDERSTANDING))
+    accept(ledger, create("u", UNDERSTANDING), create("below", UNDERSTANDING))
     names = [f"c{number:03}" for number in range(EXCERPT_INPUTS + 16)]
     for name in names:
         fields = {"visibility_class": "sealed"} if name == names[-1] else {}
-        accepted(ledger, create(name, CLAIM, authority=int(name[1:]) / 100, **fields))
-        accepted(ledger, link(f"e{name}", name, "u", "core" if name < "c040" else "tangential"))
-    accepted(ledger, link("down", "u", "below"))
+        accept(ledger, create(name, CLAIM, authority=int(name[1:]) / 100, **fields))
+        accept(ledger, link(f"e{name}", name, "u", "core" if name < "c040" else "tangential"))
+    accept(ledger, link("down", "u", "below"))
     return ledger, names
 
 
@@ -141,8 +136,8 @@ def test_what_many_inputs_give_is_recorded_verified_and_the_same_as_of_a_snapsho
     alpha = 1 + sum(weight * value for weight, value in zip(weights, values, strict=True))
     with ledger.view() as view:
         before = recompute(view, "u")
-    accepted(ledger, adapt("c000", authority=1), unlink("ec001"), adapt(names[-1], authority=0))
-    accepted(ledger, create("a", CLAIM, authority=1), link("a", "a", "u"))
+    accept(ledger, adapt("c000", authority=1), unlink("ec001"), adapt(names[-1], authority=0))
+    accept(ledger, create("a", CLAIM, authority=1), link("a", "a", "u"))
     assert code_of(work(ledger, before)) is None
     with ledger.view() as view:
         payload = view.node("u")["payload"]
@@ -164,7 +159,7 @@ def test_an_input_beyond_the_excerpt_cannot_be_forged(wide, beyond):
     ledger, names = wide
     with ledger.view() as view:
         as_of = view.head().ec_sequence_number
-    accepted(ledger, adapt(names[beyond], authority=1))
+    accept(ledger, adapt(names[beyond], authority=1))
     with ledger.view() as view:
         false = recompute(view, "u", as_of)
         true = recompute(view, "u")

@@ -2,26 +2,27 @@
 
 import time
 from dataclasses import replace
+from itertools import count
 
-import orjson
 import pytest
 
 from kernel.audit.costs import cost_entries, cost_totals, joined_totals
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.belief_record import BeliefBatch, record_belief
+from kernel.canonical import canonicalize
 from kernel.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
+from kernel.checks import v11_capacity
+from kernel.checks.check import Passage, Submission
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
+from kernel.model.envelope import Envelope
 from kernel.model.result import SubmissionResult
 from kernel.operation_counts import operations_of_day, operations_of_run
 from kernel.rollback.execute import rollback_operation
-from kernel.verify import verify
 from tests.kernel.build import (
     HOUR_US,
     START_US,
-    advance_policy,
     answered,
     changed,
     code_of,
@@ -29,10 +30,10 @@ from tests.kernel.build import (
     effect,
     envelope,
     envelope_of_anchor,
-    ledger_on,
     submit,
 )
 from tests.kernel.simulations import simulate
+from tests.world import World
 
 COST = "affected_subgraph_descriptor.estimated_capacity_cost"
 UNAVAILABLE = "envelope_capacity_unavailable"
@@ -63,30 +64,23 @@ class Leases:
         self.drawn.append((operation_kind, priority, cost))
 
 
-class World:
+class CapacityWorld(World):
     def __init__(self):
-        self.ledger, self.host = ledger_on(MemoryStore())
-        self.policy = "PG-1"
-        self.made = 0
+        super().__init__()
+        self.numbers = count(1)
 
     def govern(self, **governance):
-        self.policy = f"PG-{int(self.policy[3:]) + 1}"
-        advance_policy(self.ledger, self.policy, kernel_cost_governance=governance)
+        self.advance_policy(kernel_cost_governance=governance)
 
     def note(self, cost=None, **changes):
-        self.made += 1
-        document = create(f"n-{self.made}", "Note", envelope={"policy_generation_id": self.policy})
+        number = next(self.numbers)
+        document = create(f"n-{number}", "Note", envelope={"policy_generation_id": self.policy})
         return changed(document, ({} if cost is None else {COST: cost}) | changes)
 
     def submit(self, document=None, lease=None, submitter="caller"):
         kernel = Kernel() if lease is None else Kernel(capacity=Leases(lease))
         document = self.note(2) if document is None else document
-        return submit(self.ledger, document, kernel=kernel, submitter=submitter)
-
-    def receipts(self, kind):
-        with self.ledger.view() as view:
-            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-        return [orjson.loads(row["receipt_bytes"]) for row in rows]
+        return super().submit(document, kernel=kernel, submitter=submitter)
 
     def count(self, kind="create"):
         with self.ledger.view() as view:
@@ -95,10 +89,9 @@ class World:
 
 @pytest.fixture
 def world():
-    made = World()
-    yield made
-    with made.ledger.view() as view:
-        assert verify(view).findings == ()
+    world = CapacityWorld()
+    yield world
+    world.check()
 
 
 def refused(result, code, field, retry_after_s=None):
@@ -357,6 +350,33 @@ def test_what_the_runtime_settles_is_told_of_and_never_refused(world, settle):
     assert isinstance(result, SubmissionResult), result
     [receipt] = world.receipts("capacity_alert")
     assert receipt["operation_id"] == result.operation_id
+
+
+@pytest.mark.spec("INV-A-COST-1")
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("recalculate_authority", "policy_snapshot_advance", "external_effect_report"),
+        *("belief_anchor", "rollback", "epoch_rollback", "rebuild"),
+    ],
+)
+def test_each_verb_that_settles_what_was_begun_passes_without_capacity(world, verb):
+    world.govern(ec_capacity_lease_strategy="block_on_unavailable")
+    document = envelope(verb, [effect("receipt_only")])
+    with world.ledger.transaction() as transaction:
+        submission = Submission(
+            document,
+            b"",
+            "",
+            Envelope.model_validate_json(canonicalize(document)),
+            "orchestrator",
+            transaction,
+            0,
+            capacity=Leases(DENIED),
+        )
+        verdict = v11_capacity.check(submission)
+    assert isinstance(verdict, Passage), verdict
+    assert [receipt.receipt_kind for receipt in verdict.receipts] == ["capacity_alert"]
 
 
 @pytest.mark.spec("INV-A-COST-1")

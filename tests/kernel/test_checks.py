@@ -18,15 +18,19 @@ from kernel.algebra.verbs import (
     SEMANTIC_VERBS,
 )
 from kernel.canonical import canonicalize
-from kernel.checks import v03_verb, v10_reversibility
+from kernel.checks import shapes, v10_reversibility
 from kernel.checks.check import Submission
 from kernel.checks.order import CHECKS
+from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
 from kernel.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
 from kernel.model.envelope import (
+    MAX_ADJUDICATED,
     MAX_CAUSAL_PARENTS,
     MAX_DEPTH,
     MAX_EFFECTS,
     MAX_ENVELOPE_BYTES,
+    MAX_MODEL_OUTPUTS,
+    MAX_REFS,
     Envelope,
 )
 from kernel.model.result import SubmissionResult
@@ -788,6 +792,41 @@ def test_the_runtimes_own_verb_needs_its_primitives_too(ledger, missing):
     assert (result.rejection.check, result.rejection.reason_code) == ("V3", MISSING)
 
 
+ENTRIES_MAX = {
+    "primitive_effects": MAX_EFFECTS + 1,
+    "causal_parent_operation_ids": MAX_CAUSAL_PARENTS,
+    "recorded_model_outputs": MAX_MODEL_OUTPUTS,
+    "adjudicates_receipt_ids": MAX_ADJUDICATED,
+    "source_refs": MAX_REFS,
+    "target_refs": MAX_REFS,
+    "read_set_refs": MAX_REFS,
+    "write_set_refs": MAX_REFS,
+    "source_visibility_taint": MAX_REFS,
+    f"{SCOPE}.affected_node_refs": MAX_REFS,
+    f"{SCOPE}.affected_edge_refs": MAX_REFS,
+    f"{SCOPE}.visibility_class_envelope": MAX_REFS,
+}
+
+
+@pytest.mark.spec("§2.2 V1")
+@pytest.mark.parametrize(("field", "limit"), ENTRIES_MAX.items())
+def test_a_list_of_an_envelope_has_at_most_its_entries(field, limit):
+    full, longer = (changed(note, {field: [None] * count}) for count in (limit, limit + 1))
+    assert too_many_entries(full) is None
+    oversize = too_many_entries(longer)
+    assert oversize == Oversize(field, limit, limit + 1)
+    assert oversize.message == f"{field} has at most {limit} entries, here {limit + 1}"
+
+
+@pytest.mark.spec("§2.2 V1")
+def test_an_envelope_has_at_most_its_bytes():
+    assert too_many_bytes(b"x" * MAX_ENVELOPE_BYTES) is None
+    oversize = too_many_bytes(b"x" * (MAX_ENVELOPE_BYTES + 1))
+    assert oversize == Oversize("", MAX_ENVELOPE_BYTES, MAX_ENVELOPE_BYTES + 1)
+    assert f"at most {MAX_ENVELOPE_BYTES} bytes" in oversize.message
+    assert oversize.details == {"limit": MAX_ENVELOPE_BYTES, "actual": MAX_ENVELOPE_BYTES + 1}
+
+
 @pytest.mark.parametrize("document", [None, [], "envelope", 7, {}, {"operation_id": "o"}])
 @pytest.mark.spec("§2.2 V1")
 def test_what_is_no_envelope_at_all_is_refused_by_the_first_check(ledger, document):
@@ -899,15 +938,17 @@ def test_without_sources_no_resolution_is_asked_for(ledger):
         {"operation_kind": "x" * 512},
         {f"{FIRST}.effect_kind": "x" * 512},
         {f"{FIRST}.receipt_subkind": "x" * 512},
+        {f"{FIRST}.payload.node_kind": "x" * 512},
         {"primitive_effects": note["primitive_effects"] * 20},
     ],
 )
-def test_the_verb_check_keeps_no_text_of_its_callers(ledger, changes):
-    kept = v03_verb._judge_kept.cache_info()
+def test_no_long_text_of_a_caller_is_kept_with_the_shapes(ledger, changes):
+    submit(ledger, create("first", "Note"), submitter="orchestrator")
+    kept = {*shapes.KEPT}
     result = submit(ledger, changed(note, changes), submitter="orchestrator")
     assert isinstance(result, SubmissionResult) or result.rejection.check not in {"V1", "V2"}
-    assert v03_verb._judge_kept.cache_info() == kept
-    assert kept.currsize > 0
+    assert {*shapes.KEPT} == kept
+    assert kept
 
 
 @pytest.mark.spec("K29")

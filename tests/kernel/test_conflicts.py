@@ -14,12 +14,10 @@ from kernel.conflicts.adjudications import ITEM_KIND
 from kernel.conflicts.differences import PROVENANCE_FIELDS, differences
 from kernel.conflicts.existing import WRITERS_MAX
 from kernel.conflicts.policy import DEFAULT_STRATEGIES
-from kernel.conflicts.resolution import _authority
+from kernel.conflicts.resolution import stated_authority
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
 from kernel.model.result import SubmissionResult
-from kernel.verify import verify
 from tests.kernel.build import (
     advance_policy,
     changed,
@@ -27,12 +25,12 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
-    ledger_on,
+    findings,
     op_id,
-    submit,
     taking,
 )
 from tests.kernel.every import HASH, attempt, dated, own
+from tests.world import World
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
 LOWER = "envelope_conflict_lower_authority"
@@ -44,25 +42,16 @@ RESOLVED = "envelope_adjudication_resolved"
 WINDOW_US = 5_000_000
 
 
-class World:
-    def __init__(self):
-        self.ledger, self.host = ledger_on(MemoryStore())
-        self.policy = "PG-1"
-
+class ConflictWorld(World):
     def state(self, conflict_class, strategy, **more):
         """Put a policy of one class in force."""
-        self.policy = f"PG-{int(self.policy[3:]) + 1}"
         stated = {"conflict_class": conflict_class, "default_strategy": strategy, **more}
-        advance_policy(self.ledger, self.policy, semantic_conflict_policies=[stated])
+        self.advance_policy(semantic_conflict_policies=[stated])
 
     def submit(self, document, **options):
         """Submit as somebody who has seen what the envelope names, and nothing else."""
         document["policy_generation_id"] = self.policy
-        return submit(self.ledger, document, unseen=True, **options)
-
-    def node(self, node_id):
-        with self.ledger.view() as view:
-            return view.node(node_id)
+        return super().submit(document, unseen=True, **options)
 
     def contradictions(self):
         with self.ledger.view() as view:
@@ -103,10 +92,9 @@ def adapt(node_id, fields, **changes):
 
 @pytest.fixture
 def world():
-    made = World()
-    yield made
-    with made.ledger.view() as view:
-        assert verify(view).findings == ()
+    world = ConflictWorld()
+    yield world
+    world.check()
 
 
 def refused(result, code, field=None):
@@ -395,8 +383,8 @@ def test_the_higher_authority_wins(world, existing, written, code):
 
 @pytest.mark.spec("§19.2")
 def test_a_computed_authority_counts_for_the_one_who_has_it():
-    assert _authority({"cu_authority": 0.9, "authority": 0.1}) == 0.9
-    assert _authority({"override_authority": True, "authority": 0.2}) == 0.2
+    assert stated_authority({"cu_authority": 0.9, "authority": 0.1}) == 0.9
+    assert stated_authority({"override_authority": True, "authority": 0.2}) == 0.2
 
 
 @pytest.mark.spec("§19.2")
@@ -1010,7 +998,7 @@ WRITES = st.lists(
 def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order(writes, random):
     outcomes = []
     for turn in (False, True):
-        world = World()
+        world = ConflictWorld()
         for name in ("n", "m"):
             world.submit(create(name, "Note"))
         world.host.time_us += WINDOW_US
@@ -1029,8 +1017,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
             own = f"operation-{number}"
             document = changed(document, {"operation_id": op_id(own), "idempotency_key": own})
             codes.append(code_of(world.submit(document)))
-        with world.ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(world.ledger) == ()
         outcomes.append((codes, world.log()[2:]))
     assert outcomes[0] == outcomes[1]
 
@@ -1039,7 +1026,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
 
 
 def test_every_reason_of_the_check_is_one_that_is_proven_here():
-    stated = {*v12._REASONS.values(), v12.RESOLVED_CODE}
+    stated = {*v12.REASONS.values(), v12.RESOLVED_CODE}
     calls = (
         node.args[0]
         for node in ast.walk(ast.parse(Path(v12.__file__).read_text()))

@@ -8,7 +8,6 @@ from kernel.ledger.ledger import Request
 from kernel.stores.content import recorded_content
 from kernel.stores.external_report import FAILED
 from kernel.stores.share_tokens import token_is_valid
-from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
     code_of,
@@ -16,6 +15,7 @@ from tests.kernel.build import (
     effect,
     envelope,
     everything,
+    findings,
     memory_ledger,
     submit,
     work,
@@ -48,11 +48,6 @@ def accept(ledger, document):
     result = work(ledger, document)
     assert code_of(result) is None, result
     return result
-
-
-def findings(ledger):
-    with ledger.view() as view:
-        return verify(view).findings
 
 
 def outcome_of(ledger, request):

@@ -8,7 +8,7 @@ import pytest
 
 import kernel.authority
 import kernel.stores
-from kernel.authority.recompute import _REFUSALS
+from kernel.authority.recompute import REFUSALS
 from kernel.model.receipt import RECEIPT_KINDS, STATED_BY_ENVELOPES
 from tests.kernel.build import (
     ABSENT,
@@ -481,7 +481,7 @@ def stated_codes(package):
                     continue  # of a broken strategy or ledger: test_authority_as_of.py
                 else:
                     assert ast.unparse(code) == "refusal[0]"
-                    yield from (name for name, _ in module._REFUSALS.values())
+                    yield from (name for name, _ in module.REFUSALS.values())
 
 
 UNDOING = {
@@ -511,7 +511,7 @@ ENQUEUES = {
 
 def test_every_code_in_authority_has_a_case():
     stated = set(stated_codes(kernel.authority))
-    assert stated >= {code for code, _ in _REFUSALS.values()}
+    assert stated >= {code for code, _ in REFUSALS.values()}
     # What asks for recomputes is not a recompute: test_authority_triggers.py has those cases.
     # To be too old takes a long log, or a lower limit: test_authority_as_of.py.
     assert stated - ENQUEUES - {"recompute_as_of_too_old"} == {code for code, _, _, _ in RECOMPUTES}

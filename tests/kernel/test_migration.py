@@ -6,9 +6,9 @@ import json
 import pytest
 
 from kernel.audit.adjudications import adjudications
-from kernel.audit.causes import causal_ancestors
 from kernel.audit.costs import cost_entries
 from kernel.audit.export import export_lines
+from kernel.audit.lineage import causal_ancestors
 from kernel.audit.log import log_document
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
@@ -40,6 +40,7 @@ from tests.kernel.build import (
     drain,
     effect,
     everything,
+    findings,
     ledger_on,
     link,
     memory_ledger,
@@ -67,8 +68,7 @@ def ledger():
     ledger = memory_ledger()
     submit(ledger, create("before", "Note"))
     yield ledger
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 def row_of(view, sequence):
@@ -136,6 +136,11 @@ BAD_LINES = [
     ("too many effects", MADE | {"primitive_effects": [{}] * 300}, "envelope_too_large"),
     ("a key twice", b'{"operation_id":"a","operation_\\u0069d":"b"}\n', "json_key_repeated"),
     ("too deep", MADE | {"more": DEEP}, "lite_envelope_invalid"),
+    (
+        "too deep for one reader and not for another",
+        b'{"a":1,"b":' + b"[" * 1_000 + b"]" * 1_000 + b"}\n",
+        "lite_envelope_invalid",
+    ),
     ("no number", MADE | {"more": 2**60}, "lite_envelope_invalid"),
     ("a name with NUL", MADE | {"session_id": "a\x00"}, "lite_envelope_invalid"),
     ("another shape", MADE | {"source_refs": "a"}, "lite_envelope_invalid"),

@@ -14,12 +14,12 @@ from kernel.model_retention import (
     mark_archived,
 )
 from kernel.replay.judgement import replay_one
-from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
     answered,
     code_of,
     create,
+    findings,
     ledger_on,
     memory_ledger,
     output,
@@ -47,11 +47,6 @@ def stating(document, *outputs):
     return document | {"recorded_model_outputs": list(outputs)}
 
 
-def found(ledger):
-    with ledger.view() as view:
-        return verify(view).findings
-
-
 def record(ledger, key):
     with ledger.view() as view:
         return view.record(schema.recorded_model_outputs, key)
@@ -72,7 +67,7 @@ def test_an_answer_is_recorded_with_a_durable_receipt_for_each(ledger):
     assert held["updated_by_operation_id"] == document["operation_id"]
     with ledger.view() as view:
         assert view.blob(held["output_payload_blob_ref"]) == b"one"
-    assert found(ledger) == ()
+    assert findings(ledger) == ()
 
 
 @pytest.mark.spec("§6.5")
@@ -83,7 +78,7 @@ def test_a_reference_is_an_operation_that_names_the_output(ledger):
     again = submit(ledger, stating(other, stated), submitter="orchestrator")
     assert [len(result.emitted_receipts) for result in (first, again)] == [1, 0]
     assert record(ledger, stated["recorded_output_id"])["reference_count"] == 2
-    assert found(ledger) == ()
+    assert findings(ledger) == ()
 
 
 def test_an_id_that_names_another_output_already_is_refused(ledger):
@@ -106,10 +101,10 @@ def test_an_answer_that_nobody_put_is_refused(ledger):
     assert code_of(result) == "envelope_schema_invalid"
     assert result.rejection.field == "recorded_model_outputs.1.output_payload_blob_ref"
     # Whoever put an answer takes it back when its envelope was refused.
-    assert [one.table for one in found(ledger)] == ["blobs"]
+    assert [one.table for one in findings(ledger)] == ["blobs"]
     with ledger.transaction() as transaction:
         transaction.drop_blob(kept["output_payload_blob_ref"])
-    assert found(ledger) == ()
+    assert findings(ledger) == ()
 
 
 @pytest.mark.spec("§6.4", "K18")
@@ -187,8 +182,7 @@ def test_an_answer_is_collected_seven_days_after_its_last_reference_and_stays_ve
         found = replay_one(view, operations[0], "record_only", IN_USE)
     assert found.block_reason == "recorded_output_unavailable"
     submit(ledger, adapt("n", a=3))
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 def test_an_operation_is_archived_once_and_must_be_on_the_log(shared):
@@ -198,7 +192,7 @@ def test_an_operation_is_archived_once_and_must_be_on_the_log(shared):
         with pytest.raises(KernelError) as caught:
             archive(ledger, name)
         assert caught.value.code == "operation_not_archivable"
-    assert found(ledger) == ()
+    assert findings(ledger) == ()
 
 
 def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
@@ -213,14 +207,14 @@ def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
     archive(ledger, sharing["operation_id"])
     gone = sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US)
     assert sorted(gone) == ["other:output", "shared:output"]
-    assert found(ledger) == ()
+    assert findings(ledger) == ()
 
 
 def test_an_answer_that_is_gone_without_a_receipt_is_a_finding(shared):
     ledger, _, _, stated = shared
     with ledger.transaction() as transaction:
         transaction.drop_blob(stated["output_payload_blob_ref"])
-    [finding] = found(ledger)
+    [finding] = findings(ledger)
     assert (finding.table, finding.rule) == ("blobs", "missing")
     assert finding.key == stated["output_payload_blob_ref"]
 
@@ -230,7 +224,7 @@ def test_an_answer_whose_bytes_were_changed_is_a_finding_and_not_replayed(shared
     key = (stated["output_payload_blob_ref"],)
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.blobs, key, {"content": b"forged"})
-    assert [(one.table, one.rule) for one in found(ledger)] == [("blobs", "bytes_changed")]
+    assert [(one.table, one.rule) for one in findings(ledger)] == [("blobs", "bytes_changed")]
     with ledger.view() as view:
         assert replay_one(view, operations[0], "record_only", IN_USE).difference is not None
 

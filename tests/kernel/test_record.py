@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from kernel.ledger.effects import effect_of, effect_row, hashed_effect
 from kernel.ledger.memory import MemoryStore
 from tests.kernel.build import (
     adapt,
@@ -86,7 +87,7 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
         said = envelopes[document["envelope_payload_blob_ref"]]
         scope = said["affected_subgraph_descriptor"]
         applied = [
-            json.loads(one["effect_bytes"])
+            hashed_effect(one, row["committed_at"])
             for one in rows["applied_effects"]
             if one["ec_sequence_number"] == number
         ]
@@ -140,9 +141,7 @@ def test_the_columns_beside_the_bytes_are_what_the_bytes_say(rows):
             assert row[name] == document[name]
         assert row["session_id"] == document.get("session_id")
     for row in rows["applied_effects"]:
-        document = json.loads(row["effect_bytes"])
-        assert (row["store"], row["record_key"]) == (document["store"], document["record_key"])
-        assert canonical(document) == row["effect_bytes"]
+        assert effect_row(row["ec_sequence_number"], row["ordinal"], effect_of(row)) == row
 
 
 def test_effects_are_kept_in_the_order_of_their_envelope(rows):

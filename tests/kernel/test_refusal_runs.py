@@ -5,15 +5,11 @@ What is counted instead is never lost: the receipts and the counts together are 
 
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.kernel import Kernel
-from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.refusal_runs import (
     ALL_RECEIPTS,
@@ -26,8 +22,8 @@ from kernel.refusal_runs import (
     RefusalRuns,
     record_runs,
 )
-from kernel.verify import verify
-from tests.kernel.build import FakeHost, changed, create, everything
+from tests.kernel.build import changed, create, everything
+from tests.world import World
 
 SECOND = 1_000_000
 REASON = Reason("s", "V1", "envelope_schema_invalid")
@@ -112,10 +108,9 @@ def test_receipts_and_counts_together_are_all_refusals(steps):
     assert receipts + counted == 7 * len(steps)
 
 
-class World:
+class RefusalWorld(World):
     def __init__(self) -> None:
-        self.host = FakeHost()
-        self.ledger = Ledger.create(MemoryStore(), self.host.host)
+        super().__init__()
         self.runs = RefusalRuns()
         self.kernel = Kernel(refusals=self.runs)
 
@@ -127,13 +122,8 @@ class World:
         with self.ledger.transaction() as transaction:
             record_runs(transaction, self.runs.take() if runs is None else runs)
 
-    def receipts(self) -> list[Any]:
-        with self.ledger.view() as view:
-            return view.tables.select(schema.receipts)
-
-    def last(self) -> Any:
-
-        return orjson.loads(self.receipts()[-1]["receipt_bytes"])
+    def receipts(self, kind: str = "envelope_validation_failed") -> list[Any]:
+        return super().receipts(kind)
 
 
 def good(name: str) -> Any:
@@ -148,7 +138,7 @@ def wrong(number: int) -> Any:
 
 @pytest.mark.spec("§17.6", "§2.2")
 def test_who_sends_nothing_but_refusals_adds_one_receipt_for_all_beyond_the_first():
-    world = World()
+    world = RefusalWorld()
     for number in range(EACH_RECEIPTS):
         result = world.submit(wrong(number))
         assert isinstance(result, RejectedResult)
@@ -163,20 +153,18 @@ def test_who_sends_nothing_but_refusals_adds_one_receipt_for_all_beyond_the_firs
     without_head = {name: rows for name, rows in before.items() if name != "chain_head"}
     assert without_head.items() <= everything(world.ledger).items()
     world.record()
-    receipt = world.last()
-    assert receipt["receipt_kind"] == "envelope_validation_failed"
+    receipt = world.receipts()[-1]
     assert (receipt["session_id"], receipt["check"], receipt["refusals"]) == ("s", "V3", 100)
     assert receipt["reason_code"] == "envelope_unknown_semantic_verb"
     assert receipt["first_refused_at"] < receipt["last_refused_at"] < receipt["emitted_at"]
     assert receipt["last_operation_id"] == result.operation_id
     assert len(world.receipts()) == EACH_RECEIPTS + 1
-    with world.ledger.view() as view:
-        assert verify(view).ok
+    world.check()
 
 
 def test_a_run_that_comes_twice_is_on_the_record_once():
     """A commit whose answer was lost is tried again."""
-    world = World()
+    world = RefusalWorld()
     for number in range(EACH_RECEIPTS + 3):
         world.submit(wrong(number))
     runs = world.runs.take()
@@ -187,7 +175,7 @@ def test_a_run_that_comes_twice_is_on_the_record_once():
 
 @pytest.mark.spec("§2.5")
 def test_what_is_good_and_what_is_repeated_is_answered_as_ever():
-    world = World()
+    world = RefusalWorld()
     document = good("n")
     first = world.submit(document)
     for number in range(EACH_RECEIPTS + 50):
@@ -200,14 +188,14 @@ def test_what_is_good_and_what_is_repeated_is_answered_as_ever():
 
 
 def test_what_is_going_to_be_taken_back_counts_nowhere():
-    world = World()
+    world = RefusalWorld()
     for number in range(5 * EACH_RECEIPTS):
         world.submit(wrong(number), draws=False)
     assert world.runs.take() == []
 
 
 def test_without_a_limit_every_refusal_has_its_receipt():
-    world = World()
+    world = RefusalWorld()
     world.kernel = Kernel()
     for number in range(2 * EACH_RECEIPTS):
         world.submit(wrong(number))

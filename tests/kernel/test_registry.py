@@ -59,6 +59,7 @@ def test_a_receipt_is_kept_as_long_as_the_specification_says(kind):
     assert RECEIPT_KINDS[kind].retention == RETENTION_OF_17_6[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("K1", "K15")
 def test_a_new_store_is_one_entry():
     """In a process of its own, because the tables are read when the program is imported."""

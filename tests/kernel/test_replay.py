@@ -9,12 +9,12 @@ import pytest
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.replay import AuditContext
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
-from kernel.replay.partition import independent_subgraphs
 from kernel.replay.record import RANGE_MAX, replay_operation, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.verify import verify
@@ -25,9 +25,11 @@ from tests.kernel.build import (
     create,
     drain,
     everything,
+    findings,
     link,
     memory_ledger,
     output,
+    receipts_of_kind,
     submit,
     submit_answered,
 )
@@ -80,12 +82,6 @@ def replay(ledger, operation_id, strategy="record_only", registry=IN_USE, contex
         return replay_operation(transaction, operation_id, strategy, registry, context)
 
 
-def receipts(ledger, kind):
-    rows = everything(ledger)
-    found = [*rows["receipts"], *rows["ephemeral_receipts"]]
-    return [orjson.loads(row["receipt_bytes"]) for row in found if row["receipt_kind"] == kind]
-
-
 def change(ledger, table, key, **fields):
     """Change a record behind the kernel's back."""
     with ledger.transaction() as transaction:
@@ -104,7 +100,7 @@ def test_scenario_a_the_recorded_output_is_reproduced(ledger, asked, strategy):
     assert (found.fingerprint_match, found.output_reproduced) == (True, True)
     assert (found.block_reason, found.retention_class) == (None, "ephemeral")
     assert (found.recorded_model_version, found.current_model_version) == (OPUS, OPUS)
-    [receipt] = receipts(ledger, "audit_replay")
+    [receipt] = receipts_of_kind(ledger, "audit_replay")
     assert receipt["receipt_id"] == found.receipt_id
     assert receipt["original_operation_id"] == asked
     assert "block_reason" not in receipt
@@ -117,8 +113,8 @@ def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, asked
     assert (found.fingerprint_match, found.output_reproduced) == (False, False)
     assert (found.block_reason, found.retention_class) == ("fingerprint_mismatch", "durable")
     assert (found.recorded_model_version, found.current_model_version) == (OPUS, "claude-opus-5-1")
-    [receipt] = receipts(ledger, "audit_replay")
-    [blocked] = receipts(ledger, "replay_blocked_fingerprint_mismatch")
+    [receipt] = receipts_of_kind(ledger, "audit_replay")
+    [blocked] = receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch")
     assert blocked["replay_receipt_id"] == receipt["receipt_id"]
     assert blocked["recorded_output_id"] == f"{asked}:0"
     assert everything(ledger)["kernel_event_log"] == before, "a fresh operation under an old name"
@@ -131,7 +127,7 @@ def test_scenario_c_the_output_of_a_retired_model_is_unavailable(ledger, asked, 
     assert (found.output_reproduced, found.fingerprint_match) == (False, False)
     assert (found.block_reason, found.retention_class) == ("recorded_output_unavailable", "durable")
     assert found.recorded_model_version == OPUS
-    assert receipts(ledger, "replay_blocked_fingerprint_mismatch") == []
+    assert receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch") == []
 
 
 @pytest.mark.spec("§6.7")
@@ -211,7 +207,7 @@ def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, asked):
     found = replay(ledger, asked, "record_only", BUMPED)
     assert (found.output_reproduced, found.fingerprint_match) == (True, False)
     assert (found.block_reason, found.retention_class) == (None, "durable")
-    assert receipts(ledger, "replay_blocked_fingerprint_mismatch") == []
+    assert receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch") == []
 
 
 # --- receipts ---------------------------------------------------------------------------------
@@ -238,17 +234,15 @@ def test_the_caller_decides_how_long_a_clean_replay_is_remembered(
     rows = everything(ledger)
     table = "receipts" if retention == "durable" else "ephemeral_receipts"
     assert [row["receipt_kind"] for row in rows[table]].count("audit_replay") == 1
-    assert len(receipts(ledger, "audit_replay")) == 1
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert len(receipts_of_kind(ledger, "audit_replay")) == 1
+    assert findings(ledger) == ()
 
 
 def test_a_replays_receipt_is_not_taken_for_one_that_the_operation_emitted(ledger, asked):
     replay(ledger, asked, BLOCKING, BUMPED)
     replay(ledger, asked)
     submit(ledger, adapt("n", later=1))
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 @pytest.mark.parametrize(
@@ -311,7 +305,8 @@ def test_a_range_is_reproduced_from_wherever_it_begins(used, first):
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [
-        (schema.applied_effects, "effect_bytes", b'{"effect_id":"x"}'),
+        (schema.applied_effects, "effect_id", "x"),
+        (schema.applied_effects, "post_image_hash", b"x"),
         (schema.kernel_event_log, "row_bytes", b"{}"),
         (schema.kernel_event_log, "operation_id", "another"),
     ],
@@ -340,7 +335,7 @@ def test_a_pre_image_that_was_changed_is_found_by_the_operation_that_needs_it(le
         [effect] = transaction.tables.select(
             schema.applied_effects, {"ec_sequence_number": 3}, limit=1
         )
-        key = orjson.loads(effect["effect_bytes"])["pre_image_hash"]
+        key = effect_of(effect)["pre_image_hash"]
         kept = transaction.tables.get(schema.pre_images, key)["content"]
         spoilt = {"content": kept.replace(b'"a":1', b'"a":9')}
         transaction.tables.update(schema.pre_images, (key,), spoilt)
@@ -408,9 +403,8 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     with ledger.transaction() as transaction:
         recorded = replay_range(transaction, 1, 5, BLOCKING, BUMPED)
     assert [one.output_reproduced for one in recorded] == [False, False, False, True, True]
-    assert len(receipts(ledger, "audit_replay")) == 5
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert len(receipts_of_kind(ledger, "audit_replay")) == 5
+    assert findings(ledger) == ()
 
 
 def test_a_parent_outside_of_the_range_counts_as_replayed(ledger):
@@ -438,8 +432,7 @@ def test_of_parents_that_an_earlier_log_lacks_or_has_later_only_a_later_one_bloc
     ]
     # The later parent is outside of the range.
     assert [verdict.output_reproduced for verdict in verdicts(ledger, 1, 2)] == [True, True]
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (2, 1), (1, RANGE_MAX + 1)])
@@ -447,12 +440,6 @@ def test_a_range_has_bounds(ledger, first, last):
     with pytest.raises(KernelError) as caught, ledger.transaction() as transaction:
         replay_range(transaction, first, last, "record_only", IN_USE)
     assert caught.value.code == "replay_range_invalid"
-
-
-@pytest.mark.spec("§3.4")
-def test_subgraphs_without_a_causal_edge_between_them_are_parted():
-    parents = {"a": [], "b": ["a"], "c": ["outside"], "d": ["outside"], "e": ["c", "b"], "f": []}
-    assert independent_subgraphs(parents) == [("a", "b", "c", "e"), ("d",), ("f",)]
 
 
 # --- no model ---------------------------------------------------------------------------------
@@ -495,10 +482,7 @@ def test_a_client_within_reach_is_never_called(ledger, asked, strategy):
 
 @pytest.mark.spec("V3-AT-24", "K16")
 def test_nothing_that_replay_imports_could_reach_a_model():
-    code = (
-        "import sys, kernel.replay.record, kernel.replay.partition;"
-        "print('\\n'.join(sorted(sys.modules)))"
-    )
+    code = "import sys, kernel.replay.record;print('\\n'.join(sorted(sys.modules)))"
     names = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -15,6 +15,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import EffectInapplicable, RulesVersionUnknown
 from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.ledger.effects import effects_of
 from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
@@ -191,10 +192,8 @@ def reseal(ledger, **changes):
         tables.put(
             schema.kernel_event_log, row | columns | {"row_bytes": content, "row_hash": row_hash}
         )
-        record = tables.get(schema.idempotency_records, sequence)
-        answer = orjson.loads(record["result_bytes"]) | {"row_hash": row_hash}
-        result = {"result_bytes": canonicalize(answer)}
-        tables.update(schema.idempotency_records, (sequence,), result)
+        answered = {"row_hash": bytes.fromhex(row_hash)}
+        tables.update(schema.idempotency_records, (sequence,), answered)
         transaction.head_now.row_hash = row_hash
     return ledger
 
@@ -279,11 +278,9 @@ def test_an_effect_that_nobody_knows_is_a_finding(name, value):
     submit(ledger, create("n", "Note"))
     with ledger.transaction() as transaction:
         row = transaction.tables.select(schema.applied_effects, {"ordinal": 0})[0]
-        content = canonicalize(orjson.loads(row["effect_bytes"]) | {name: value})
-        columns = {name: value} if name == "store" else {}
-        transaction.tables.put(schema.applied_effects, row | columns | {"effect_bytes": content})
-        rows = transaction.tables.select(schema.applied_effects, order_by="ordinal")
-        effects_hash = sha256_hex(b"[" + b",".join(one["effect_bytes"] for one in rows) + b"]")
+        transaction.tables.put(schema.applied_effects, row | {name: value})
+        [operation] = transaction.log_rows()
+        effects_hash = sha256_hex(canonicalize(effects_of(transaction, operation)))
     with reseal(ledger, applied_effects_hash=effects_hash).view() as view:
         first = verify(view).findings[0]
     assert (first.table, first.key, first.rule) == ("applied_effects", "1/0", "unknown_name")

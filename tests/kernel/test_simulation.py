@@ -29,6 +29,7 @@ from tests.kernel.build import (
     HOUR_US,
     START_US,
     FakeHost,
+    accept,
     adapt,
     changed,
     code_of,
@@ -39,6 +40,7 @@ from tests.kernel.build import (
     informed,
     link,
     memory_ledger,
+    receipts_of_kind,
     recompute,
     spans,
     submit,
@@ -75,11 +77,6 @@ def ledger():
     return ledger
 
 
-def accept(ledger, *documents):
-    for document in documents:
-        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
-
-
 def restricted(ledger, node_id, visibility):
     accept(ledger, create(node_id, "Note", visibility_class=visibility))
 
@@ -87,15 +84,6 @@ def restricted(ledger, node_id, visibility):
 def sourced(document, *refs, taint=()):
     resolved = {"resolved_output_visibility_class": taint[-1]} if taint else {}
     return document | {"source_refs": list(refs), "source_visibility_taint": list(taint)} | resolved
-
-
-def receipts(ledger, kind):
-    return [
-        orjson.loads(row["receipt_bytes"])
-        for table in ("receipts", "ephemeral_receipts")
-        for row in everything(ledger)[table]
-        if row["receipt_kind"] == kind
-    ]
 
 
 def envelope_of(ledger, result):
@@ -176,7 +164,7 @@ def test_what_cannot_be_simulated_leaves_a_durable_receipt_and_nothing_else(
     assert (result.outcome, result.reason, result.preview) == ("not_supported", reason, None)
     after = everything(ledger)
     assert untouched(before, after, {"receipts", "chain_head"})
-    [said] = receipts(ledger, "simulation_not_supported_for_operation_kind")
+    [said] = receipts_of_kind(ledger, "simulation_not_supported_for_operation_kind")
     assert said["reason"] == reason
     assert said["receipt_id"] == result.receipt_id
     assert result.document() == {
@@ -337,7 +325,7 @@ def test_a_preview_of_what_would_be_refused_says_by_which_check(ledger, changes,
     assert state.preview_payload.changes == ()
     assert state.affected_node_refs == ()
     assert untouched(before, everything(ledger))
-    assert not receipts(ledger, "envelope_validation_failed")
+    assert not receipts_of_kind(ledger, "envelope_validation_failed")
 
 
 @pytest.mark.spec("K18")
@@ -571,7 +559,7 @@ def test_an_effect_outside_that_is_forbidden_halts_the_simulation_with_a_receipt
     assert (result.outcome, result.preview, result.submission) == ("blocked", None, None)
     assert [violation.external_effect for violation in result.violations] == [external]
     assert untouched(before, everything(ledger), {"receipts", "chain_head"})
-    [said] = receipts(ledger, "simulation_external_effect_blocked")
+    [said] = receipts_of_kind(ledger, "simulation_external_effect_blocked")
     assert said["policy_id"] == ALL_FORBIDDEN.policy_id
     assert [violation["external_effect"] for violation in said["violations"]] == [external]
     assert said["halted"] is True
@@ -603,9 +591,9 @@ def test_an_alert_lets_a_simulation_proceed_in_dev_mode_only(ledger):
     result = simulate(ledger, grant, ALERTS, kernel=Kernel(dev_mode=True))
     assert shown(result)
     assert result.violations
-    said = receipts(ledger, "simulation_external_effect_blocked")
+    said = receipts_of_kind(ledger, "simulation_external_effect_blocked")
     assert [one["halted"] for one in said] == [True, True, False]
-    [check] = receipts(ledger, "simulation_external_effect_policy_check")
+    [check] = receipts_of_kind(ledger, "simulation_external_effect_policy_check")
     assert check["outcome"] == "alerted_in_dev_mode"
     assert check["violations"]
 
@@ -708,7 +696,7 @@ def test_the_third_receipt_is_above_public_and_the_warning_for_sealed_and_firewa
     found = [one["receipt_subkind"] for one in document["primitive_effects"]]
     assert found == SUBKINDS[:receipts_emitted]
     assert document["resolved_output_visibility_class"] == visibility
-    recorded = receipts(ledger, "visibility_taint_warning_record")
+    recorded = receipts_of_kind(ledger, "visibility_taint_warning_record")
     assert [("rendered_visibility_warning" in one) for one in recorded] == [warned] * (
         receipts_emitted - 2
     )
@@ -861,7 +849,7 @@ def test_a_preview_is_kept_as_long_as_was_asked(retention):
     with ledger.transaction() as transaction:
         purge_expired(transaction)
     assert _told(ledger) == (retention == "durable")
-    assert bool(receipts(ledger, KINDS[0])) == (retention == "durable")
+    assert bool(receipts_of_kind(ledger, KINDS[0])) == (retention == "durable")
     with ledger.view() as view:
         found = verify(view)
     assert found.ok, found.findings
@@ -900,7 +888,8 @@ def test_content_that_was_changed_beside_its_commitment_is_found(ledger, change)
         stored = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
         transaction.tables.update(schema.ephemeral_receipts, (key,), {"receipt_bytes": stored})
     with ledger.view() as view:
-        assert [finding.table for finding in verify(view).findings] == ["ephemeral_receipts"]
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key) == ("ephemeral_receipts", key)
 
 
 @pytest.mark.spec("§17.2")
@@ -913,7 +902,8 @@ def test_content_that_no_simulation_committed_to_is_found(ledger):
             schema.ephemeral_receipts, row | {"receipt_id": "other", "operation_id": "other"}
         )
     with ledger.view() as view:
-        assert [finding.table for finding in verify(view).findings] == ["ephemeral_receipts"]
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key) == ("ephemeral_receipts", "other")
 
 
 # --- the same asking again --------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 import itertools
 
-import orjson
 import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.transitions import STATES, TRANSITIONS
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
 from kernel.ledger import schema
+from kernel.ledger.effects import effect_of
 from kernel.stores.appliers import APPLIERS
 from kernel.stores.court_dispositions import LIFECYCLE
 from kernel.stores.external import EXTERNAL_QUEUE
@@ -81,7 +81,7 @@ def every_effect():
 def test_each_effect_writes_the_store_that_the_registry_names(used):
     with used.view() as view:
         rows = view.tables.select(schema.applied_effects)
-    documents = [orjson.loads(row["effect_bytes"]) for row in rows]
+    documents = [effect_of(row) for row in rows]
     assert {document["effect_kind"] for document in documents} == set(EFFECT_KINDS)
     for document in documents:
         assert document["store"] == EFFECT_KINDS[document["effect_kind"]].store

@@ -7,6 +7,8 @@ import pytest
 from kernel.host import iso_time
 from kernel.kernel import DEFAULT_IDEMPOTENCY_WINDOW_HOURS, Kernel
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.receipts import purge_expired
+from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
 from tests.kernel.build import (
     ABSENT,
@@ -329,10 +331,24 @@ def test_after_the_window_the_same_key_makes_a_new_operation(founded, kernel, ho
     assert not second.duplicate
     assert submit(ledger, renewed, kernel=kernel) == second
     records = everything(ledger)["idempotency_records"]
-    assert [(row["operation_id"], row["archived"]) for row in records] == [
-        (first.operation_id, 1),
-        (renewed["operation_id"], 0),
-    ]
+    assert [(row["ec_sequence_number"], row["archived"]) for row in records] == [(1, 1), (2, 0)]
+
+
+@pytest.mark.spec("§2.5", "§17.6")
+def test_an_answer_names_its_receipts_after_the_ephemeral_ones_are_gone(founded):
+    ledger, fake = founded
+    kernel = Kernel(idempotency_window_hours=48)
+    submit(ledger, create("cu-1", UNDERSTANDING), kernel=kernel)
+    document = create("cu-2", UNDERSTANDING)
+    first = submit(ledger, document, kernel=kernel)
+    retentions = {said["retention_class"] for said in first.emitted_receipts}
+    assert retentions == {"durable", "ephemeral"}
+    fake.time_us += 47 * HOUR_US
+    with ledger.transaction() as transaction:
+        assert purge_expired(transaction) == 2
+    again = submit(ledger, document, kernel=kernel)
+    assert again.duplicate
+    assert again.document() == first.document()
 
 
 @pytest.mark.spec("§2.5")
@@ -340,7 +356,8 @@ def test_the_window_is_a_day_unless_it_is_set(ledger):
     assert DEFAULT_IDEMPOTENCY_WINDOW_HOURS == 24
     submit(ledger, create("n", "Note"))
     [record] = everything(ledger)["idempotency_records"]
-    assert record["expires_at_us"] - record["submitted_at_us"] == 24 * HOUR_US
+    with ledger.view() as view:
+        assert record["expires_at_us"] - view.head().committed_at_us == 24 * HOUR_US
 
 
 def test_an_operation_id_is_used_once_whatever_its_key(ledger):

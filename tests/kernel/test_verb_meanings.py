@@ -237,8 +237,14 @@ def test_a_lock_grows_and_only_an_override_takes_it_off(ledger):
 
 
 @pytest.mark.spec("§4.3")
-@pytest.mark.parametrize("locked", ["title", None, {"title": 1}, [7], [""], ["cu_authority"], [[]]])
-def test_a_lock_is_a_list_of_fields_none_of_them_computed(ledger, locked):
+@pytest.mark.parametrize(
+    "locked",
+    [
+        *("title", None, {"title": 1}, [7], [""], [[]]),
+        *(["cu_authority"], ["visibility_class"], ["title", "node_kind"]),
+    ],
+)
+def test_a_lock_is_a_list_of_fields_that_a_lock_can_bind(ledger, locked):
     document = envelope("field_lock", [effect("node_write", "n", field_lock=locked)])
     assert done(ledger, document) == "field_lock_invalid"
 

@@ -6,13 +6,13 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.rollback.execute import rollback_operation
 from kernel.stores.views import VIEWS_NAMED_MAX, is_stale
-from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
     code_of,
     create,
     effect,
     envelope,
+    findings,
     memory_ledger,
     op_id,
     submit,
@@ -86,8 +86,7 @@ def test_a_write_of_a_node_makes_its_views_stale_and_says_so(ledger, document):
     assert b'"view_ids":["v"]' in said
     assert WRITES_ID.encode() in said
     assert b'"more_views":false' in said
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 def test_a_write_that_no_view_shows_says_nothing(ledger):

@@ -9,7 +9,7 @@ from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.verify.reading import Finding
 from kernel.verify.violation import record_violation
-from tests.kernel.build import adapt, code_of, create, everything, memory_ledger, submit
+from tests.kernel.build import adapt, code_of, create, everything, findings, memory_ledger, submit
 
 pytestmark = pytest.mark.spec("§17.5")
 
@@ -25,11 +25,6 @@ def damage(ledger):
     with ledger.transaction() as transaction:
         [row] = transaction.tables.select(schema.nodes)
         transaction.tables.put(schema.nodes, row | {"record": b"{}"})
-
-
-def findings(ledger):
-    with ledger.view() as view:
-        return verify(view).findings
 
 
 def test_a_sound_record_gets_no_receipt(ledger):

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import PRIORITIES_OF
-from kernel.verify import verify
 from kernel.work import order, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
@@ -27,7 +25,7 @@ from kernel.work.requests import (
     request_id_of,
     status_of,
 )
-from tests.kernel.build import create, ledger_on, memory_ledger, submit
+from tests.kernel.build import create, findings, ledger_on, memory_ledger, receipts_of_kind, submit
 
 
 @pytest.fixture
@@ -74,31 +72,20 @@ def everything_open(ledger: Ledger) -> list[Request]:
         return view.open_requests()
 
 
-def said(ledger: Ledger, kind: str) -> list[dict[str, Any]]:
-    with ledger.view() as view:
-        rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-    return [orjson.loads(row["receipt_bytes"]) for row in rows]
-
-
-def sound(ledger: Ledger) -> None:
-    with ledger.view() as view:
-        assert verify(view).findings == ()
-
-
 @pytest.mark.spec("K19")
 def test_a_request_is_an_open_row_and_a_receipt_that_says_all_of_it(ledger):
     [request_id] = ask(ledger, binding(note={"more": [1, None]}))
     [request] = everything_open(ledger)
     assert (request.queue, request.item_key) == (BINDING_QUEUE, "e-1")
     assert request.priority == "background"
-    [receipt] = said(ledger, "work_requested")
+    [receipt] = receipts_of_kind(ledger, "work_requested")
     assert request.document["content"]["note"] == {"more": [1, None]}
     for name, value in request.document.items():
         if name != "enqueued_at":
             assert receipt[name] == value
     assert receipt["emitted_at"] == request.document["enqueued_at"]
     assert request_id == request_id_of(BINDING_QUEUE, "k-1")
-    sound(ledger)
+    assert findings(ledger) == ()
 
 
 @pytest.mark.spec("K6")
@@ -110,12 +97,12 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
     with ledger.transaction() as transaction:
         [again] = enqueue(transaction, [binding()])
     assert again.duplicate
-    assert len(said(ledger, "work_requested")) == 2
+    assert len(receipts_of_kind(ledger, "work_requested")) == 2
     assert refused(ledger, binding(binding_id="other"))[0] == "work_request_conflict"
     assert refused(ledger, binding("k-3"), binding("k-3", binding_id="o"))[0] == (
         "work_request_conflict"
     )
-    sound(ledger)
+    assert findings(ledger) == ()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +144,7 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
 )
 def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
     assert refused(ledger, binding("good"), asked) == (code, field)
-    assert said(ledger, "work_requested") == []
+    assert receipts_of_kind(ledger, "work_requested") == []
 
 
 @pytest.mark.parametrize("capacity", PRIORITIES_OF[BINDING_QUEUE])
@@ -177,7 +164,7 @@ def test_a_step_waits_at_the_priority_that_its_producer_states(ledger, priority)
 def test_no_receipt_puts_a_request_where_its_queue_has_no_priority(ledger, kind):
     """It could not be sent; verification writes by the same table and finds it."""
     [request_id] = ask(ledger, binding())
-    body = said(ledger, "work_requested")[0] | {"request_id": "another"}
+    body = receipts_of_kind(ledger, "work_requested")[0] | {"request_id": "another"}
     body |= {"priority": "background_normal"}
     if kind == receipts.CAPACITY_REJECTED:
         body = {"request_id": request_id, "retry_priority": "background_normal"}
@@ -235,7 +222,7 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
         asked = WorkRequest(BINDING_QUEUE, "other", binding().content, delay_s=delay_s)
         assert refused(ledger, asked) == ("work_request_invalid", "delay_s")
     assert fake.time_us < due_us
-    sound(ledger)
+    assert findings(ledger) == ()
 
 
 def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):
@@ -276,7 +263,7 @@ def test_a_request_has_one_outcome_and_never_a_second(ledger, outcome):
     assert len(status.reason) == 200
     assert status.closed_at is not None
     assert status.closed_at > status.enqueued_at
-    sound(ledger)
+    assert findings(ledger) == ()
 
 
 def test_what_nobody_asked_for_has_no_status_and_no_outcome(ledger):
@@ -312,7 +299,7 @@ def test_capacity_that_ran_out_is_on_record_and_the_retry_has_its_priority(ledge
     )
     with ledger.transaction() as transaction:
         assert reject_for_capacity(transaction, report)
-    [receipt] = said(ledger, "binding_fire_capacity_rejected")
+    [receipt] = receipts_of_kind(ledger, "binding_fire_capacity_rejected")
     expected = {
         "receipt_kind": "binding_fire_capacity_rejected",
         "binding_id": "b-1",
@@ -331,7 +318,7 @@ def test_capacity_that_ran_out_is_on_record_and_the_retry_has_its_priority(ledge
     end(ledger, request_id)
     with ledger.transaction() as transaction:
         assert not reject_for_capacity(transaction, report)
-    sound(ledger)
+    assert findings(ledger) == ()
 
 
 @pytest.mark.spec("§16.4")

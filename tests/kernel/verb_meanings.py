@@ -91,7 +91,10 @@ _MEMBERSHIP = "membership_state_transition"
 CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # An effect in place of the one that the row has, or beside it.
     ("create", "membership_write", {"to_state": "confirmed"}),
-    ("supersede", "edge_create", {"edge_type": "informs"}),
+    *(
+        ("supersede", kind, {"edge_type": "informs"})
+        for kind in ("edge_create", "edge_write", "attach_source_binding")
+    ),
     ("supersede", "edge_create", {}),
     ("supersede", "edge_reclassify", {"edge_type": "contradicts"}),
     ("mark_contested", "edge_create", {"edge_type": "supersedes"}),

@@ -30,7 +30,8 @@ def properties():
 
 
 def examples(function):
-    return function._hypothesis_internal_use_settings.max_examples
+    settings = function._hypothesis_internal_use_settings  # noqa: SLF001 - told nowhere else
+    return settings.max_examples
 
 
 @pytest.mark.spec("§3.8.1", "§3.8.2")

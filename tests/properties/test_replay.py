@@ -10,7 +10,6 @@ from kernel.ledger.supersession import is_lite
 from kernel.migration.job import migrate
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all
-from kernel.replay.partition import independent_subgraphs
 from kernel.replay.record import BLOCKED_KIND, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.verify import verify
@@ -21,6 +20,7 @@ from tests.kernel.build import (
     drain,
     effect,
     envelope,
+    findings,
     link,
     memory_ledger,
     relink,
@@ -237,8 +237,7 @@ def test_a_ledger_on_which_everything_was_replayed_verifies(steps):
         last = transaction.head().ec_sequence_number
         for strategy in OWN_REASONS:
             replay_range(transaction, 1, last, strategy, AskedOnly())
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 GRAPHS = st.integers(1, 12).flatmap(
@@ -251,7 +250,7 @@ GRAPHS = st.integers(1, 12).flatmap(
 
 @pytest.mark.spec("§3.4", "PT-3")
 @given(GRAPHS)
-def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph):
+def test_whatever_causes_what_parents_come_first(graph):
     ledger = memory_ledger()
     parents = {
         f"o-{number}": [f"o-{one}" for one in names if one != number]
@@ -269,8 +268,3 @@ def test_whatever_causes_what_parents_come_first_and_parts_are_independent(graph
     assert place.keys() == parents.keys()
     for name, causes in parents.items():
         assert all(place[cause] < place[name] for cause in causes)
-    parts = independent_subgraphs(parents)
-    assert sorted(name for part in parts for name in part) == sorted(parents)
-    for part in parts:
-        for name in part:
-            assert {one for one in parents[name] if one in parents} <= set(part)

@@ -17,10 +17,10 @@ from actors.errors import ActorError, ReplyLost
 from actors.messages import SubmitEnvelope
 from actors.sharding.assignment import shard_of
 from kernel.ledger import schema
-from kernel.verify import verify
 from tests.actors.harness import declare, scripted_ledger, settle
 from tests.actors.ports import Hub
 from tests.actors.shared import SHARDS, TTL_MS, Clock, SharedGateway
+from tests.kernel.build import findings
 
 NAMES = ("a", "b", "c")
 SESSIONS = tuple(f"s-{number}" for number in range(6))
@@ -65,8 +65,7 @@ class Course:
         self.flushed = False
 
     async def begin(self, name):
-        gateway = SharedGateway(self.ledger, self.hub, name)
-        gateway.sessions._reply_s = REPLY_S
+        gateway = SharedGateway(self.ledger, self.hub, name, reply_s=REPLY_S)
         commit = gateway.committer.commit
 
         async def marked(units, fence=None):
@@ -159,8 +158,7 @@ async def run(steps):
             shard = shard_of(session_id, SHARDS)
             [owner] = [gateway for gateway in course.gateways.values() if shard in gateway.held]
             assert await owner.sessions.ask(session_id, declare("h1", "h2"))
-        with course.ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(course.ledger) == ()
 
 
 def assert_one_owner_at_a_time(marks):

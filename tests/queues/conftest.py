@@ -1,14 +1,21 @@
 """The behaviour of queues is tested on a server in memory and on every real one."""
 
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from fakeredis import FakeAsyncRedis
+from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionLost
 
+from queues.embedded.server import find_server
 from queues.work_queue import WorkQueue
+from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
+from tests.system.tree_run import wait_for
 
 
 class VirtualClock:
@@ -76,3 +83,22 @@ def clock() -> VirtualClock:
 @pytest.fixture
 def queue(redis: Redis, clock: VirtualClock) -> WorkQueue:
     return WorkQueue(redis, "authority-recompute", clock)
+
+
+@pytest.fixture
+def administered_url(tmp_path: Path) -> Iterator[str]:
+    """A server that answers, whose user may set its limits and end the waits of others."""
+    port = free_port()
+    arguments = ["--port", str(port), "--save", "", "--bind", "127.0.0.1"]
+    program = str(find_server().path)
+    url = f"redis://127.0.0.1:{port}"
+    with subprocess.Popen([program, *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL) as server:
+        wait_for("the server to answer", lambda: _answers(url), 30.0)
+        yield url
+        server.kill()
+
+
+def _answers(url: str) -> bool:
+    with suppress(ConnectionLost), BlockingRedis.from_url(url) as client:
+        return bool(client.ping())
+    return False

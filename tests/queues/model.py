@@ -7,8 +7,11 @@ of lists and sets.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from redis.asyncio import Redis
+
 from queues.items import Lineage, NewItem
 from queues.priorities import Priority
+from queues.work_queue import WorkQueue
 
 VISIBILITY_MS = 1000
 
@@ -24,14 +27,13 @@ class Work:
     causes: dict[str, Lineage]
     """In order of arrival."""
 
-    def join(self, other: "Work", *, newest: bool) -> None:
+    def join(self, other: "Work") -> None:
         self.rank = min(self.rank, other.rank)
         self.deadline_ms = min(self.deadline_ms, other.deadline_ms)
         self.enqueued_ms = min(self.enqueued_ms, other.enqueued_ms)
         for cause, lineage in other.causes.items():
             self.causes.setdefault(cause, lineage)
-        if newest:
-            self.payload = other.payload
+        self.payload = other.payload
 
 
 @dataclass
@@ -59,14 +61,8 @@ class Item:
 
     def absorb(self) -> None:
         if self.successor:
-            self.work.join(self.successor, newest=True)
+            self.work.join(self.successor)
             self.successor = None
-
-
-@dataclass
-class Dead:
-    work: Work
-    signature: str
 
 
 @dataclass
@@ -74,7 +70,7 @@ class Model:
     priorities: tuple[Priority, ...]
     now_ms: int = 1_000_000
     items: dict[str, Item] = field(default_factory=dict)
-    dead: dict[str, Dead] = field(default_factory=dict)
+    dead: dict[str, Work] = field(default_factory=dict)
     paused: set[str | None] = field(default_factory=set)
     """Names of priorities; None is the queue."""
     count: int = 0
@@ -93,7 +89,7 @@ class Model:
         causes = {new.cause_id: lineage}
         work = Work(priority.rank, deadline_ms, self.now_ms, new.payload, causes)
         item, dead = self.items.get(new.key), self.dead.get(new.key)
-        if dead and new.cause_id in dead.work.causes:
+        if dead and new.cause_id in dead.causes:
             return "dead"
         if item is None:
             self.items[new.key] = Item(work)
@@ -103,12 +99,12 @@ class Model:
             return "known"
         if item.state == "in_flight":
             if item.successor:
-                item.successor.join(work, newest=True)
+                item.successor.join(work)
             else:
                 item.successor = work
             return "successor"
         item.hasten(work.rank, work.deadline_ms)
-        item.work.join(work, newest=True)
+        item.work.join(work)
         return "merged"
 
     # Service.
@@ -186,16 +182,16 @@ class Model:
         item.attempt -= 1
         return None
 
-    def bury(self, key: str, signature: str) -> None:
+    def bury(self, key: str) -> None:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
         work = item.work
         if key in self.dead:
-            before = self.dead[key].work
-            before.join(work, newest=True)
+            before = self.dead[key]
+            before.join(work)
             work = before
-        self.dead[key] = Dead(work, signature)
+        self.dead[key] = work
         return self.finish(key)
 
     def reap(self) -> int:
@@ -216,25 +212,6 @@ class Model:
 
     # What an operator does.
 
-    def requeue(self, key: str) -> bool:
-        if key not in self.dead:
-            return False
-        work = self.dead.pop(key).work
-        work.enqueued_ms = self.now_ms
-        work.deadline_ms = self.now_ms + self.priorities[work.rank].service_target_ms
-        item = self.items.get(key)
-        if item is None:
-            self.items[key] = Item(work)
-        elif item.state != "in_flight":
-            item.hasten(work.rank, work.deadline_ms)
-            item.work.join(work, newest=False)
-        elif item.successor:
-            item.successor.join(work, newest=False)
-        else:
-            work.payload = item.work.payload
-            item.successor = work
-        return True
-
     def cancel(self, key: str) -> str:
         dead, item = self.dead.pop(key, None), self.items.get(key)
         if item and item.state == "in_flight":
@@ -253,3 +230,17 @@ class Model:
 
     def in_state(self, state: str) -> Iterable[tuple[str, Item]]:
         return [entry for entry in self.items.items() if entry[1].state == state]
+
+
+async def buried(redis: Redis, queue: WorkQueue) -> dict[str, list[str]]:
+    """Return the causes that are buried, by key and in order of arrival."""
+    causes = {}
+    for key in await redis.zrange(f"{queue.prefix}dead", 0, -1):
+        record = await redis.hgetall(f"{queue.prefix}dead-item:{key.decode()}")
+        orders = {
+            field[2:].decode(): int(value.partition(b"\0")[0])
+            for field, value in record.items()
+            if field[:2] == b"c:"
+        }
+        causes[key.decode()] = sorted(orders, key=orders.__getitem__)
+    return causes

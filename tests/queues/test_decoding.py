@@ -27,8 +27,8 @@ from queues.decoding import (
 from queues.dropped import DROPPED
 from queues.items import LiveState
 from queues.priorities import PRIORITIES
-from queues.script_replies import claims_of, dead_of, live_of
-from queues.worker_heartbeats import WorkerBeat, _read_beat
+from queues.script_replies import claims_of, live_of
+from queues.worker_heartbeats import WorkerBeat, read_beat
 
 SCALARS = (
     st.none()
@@ -59,8 +59,7 @@ READERS = {
     "pairs": pairs,
     "claim": claims_of("token", PRIORITIES),
     "live": live_of(PRIORITIES),
-    "dead": dead_of(PRIORITIES),
-    "beat": _read_beat,
+    "beat": read_beat,
 }
 
 
@@ -125,7 +124,7 @@ def test_a_field_that_is_missing_or_no_value_of_its_kind_makes_an_item_foreign(n
 def test_a_heartbeat_of_another_version_is_read(more):
     record = orjson.dumps({**more, "worker_id": "w-1", "queues": ["authority-recompute"]})
     try:
-        beat = _read_beat([b"w-1", 7, record])
+        beat = read_beat([b"w-1", 7, record])
     except Foreign:
         assert more.keys() & set(WorkerBeat.__dataclass_fields__), "only what is known can be wrong"
         return

@@ -44,13 +44,12 @@ HUGE: dict[str, tuple[str, str]] = {
     "payload": (QUEUE, f"redis.call('HSET', P..'item:u-1', {SOUND}, 'payload', V)"),
     "cause": (QUEUE, f"redis.call('HSET', P..'item:u-1', {SOUND}, 'payload', '', 'c:'..V, '1')"),
     "dead item": (QUEUE, ("redis.call('ZADD', P..'dead', 1, 'u') "
-        f"redis.call('HSET', P..'dead-item:u', {SOUND}, 'died', 1, 'payload', V)")),
+        f"redis.call('HSET', P..'dead-item:u', {SOUND}, 'payload', V)")),
     "ready": (QUEUE, "redis.call('ZADD', P..'ready:3', 1, V)"),
     "suspended": (QUEUE, "redis.call('ZADD', P..'suspended:3', 1, V)"),
     "delayed": (QUEUE, "redis.call('ZADD', P..'delayed', 1, V)"),
     "in flight": (QUEUE, "redis.call('ZADD', P..'in-flight', '99999999999999', V)"),
     "dead": (QUEUE, "redis.call('ZADD', P..'dead', 1, V)"),
-    "signature": (QUEUE, "redis.call('HSET', P..'dead-signatures', V, 1)"),
     "paused": (QUEUE, "redis.call('HSET', P..'paused', V, V)"),
     "stamp": (QUEUE, "redis.call('SET', P..'stamp', V)"),
     "mark": (QUEUE, "redis.call('SET', P..'mark', V)"),
@@ -134,7 +133,7 @@ async def test_what_is_sound_is_read_beside_what_is_too_large(client: Redis):
     before = DROPPED.total()
     await queue.enqueue(NewItem("u-2", "background_normal", "a-cause", b"{}"))
     assert [claim.key for claim in await queue.claim(10, 60_000)] == ["u-2"]
-    assert await queue.dead(10) == []
+    assert await queue.cancel(["u"]) == ["unknown"]
     assert DROPPED.total() > before
     await client.aclose()
 
@@ -155,7 +154,7 @@ async def test_an_entry_that_is_too_large_leaves_its_mailbox_and_the_next_is_rea
     await client.aclose()
 
 
-async def test_a_page_of_dead_items_and_a_claim_fit_into_a_reply(client: Redis):
+async def test_a_claim_fits_into_a_reply(client: Redis):
     """A thousand causes of 512 bytes in each of 100 items would be more."""
     queue = WorkQueue(client, "authority-recompute")
     for number in range(100):

@@ -5,14 +5,16 @@ from itertools import pairwise
 from typing import Any
 
 import anyio
+import orjson
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.errors import LedgerUnavailable
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.reports import CapacityRejected
@@ -20,39 +22,29 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues import outbox_relay as relay_module
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
-from queues.outbox_relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay
-from queues.work_queue import WorkQueue
+from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S
 from tests.kernel.build import (
     adapt,
     create,
     drain,
-    ledger_on,
     link,
     memory_ledger,
     recompute,
     submit,
     work,
 )
+from tests.world import QueuedWorld
 
 pytestmark = pytest.mark.anyio
 
 LONG = "ü" * 400
 
 
-class World:
-    """A ledger, a queue in a Redis that can be flushed or taken away, and a relay between them."""
+class RelayWorld(QueuedWorld):
+    """Authorities that are asked for and served, and other work by hand."""
 
-    def __init__(self) -> None:
-        self.ledger = memory_ledger()
-        self.server = FakeServer()
-        self.redis = FakeAsyncRedis(server=self.server)
-        self.now_s = 1000.0
-        self.now_ms = 1_700_000_000_000
-        self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
-        self.relay = self.new_relay()
-
-    def new_relay(self) -> OutboxRelay:
-        return OutboxRelay(self.ledger, self.queue, lambda: self.now_s)
+    def __init__(self, queue: str = AUTHORITY_QUEUE, ledger: Ledger | None = None) -> None:
+        super().__init__(queue, ledger)
 
     def ask(self, node_id: str, **changes: Any) -> None:
         """An understanding, and with it a request to compute its authority."""
@@ -73,7 +65,7 @@ class World:
             while True:
                 if len(await self.waiting()) == count:
                     return
-                self.now_s += SWEEP_EVERY_S
+                self.pass_s(SWEEP_EVERY_S)
                 await anyio.sleep(0.005)
 
     async def claim(self) -> list[str]:
@@ -81,16 +73,24 @@ class World:
         await self.queue.acknowledge(claims)
         return [claim.key for claim in claims]
 
+    def ask_for(self, *requests: WorkRequest) -> list[str]:
+        with self.ledger.transaction() as transaction:
+            return [one.request_id for one in enqueue(transaction, requests)]
+
+    def end(self, request_id: str) -> None:
+        with self.ledger.transaction() as transaction:
+            close(transaction, request_id, "completed")
+
 
 @pytest.fixture
-async def world(anyio_backend: str) -> AsyncIterator[World]:
-    world = World()
+async def world(anyio_backend: str) -> AsyncIterator[RelayWorld]:
+    world = RelayWorld()
     await world.queue.mark()
     yield world
     await world.redis.aclose()
 
 
-async def test_what_is_recorded_is_sent_once(world: World):
+async def test_what_is_recorded_is_sent_once(world: RelayWorld):
     world.ask("u-1")
     world.ask("u-2")
     assert await world.relay.sweep() == 2
@@ -101,12 +101,12 @@ async def test_what_is_recorded_is_sent_once(world: World):
     assert await world.relay.send_new() == 1
 
 
-async def test_an_item_carries_its_request_priority_and_target(world: World):
+async def test_an_item_carries_its_request_priority_and_target(world: RelayWorld):
     world.ask("u-1", recompute_priority="user_initiated_critical")
     await world.relay.send_new()
     [item] = await world.queue.peek(10)
     assert item.priority == "user_initiated_critical"
-    assert item.payload == b'{"target_cu_id":"u-1"}'
+    assert item.payload == b'{"protocol":1,"target_cu_id":"u-1"}'
     with world.ledger.view() as view:
         [request] = view.open_requests()
     assert item.causes == (f"{request.request_id}!user_initiated_critical",)
@@ -114,7 +114,7 @@ async def test_an_item_carries_its_request_priority_and_target(world: World):
     assert lineage.operation_id == request.document["trigger_source_id"]
 
 
-async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: World):
+async def test_requests_for_one_understanding_are_one_item_with_every_cause(world: RelayWorld):
     world.ask("u-1")
     submit(world.ledger, adapt("u-1", title="another"))
     assert await world.relay.send_new() == 2
@@ -122,7 +122,7 @@ async def test_requests_for_one_understanding_are_one_item_with_every_cause(worl
     assert item.causes_count == 2
 
 
-async def test_what_was_flushed_is_sent_again_at_the_next_sweep(world: World):
+async def test_what_was_flushed_is_sent_again_at_the_next_sweep(world: RelayWorld):
     world.ask("u-1")
     await world.relay.sweep()
     await world.redis.flushall()
@@ -131,27 +131,27 @@ async def test_what_was_flushed_is_sent_again_at_the_next_sweep(world: World):
     assert await world.relay.sweep() == 0
 
 
-async def test_what_a_server_lost_without_its_mark_is_sent_again_after_a_while(world: World):
+async def test_what_a_server_lost_without_its_mark_is_sent_again_after_a_while(world: RelayWorld):
     world.ask("u-1")
     await world.relay.sweep()
     assert await world.claim() == ["u-1"]
-    world.now_s += RESEND_AFTER_S - 0.1
+    world.pass_s(RESEND_AFTER_S - 0.1)
     assert await world.relay.sweep() == 0
-    world.now_s += 0.1
+    world.pass_s(0.1)
     assert await world.relay.sweep() == 1
     assert await world.waiting() == ["u-1"]
 
 
-async def test_what_is_sent_again_and_was_not_lost_stays_one_item(world: World):
+async def test_what_is_sent_again_and_was_not_lost_stays_one_item(world: RelayWorld):
     world.ask("u-1")
     await world.relay.sweep()
-    world.now_s += RESEND_AFTER_S
+    world.pass_s(RESEND_AFTER_S)
     await world.relay.sweep()
     [item] = await world.queue.peek(10)
     assert item.causes_count == 1
 
 
-async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: World):
+async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: RelayWorld):
     world.ask("u-1")
     await world.redis.flushall()
     await world.relay.send_new()
@@ -160,14 +160,14 @@ async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: Wor
     assert await world.relay.sweep() == 0
 
 
-async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: World):
+async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: RelayWorld):
     world.ask("u-1")
     await world.relay.sweep()
     assert await world.new_relay().sweep() == 1
     assert await world.waiting() == ["u-1"]
 
 
-async def test_relays_of_several_gateways_make_one_item_of_a_request(world: World):
+async def test_relays_of_several_gateways_make_one_item_of_a_request(world: RelayWorld):
     """Each sends all that is open; the one that finds the mark after a flush sends as well."""
     other = world.new_relay()
     for number in range(3):
@@ -178,12 +178,12 @@ async def test_relays_of_several_gateways_make_one_item_of_a_request(world: Worl
     assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
     await world.redis.flushdb()
     assert await other.sweep() == 3
-    world.now_s += SWEEP_EVERY_S
+    world.pass_s(SWEEP_EVERY_S)
     await world.relay.sweep()
     assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
 
 
-async def test_what_has_its_outcome_is_never_sent(world: World):
+async def test_what_has_its_outcome_is_never_sent(world: RelayWorld):
     world.ask("u-1")
     world.ask("u-2")
     world.serve("u-1")
@@ -195,11 +195,11 @@ async def test_what_has_its_outcome_is_never_sent(world: World):
     assert await world.waiting() == []
 
 
-async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(world: World):
+async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(world: RelayWorld):
     world.ask("u-1")
     await world.relay.sweep()
     claims = await world.queue.claim(1, 1000)
-    await world.queue.bury(claims, ["broken"])
+    await world.queue.bury(claims)
     with world.ledger.transaction() as transaction:
         head = transaction.head_now
         close_requests(
@@ -211,7 +211,7 @@ async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(wor
             closed_sequence=head.ec_sequence_number,
             closed_at_us=head.committed_at_us,
         )
-    world.now_s += RESEND_AFTER_S
+    world.pass_s(RESEND_AFTER_S)
     assert await world.relay.sweep() == 0
     submit(world.ledger, adapt("u-1", title="another"))
     assert await world.relay.sweep() == 1
@@ -220,7 +220,7 @@ async def test_what_was_given_up_is_not_sent_but_what_is_asked_afterwards_is(wor
 
 @pytest.mark.spec("K12")
 @pytest.mark.parametrize("anew", [False, True])
-async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: World, anew):
+async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: RelayWorld, anew):
     world.ask("u-parent", recompute_priority="background_low_priority")
     world.ask("u-other", recompute_priority="background_normal")
     world.ask("u-child", recompute_priority="background_low_priority")
@@ -238,7 +238,7 @@ async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: World,
 
 
 @pytest.mark.spec("K12")
-async def test_what_is_fed_by_one_that_waits_is_held_until_that_one_is_done(world: World):
+async def test_what_is_fed_by_one_that_waits_is_held_until_that_one_is_done(world: RelayWorld):
     world.ask("u-parent")
     world.ask("u-child")
     submit(world.ledger, link("e", "u-parent", "u-child"))
@@ -253,7 +253,7 @@ async def test_what_is_fed_by_one_that_waits_is_held_until_that_one_is_done(worl
     assert await world.claim() == ["u-child"]
 
 
-async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: World):
+async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: RelayWorld):
     names = [f"u-{number}" for number in range(5)]
     for name in names:
         world.ask(name)
@@ -270,7 +270,7 @@ async def test_a_chain_is_released_one_by_one_and_everything_is_served(world: Wo
 
 
 async def test_what_an_outcome_sets_free_is_sent_without_looking_at_everything(
-    world: World, monkeypatch
+    world: RelayWorld, monkeypatch
 ):
     """Of a wide cascade a hundred thousand requests may be open at once."""
     names = [f"u-{number}" for number in range(6)]
@@ -287,7 +287,7 @@ async def test_what_an_outcome_sets_free_is_sent_without_looking_at_everything(
     assert await world.waiting() == []
 
 
-async def test_a_sweep_looks_at_each_waiting_item_once(world: World, monkeypatch):
+async def test_a_sweep_looks_at_each_waiting_item_once(world: RelayWorld, monkeypatch):
     """Of a deep cascade each page of requests waits for all the pages before it."""
     monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 3)
     names = [f"u-{number:02d}" for number in range(30)]
@@ -308,7 +308,7 @@ async def test_a_sweep_looks_at_each_waiting_item_once(world: World, monkeypatch
     assert await world.waiting() == names[:1]
 
 
-async def test_what_a_given_up_item_held_back_is_sent(world: World, monkeypatch):
+async def test_what_a_given_up_item_held_back_is_sent(world: RelayWorld, monkeypatch):
     """A dead letter is no operation: it bears the sequence of one that was looked at before."""
     world.ask("u-parent")
     world.ask("u-child")
@@ -325,28 +325,31 @@ async def test_what_a_given_up_item_held_back_is_sent(world: World, monkeypatch)
     assert {"u-child"} <= set(await world.waiting())
 
 
-async def test_after_a_long_sweep_there_is_none_for_a_while_but_a_flush_is_noticed(world: World):
+async def test_after_a_long_sweep_there_is_none_for_a_while_but_a_flush_is_noticed(
+    world: RelayWorld, monkeypatch
+):
     world.ask("u-1")
-    inner = world.relay._read_all
+    inner = LedgerView.open_requests
 
-    def slow() -> Any:
-        world.now_s += 2.0
-        return inner()
+    def slow(view: LedgerView, **where: Any) -> Any:
+        # A sweep alone reads from the first request on.
+        world.pass_s(0.0 if where["after"] else 2.0)
+        return inner(view, **where)
 
-    world.relay._read_all = slow
+    monkeypatch.setattr(LedgerView, "open_requests", slow)
     assert await world.relay.look() == 1
-    began_s = world.now_s
+    began_s = world.now_s()
     for _ in range(20):
-        world.now_s += SWEEP_EVERY_S
+        world.pass_s(SWEEP_EVERY_S)
         await world.relay.look()
-    assert world.now_s == began_s + 20 * SWEEP_EVERY_S
+    assert world.now_s() == began_s + 20 * SWEEP_EVERY_S
     await world.redis.flushall()
     assert await world.relay.look() == 1
-    assert world.now_s == began_s + 20 * SWEEP_EVERY_S + 2.0
+    assert world.now_s() == began_s + 20 * SWEEP_EVERY_S + 2.0
 
 
 @pytest.mark.spec("K12")
-async def test_what_became_more_urgent_by_another_is_sent_with_it(world: World, monkeypatch):
+async def test_what_became_more_urgent_by_another_is_sent_with_it(world: RelayWorld, monkeypatch):
     world.ask("u-parent", recompute_priority="background_low_priority")
     world.ask("u-other", recompute_priority="background_normal")
     world.ask("u-child", recompute_priority="background_low_priority")
@@ -360,7 +363,9 @@ async def test_what_became_more_urgent_by_another_is_sent_with_it(world: World, 
     assert (first.key, first.priority) == ("u-parent", "user_initiated_critical")
 
 
-async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_back(world: World):
+async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_back(
+    world: RelayWorld,
+):
     world.ask("u-1")
     world.server.connected = False
     with pytest.raises(QueueError) as caught:
@@ -373,7 +378,9 @@ async def test_a_queue_that_is_away_gets_everything_at_the_sweep_after_it_came_b
     assert await world.waiting() == ["u-1"]
 
 
-async def test_more_requests_than_one_call_may_carry_are_sent_in_several(world: World, monkeypatch):
+async def test_more_requests_than_one_call_may_carry_are_sent_in_several(
+    world: RelayWorld, monkeypatch
+):
     monkeypatch.setattr(relay_module, "PAGE_REQUESTS", 7)
     monkeypatch.setattr(relay_module, "BATCH_ITEMS_MAX", 3)
     for number in range(20):
@@ -385,7 +392,7 @@ async def test_more_requests_than_one_call_may_carry_are_sent_in_several(world: 
 
 @pytest.mark.parametrize("changes", [{}, {"operation_id": "o" * 500}])
 @pytest.mark.parametrize("node_id", [LONG, "u-short"])
-async def test_a_name_too_long_for_the_queue_holds_nothing_up(world: World, node_id, changes):
+async def test_a_name_too_long_for_the_queue_holds_nothing_up(world: RelayWorld, node_id, changes):
     """Everything that the kernel takes can be sent, or one request would block all the others."""
     world.ask("u-before")
     world.ask(node_id, **changes)
@@ -395,12 +402,12 @@ async def test_a_name_too_long_for_the_queue_holds_nothing_up(world: World, node
     assert len(claims) == 3
     assert {"u-before", "u-after"} < {claim.key for claim in claims}
     assert any(node_id in claim.payload.decode() for claim in claims)
-    world.now_s += RESEND_AFTER_S
+    world.pass_s(RESEND_AFTER_S)
     await world.queue.acknowledge(claims)
     assert await world.relay.sweep() == 3
 
 
-async def test_it_runs_and_wakes_for_what_is_committed(world: World):
+async def test_it_runs_and_wakes_for_what_is_committed(world: RelayWorld):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.relay.run)
         for number in range(3):
@@ -410,7 +417,7 @@ async def test_it_runs_and_wakes_for_what_is_committed(world: World):
         tasks.cancel_scope.cancel()
 
 
-async def test_it_outlives_a_ledger_that_goes_away_and_comes_back(world: World, monkeypatch):
+async def test_it_outlives_a_ledger_that_goes_away_and_comes_back(world: RelayWorld, monkeypatch):
     monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.01)
     view, failed = world.ledger.view, anyio.Event()
 
@@ -430,7 +437,7 @@ async def test_it_outlives_a_ledger_that_goes_away_and_comes_back(world: World, 
         tasks.cancel_scope.cancel()
 
 
-async def test_it_outlives_a_queue_that_goes_away_and_comes_back(world: World, monkeypatch):
+async def test_it_outlives_a_queue_that_goes_away_and_comes_back(world: RelayWorld, monkeypatch):
     monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.02)
     world.server.connected = False
     async with anyio.create_task_group() as tasks:
@@ -461,9 +468,7 @@ def test_whatever_the_graph_and_whatever_redis_loses_everything_is_served(edges,
     """Cycles included: what is held is released in the end, and nothing closed is ever sent."""
 
     async def run() -> None:
-        world = World()
-        world.ledger = _ledger_of(edges)
-        world.relay = world.new_relay()
+        world = RelayWorld(ledger=_ledger_of(edges))
         lost = iter(losses)
         for _ in range(40):
             if next(lost, False):
@@ -477,28 +482,46 @@ def test_whatever_the_graph_and_whatever_redis_loses_everything_is_served(edges,
                 break
             for key in keys[:1]:
                 world.serve(key)
-            world.now_s += RESEND_AFTER_S
+            world.pass_s(RESEND_AFTER_S)
         assert drain(world.ledger) == []
         await world.redis.aclose()
 
     anyio.run(run)
 
 
-class Asked(World):
-    """The same with a queue of asked-for work."""
+@given(st.text(min_size=1, max_size=600))
+def test_whatever_the_name_of_a_cause_its_request_becomes_an_item(source):
+    """Also one with U+0000, which the queue does not take as it is."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.queue = WorkQueue(self.redis, name, lambda: self.now_ms)
-        self.relay = self.new_relay()
+    async def run() -> None:
+        world = RelayWorld()
+        document = orjson.dumps({"trigger_source_id": source})
+        request = Request("r", 1, AUTHORITY_QUEUE, "u-1", "background_normal", 0, 0, document)
+        await world.queue.enqueue(ROUTES[AUTHORITY_QUEUE].item(request))
+        assert await world.claim() == ["u-1"]
+        await world.redis.aclose()
 
-    def ask_for(self, *requests: WorkRequest) -> list[str]:
-        with self.ledger.transaction() as transaction:
-            return [one.request_id for one in enqueue(transaction, requests)]
+    anyio.run(run)
 
-    def end(self, request_id: str) -> None:
-        with self.ledger.transaction() as transaction:
-            close(transaction, request_id, "completed")
+
+@pytest.mark.parametrize(
+    "spoiled", [{"priority": "of another version"}, {"request_bytes": b"{}"}, {"item_key": ""}]
+)
+async def test_a_request_that_is_no_item_holds_up_no_other(world: RelayWorld, spoiled):
+    for number in range(5):
+        world.ask(f"u-{number}")
+    with world.ledger.transaction() as transaction:
+        [request_id] = [
+            request.request_id
+            for request in transaction.open_requests()
+            if request.item_key == "u-3"
+        ]
+        transaction.tables.update(schema.outbox, (request_id,), spoiled)
+    with capture_logs() as logged:
+        await world.relay.sweep()
+    assert await world.claim() == [f"u-{number}" for number in (0, 1, 2, 4)]
+    [refused] = [event for event in logged if event["event"] == "request_not_sent"]
+    assert refused["request_id"] == request_id
 
 
 def step(run: str, number: int) -> WorkRequest:
@@ -519,7 +542,7 @@ def binding(number: int, **content: Any) -> WorkRequest:
 
 @pytest.mark.spec("§16.4")
 async def test_the_steps_of_a_run_are_sent_one_after_another_and_runs_do_not_wait():
-    world = Asked(EXTRACTION_QUEUE)
+    world = RelayWorld(EXTRACTION_QUEUE)
     ids = world.ask_for(step("r", 2), step("s", 1), step("r", 1), step("r", 3))
     order = []
     for _ in range(4):
@@ -532,7 +555,7 @@ async def test_the_steps_of_a_run_are_sent_one_after_another_and_runs_do_not_wai
 
 
 async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
-    world = Asked(BINDING_QUEUE)
+    world = RelayWorld(BINDING_QUEUE)
     [request_id] = world.ask_for(binding(1, capacity_priority="critical"))
     assert await world.relay.send_new() == 1
     [claim] = await world.queue.claim(1, 60_000)
@@ -547,25 +570,20 @@ async def test_a_binding_that_is_put_back_is_sent_again_at_its_new_priority():
 
 
 async def test_what_is_delayed_is_sent_after_its_time_and_holds_nothing_else_up():
-    world = Asked(BINDING_QUEUE)
+    world = RelayWorld(BINDING_QUEUE)
     delayed = WorkRequest(BINDING_QUEUE, "later", binding(1).content, delay_s=60)
     later, now = world.ask_for(delayed, binding(2))
     assert await world.relay.send_new() == 1
     assert await world.claim() == [now]
     world.end(now)
     assert await world.relay.sweep() == 0
-    with world.ledger.view() as view:
-        [request] = [one for one in view.open_requests() if one.request_id == later]
-    store = world.ledger.store
-    world.ledger, fake = ledger_on(store)
-    fake.time_us = request.enqueued_at_us + 60_000_000
-    world.relay = world.new_relay()
+    world.pass_s(60)
     assert await world.relay.sweep() == 1
     assert await world.claim() == [later]
 
 
 async def test_each_queue_is_sent_its_own_requests_alone():
-    world = Asked(BINDING_QUEUE)
+    world = RelayWorld(BINDING_QUEUE)
     world.ask("u-1")
     ids = world.ask_for(step("r", 1), binding(1), binding(2))
     assert await world.relay.sweep() == 2

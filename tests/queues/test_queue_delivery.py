@@ -6,6 +6,7 @@ from redis.asyncio import Redis
 from queues.errors import QueueError
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
+from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio
 
@@ -102,18 +103,14 @@ async def test_a_stale_token_begins_nothing(queue, clock) -> None:
     assert [claim.ends for claim in await queue.claim(1, 1000)] == [0]
 
 
-@pytest.mark.parametrize("back", ["requeue", "successor"])
-async def test_the_ends_of_what_was_buried_are_forgotten(queue, clock, back) -> None:
+async def test_the_ends_of_what_was_buried_are_not_its_successors(queue, clock) -> None:
     claims = await claimed(queue, "a")
     await queue.begin(claims)
     await expire(queue, clock)
     claims = await queue.claim(1, 1000)
     await queue.begin(claims)
-    if back == "successor":
-        await queue.enqueue(item("a", "c2"))
-    await queue.bury(claims, ["worker_ended_three_times"])
-    if back == "requeue":
-        assert await queue.requeue(["a"]) == [True]
+    await queue.enqueue(item("a", "c2"))
+    await queue.bury(claims)
     assert [(claim.attempt, claim.ends) for claim in await queue.claim(1, 1000)] == [(1, None)]
 
 
@@ -135,7 +132,7 @@ async def test_a_stale_token_changes_nothing(queue, clock, redis) -> None:
     before = await redis.hgetall(f"{queue.prefix}item:a")
     assert await queue.acknowledge(stale) == [False]
     assert await queue.retry(stale, [0], "late") == [False]
-    assert await queue.bury(stale, ["Late"]) == [False]
+    assert await queue.bury(stale) == [False]
     assert await queue.renew(stale, 99_000) == [False]
     assert await redis.hgetall(f"{queue.prefix}item:a") == before
     assert await queue.acknowledge([fresh]) == [True]
@@ -166,69 +163,18 @@ async def test_each_retry_waits_for_its_own_delay(queue, clock) -> None:
     assert seen == [("b", 2), ("c", 2), ("a", 2)]
 
 
-async def test_the_dead_letter_box_groups_by_signature(queue, clock) -> None:
-    claims = await claimed(queue, "a", "b", "c")
-    await queue.retry(claims[:1], [0], "timed out")
-    (again,) = await queue.claim(1, 1000)
-    await queue.bury([again, *claims[1:]], ["Timeout", "ValueError", "Timeout"])
-    assert await queue.dead_by_signature() == {"Timeout": 2, "ValueError": 1}
-    dead = {each.key: each for each in await queue.dead(10)}
-    assert (dead["a"].attempts, dead["a"].error) == (2, "timed out")
-    assert (dead["b"].error_signature, dead["b"].died_at_ms) == ("ValueError", clock.now_ms)
-
-
 async def test_a_dead_cause_is_not_enqueued_again_but_a_new_one_is(queue) -> None:
-    await queue.bury(await claimed(queue, "a"), ["Broken"])
+    await queue.bury(await claimed(queue, "a"))
     answers = await queue.enqueue_many([item("a", "c1"), item("a", "c2")])
     assert [answer.state for answer in answers] == ["dead", "new"]
     assert [claim.causes for claim in await queue.claim(5, 1000)] == [("c2",)]
 
 
-async def test_a_second_death_under_one_key_joins_the_first(queue) -> None:
-    await queue.bury(await claimed(queue, "a"), ["First"])
+async def test_a_second_death_under_one_key_joins_the_first(queue, redis) -> None:
+    await queue.bury(await claimed(queue, "a"))
     await queue.enqueue_many([item("a", "c2")])
-    await queue.bury(await queue.claim(1, 1000), ["Second"])
-    (dead,) = await queue.dead(5)
-    assert (dead.causes, dead.error_signature) == (("c1", "c2"), "Second")
-    assert await queue.dead_by_signature() == {"Second": 1}
-
-
-async def test_a_requeued_item_starts_again(queue, clock) -> None:
-    await queue.bury(await claimed(queue, "a"), ["Broken"])
-    clock.advance(50)
-    assert await queue.requeue(["a", "unknown"]) == [True, False]
-    (claim,) = await queue.claim(5, 1000)
-    assert (claim.attempt, claim.causes, claim.payload) == (1, ("c1",), b"p")
-    assert claim.deadline_ms == clock.now_ms + 3_600_000
-    assert await queue.dead_by_signature() == {}
-    assert await queue.dead(5) == []
-
-
-@pytest.mark.parametrize("live", ["ready", "delayed", "in_flight"])
-async def test_a_requeued_item_joins_work_that_is_known_meanwhile(queue, clock, live) -> None:
-    await queue.bury(await claimed(queue, "a"), ["Broken"])
-    await queue.enqueue_many([NewItem("a", "background_normal", "c2", b"newer")])
-    claims = await queue.claim(1, 1000) if live != "ready" else []
-    if live == "delayed":
-        await queue.retry(claims, [10], "flaky")
-    assert await queue.requeue(["a"]) == [True]
-    clock.advance(10)
-    if live == "in_flight":
-        await queue.acknowledge(claims)
-    (claim,) = await queue.claim(5, 1000)
-    expected = ("c1",) if live == "in_flight" else ("c2", "c1")
-    assert (claim.causes, claim.payload) == (expected, b"newer")
-
-
-async def test_a_requeue_of_causes_that_are_in_flight_adds_nothing(queue, redis) -> None:
-    await queue.bury(await claimed(queue, "a"), ["Broken"])
-    # Only causes that were counted and not kept can be in both places; so it is made by hand.
-    await queue.enqueue_many([item("a", "c2")])
-    claims = await queue.claim(1, 1000)
-    await redis.hset(f"{queue.prefix}item:a", "c:c1", 2)
-    assert await queue.requeue(["a"]) == [True]
-    await queue.acknowledge(claims)
-    assert await queue.claim(1, 1000) == []
+    await queue.bury(await queue.claim(1, 1000))
+    assert await buried(redis, queue) == {"a": ["c1", "c2"]}
 
 
 async def test_a_flush_is_noticed_and_everything_works_after_it(queue, redis) -> None:
@@ -253,7 +199,7 @@ async def test_two_queues_share_nothing(queue, redis, clock) -> None:
 async def test_every_key_of_a_queue_carries_its_hash_tag(queue, redis) -> None:
     claims = await claimed(queue, *"abcd")
     await queue.retry(claims[:1], [10], "flaky")
-    await queue.bury(claims[1:2], ["Broken"])
+    await queue.bury(claims[1:2])
     await queue.enqueue_many([item("{x}")])
     await queue.mark()
     keys = [key async for key in redis.scan_iter()]

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from queues.items import Claim, NewItem
 from queues.priorities import PRIORITIES
 from queues.work_queue import WorkQueue
-from tests.queues.model import VISIBILITY_MS, Item, Model
+from tests.queues.model import VISIBILITY_MS, Item, Model, buried
 
 NAMES = [row.name for row in PRIORITIES]
 PLACES = ["a", "b", "c", "d", "e"]
@@ -122,13 +122,13 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.queue.put_off([claim], [delay_ms], "nobody was there")
         self.settle(claim, answer, lambda: self.model.retry(claim.key, delay_ms, attempts=0))
 
-    @rule(number=NUMBERS, signature=st.sampled_from(["E1", "E2"]))
-    def bury(self, number, signature) -> None:
+    @rule(number=NUMBERS)
+    def bury(self, number) -> None:
         claim = self.a_claim(number)
         if claim is None:
             return
-        answer = self.queue.bury([claim], [signature])
-        self.settle(claim, answer, lambda: self.model.bury(claim.key, signature))
+        answer = self.queue.bury([claim])
+        self.settle(claim, answer, lambda: self.model.bury(claim.key))
 
     @rule(number=NUMBERS)
     def suspend(self, number) -> None:
@@ -147,10 +147,6 @@ class QueueMachine(RuleBasedStateMachine):
         if kept:
             held.until_ms = self.model.now_ms + VISIBILITY_MS
         assert self.do(self.queue.renew([claim], VISIBILITY_MS)) == [kept]
-
-    @rule(key=KEYS)
-    def requeue(self, key) -> None:
-        assert self.do(self.queue.requeue([key])) == [self.model.requeue(key)]
 
     @rule(key=KEYS)
     def cancel(self, key) -> None:
@@ -207,26 +203,14 @@ class QueueMachine(RuleBasedStateMachine):
             seen = [seen_item(item) for item in self.do(self.queue.peek(10, 0, state))]
             expected = [model_item(key, item) for key, item in model.in_state(state)]
             assert sorted(seen) == sorted(expected)
-        dead = {
-            item.key: (list(item.causes), item.payload, item.error_signature)
-            for item in self.do(self.queue.dead(10))
-        }
-        assert dead == {
-            key: (list(dead.work.causes), dead.work.payload, dead.signature)
-            for key, dead in model.dead.items()
-        }
-        for signature, count in self.do(self.queue.dead_by_signature()).items():
-            of_signature = {item.key for item in self.do(self.queue.dead(10, 0, signature))}
-            assert of_signature == {
-                key for key, dead in model.dead.items() if dead.signature == signature
-            }
-            assert len(of_signature) == count
+        dead = {key: list(work.causes) for key, work in model.dead.items()}
+        assert self.do(buried(self.redis, self.queue)) == dead
         self.nothing_is_left_once_everything_is_cancelled()
         self.runner.run(self.redis.aclose())
         self.runner.close()
 
     def nothing_is_left_once_everything_is_cancelled(self) -> None:
-        """Whatever happened, no key of an item or a signature stays behind."""
+        """Whatever happened, no key of an item stays behind."""
         self.do(self.queue.cancel(PLACES))
         self.model.now_ms += VISIBILITY_MS
         self.do(self.queue.reap())

@@ -65,7 +65,7 @@ async def test_depth_counts_every_place_an_item_can_be(queue, clock) -> None:
     await queue.enqueue_many([item("e", "user_initiated_critical")])
     claims = await queue.claim(4, 60_000)
     await queue.retry(claims[:1], [500], "later")
-    await queue.bury(claims[1:2], ["Broken"])
+    await queue.bury(claims[1:2])
     clock.advance(250)
     depth = await queue.depth()
     assert depth.ready == {row.name: int(row.name == "background_normal") for row in PRIORITIES}

@@ -5,6 +5,7 @@ import pytest
 from queues.errors import QueueError
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
+from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio
 
@@ -161,22 +162,23 @@ async def test_a_cancelled_item_leaves_nothing_behind(queue, redis, state) -> No
         ways = {
             "delayed": lambda: queue.retry(claims, [50], "flaky"),
             "suspended": lambda: queue.suspend(claims),
-            "dead": lambda: queue.bury(claims, ["Broken"]),
+            "dead": lambda: queue.bury(claims),
         }
         await ways[state]()
     assert await queue.cancel(["a", "a", "never"]) == ["cancelled", "unknown", "unknown"]
     assert await keys_of(queue) == ["b"]
-    assert await queue.dead_by_signature() == {}
     left = {key.removeprefix(queue.prefix.encode()) async for key in redis.scan_iter()}
     assert left <= {b"item:b", b"in-flight", b"stamp"}
 
 
-async def test_what_is_live_and_what_is_dead_under_a_key_are_cancelled_together(queue) -> None:
+async def test_what_is_live_and_what_is_dead_under_a_key_are_cancelled_together(
+    queue, redis
+) -> None:
     await queue.enqueue(fire("a"))
-    await queue.bury(await queue.claim(1, 1000), ["Broken"])
+    await queue.bury(await queue.claim(1, 1000))
     await queue.enqueue(fire("a", cause="c2"))
     assert await queue.cancel(["a"]) == ["cancelled"]
-    assert (await queue.peek(5), await queue.dead(5)) == ([], [])
+    assert (await queue.peek(5), await buried(redis, queue)) == ([], {})
     assert (await queue.enqueue(fire("a"))).state == "new"
 
 
@@ -191,13 +193,13 @@ async def test_a_cancelled_claim_ends_the_item_however_it_ends(queue, redis, clo
         "acknowledge": lambda: queue.acknowledge(claims),
         "retry": lambda: queue.retry(claims, [0], "flaky"),
         "put_off": lambda: queue.put_off(claims, [0], "nobody was there"),
-        "bury": lambda: queue.bury(claims, ["Broken"]),
+        "bury": lambda: queue.bury(claims),
         "suspend": lambda: queue.suspend(claims),
         "reap": queue.reap,
     }
     assert await ends[end]() in ([True], 1)
     assert [key async for key in redis.scan_iter(f"{queue.prefix}item:*")] == []
-    assert await queue.dead(5) == []
+    assert await buried(redis, queue) == {}
     assert await queue.claim(5, 1000) == []
 
 
@@ -221,9 +223,6 @@ async def test_each_cause_carries_its_lineage(queue) -> None:
     claims = await queue.claim(1, 1000)
     expected = (("op-1", trace), ("", ""), ("op ü 3", ""))
     assert (claims[0].causes, claims[0].lineage) == (("c1", "c2", "c3"), expected)
-    await queue.bury(claims, ["Broken"])
-    (dead,) = await queue.dead(1)
-    assert dead.lineage == expected
 
 
 @pytest.mark.parametrize(
@@ -243,16 +242,8 @@ async def test_a_bad_item_is_refused_with_its_whole_batch(queue, bad, code) -> N
     assert await queue.peek(5) == []
 
 
-async def test_pages_of_every_state_and_of_a_signature_follow_each_other(queue, clock) -> None:
+async def test_pages_of_every_state_follow_each_other(queue, clock) -> None:
     await queue.enqueue_many([fire(f"k{n}") for n in range(6)])
-    claims = await queue.claim(6, 1000)
-    for place, claim in enumerate(claims):
-        clock.advance(1)
-        await queue.bury([claim], [f"E{place % 2}"])
-    pages = [[dead.key for dead in await queue.dead(4, offset)] for offset in (0, 4, 8)]
-    assert pages == [["k0", "k1", "k2", "k3"], ["k4", "k5"], []]
-    assert [dead.key for dead in await queue.dead(2, 1, "E1")] == ["k3", "k5"]
-    await queue.requeue([f"k{n}" for n in range(6)])
     assert [item.key for item in await queue.peek(2, 3)] == ["k3", "k4"]
     claims = await queue.claim(4, 60_000)
     await queue.retry(claims[:2], [700, 300], "flaky")
@@ -271,8 +262,8 @@ async def test_pages_of_every_state_and_of_a_signature_follow_each_other(queue, 
         lambda queue: queue.peek(0),
         lambda queue: queue.peek(1, 10_001),
         lambda queue: queue.peek(1, 0, "lost"),
-        lambda queue: queue.dead(1001),
-        lambda queue: queue.dead(1, -1),
+        lambda queue: queue.peek(1001),
+        lambda queue: queue.peek(1, -1),
     ],
 )
 async def test_a_page_outside_its_bounds_is_refused(queue, look) -> None:

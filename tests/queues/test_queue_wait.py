@@ -57,12 +57,6 @@ async def test_a_successor_wakes_a_sleeper(queue, redis) -> None:
     assert await woken_by(redis, queue, lambda: queue.acknowledge(claims))
 
 
-async def test_a_requeue_wakes_a_sleeper(queue, redis) -> None:
-    await queue.enqueue_many([item("a")])
-    await queue.bury(await queue.claim(1, 1000), ["Broken"])
-    assert await woken_by(redis, queue, lambda: queue.requeue(["a"]))
-
-
 async def test_a_reaped_claim_wakes_a_sleeper(queue, redis, clock) -> None:
     await queue.enqueue_many([item("a")])
     await queue.claim(1, 1000)

@@ -1,8 +1,6 @@
 """Whatever Redis answers with, whoever asks learns that it is away, and goes on when it is back."""
 
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+import socket
 
 import anyio
 import pytest
@@ -10,21 +8,22 @@ from fakeredis import FakeAsyncRedis
 from redis import exceptions
 from redis.asyncio import Redis
 
+from queues import redis_scripts
 from queues.capacity_leases import CapacityLeases
+from queues.connection import SOCKET_TIMEOUT_S, connect_redis
 from queues.cron_claims import Crons
-from queues.embedded.server import find_server
 from queues.errors import QueueError
-from queues.gateways.inbox import Inbox, mail_note
+from queues.gateways.inbox import Inbox, InboxBatch, mail_note
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
-from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
+NOTHING = InboxBatch([], frozenset(), leases_changed=False)
 ITEM = NewItem("u-1", "background_normal", "cause", b"{}")
 
 ERRORS = [
@@ -57,21 +56,17 @@ class Refusing(FakeAsyncRedis):
         return await super().execute_command(*args, **options)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error).split(" ")[0] or "EOF")
-async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
-    redis = Refusing()
+async def expect_away(redis: Redis) -> None:
+    """Everybody who asks this server learns that it is away."""
     queue, leases = WorkQueue(redis, "authority-recompute"), CapacityLeases(redis)
     inbox = Inbox(redis, "a")
     shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, MessageSeal())
-    await queue.enqueue(ITEM)
-    redis.error = error
     for refused in (
         lambda: queue.enqueue(ITEM),
         lambda: queue.claim(1, 1000),
         lambda: queue.wait(0.1),
         queue.depth,
         queue.marked,
-        queue.dead_by_signature,
         lambda: leases.acquire("r", 1, "h", 1000),
         Heartbeats(redis).alive,
         lambda: Crons(redis).claim("c", 1, 1, "w"),
@@ -84,21 +79,40 @@ async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
     assert await shards.beat([1]) is None
     assert await shards.claim([1]) == ()
     assert await mail.listen(0.01) is None
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error).split(" ")[0] or "EOF")
+async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
+    redis = Refusing()
+    queue = WorkQueue(redis, "authority-recompute")
+    await queue.enqueue(ITEM)
+    redis.error = error
+    await expect_away(redis)
     redis.error = None
     assert [claim.key for claim in await queue.claim(1, 1000)] == ["u-1"]
-    assert await shards.beat([1]) is not None
+    assert await ShardLeases(redis, "a", Inbox(redis, "a"), 1000).beat([1]) is not None
     await redis.aclose()
 
 
-@pytest.fixture
-def administered_url(tmp_path: Path) -> Iterator[str]:
-    """A server whose user may end the waits of others, as a failover does."""
-    port = free_port()
-    arguments = ["--port", str(port), "--save", "", "--bind", "127.0.0.1"]
-    program = str(find_server().path)
-    with subprocess.Popen([program, *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL) as server:
-        yield f"redis://127.0.0.1:{port}"
-        server.kill()
+async def test_a_redis_that_says_nothing_is_away_after_a_while(monkeypatch: pytest.MonkeyPatch):
+    """A network that loses every packet, or a server that is stopped, closes no connection."""
+    monkeypatch.setattr(redis_scripts, "REPLY_WAIT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        redis = connect_redis(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        with anyio.fail_after(SOCKET_TIMEOUT_S):
+            await expect_away(redis)
+        await redis.aclose()
+
+
+async def test_a_wait_has_its_own_time_and_the_limit_behind_it(
+    administered_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A wait that is longer than the limit of a command ends when its own time is over."""
+    monkeypatch.setattr(redis_scripts, "REPLY_WAIT_S", 0.4)
+    redis = connect_redis(administered_url)
+    batch = await Inbox(redis, "a").listen(0.6)
+    assert (batch, await WorkQueue(redis, "authority-recompute").wait(0.6)) == (NOTHING, False)
+    await redis.aclose()
 
 
 async def test_who_is_unblocked_by_a_failover_listens_again(administered_url: str):
@@ -109,14 +123,6 @@ async def test_who_is_unblocked_by_a_failover_listens_again(administered_url: st
     async def listen() -> None:
         heard.append(await inbox.listen(20))
 
-    async def is_up() -> bool:
-        try:
-            return bool(await redis.ping())
-        except exceptions.ConnectionError:
-            return False
-
-    while not await is_up():
-        await anyio.sleep(0.05)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
         while not heard:

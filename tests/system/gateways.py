@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -15,6 +13,7 @@ import anyio
 import httpx
 
 from tests import loopback
+from tests.forked import ForkedProgram
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
@@ -54,7 +53,7 @@ class Gateway:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"{name}.{self.port}.log"
         self._report = folder / f"{name}.{self.port}.stalls"
-        module = ["tests.loop_watchdog", str(self._report)] if watched else [program]
+        module, report = ("tests.loop_watchdog", [str(self._report)]) if watched else (program, [])
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         own_variables = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
@@ -64,14 +63,9 @@ class Gateway:
             "ROTULUS_LOG_LEVEL": "info",
             **environment,
         }
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *module, "gateway"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=inherited | own_variables,
-            )
+        self.process = ForkedProgram(
+            module, [*report, "gateway"], inherited | own_variables, self.log
+        )
 
     def stalls(self) -> list[Stall]:
         """What has held the loop longest, longest first; nothing where it is not watched."""

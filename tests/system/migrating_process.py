@@ -15,7 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kernel.ledger import migrations, postgres_schema, sqlite_schema
+from tests.connections import watch_postgres, watch_sqlite
 
 
 def die_before(statement: str) -> None:
@@ -25,25 +28,9 @@ def die_before(statement: str) -> None:
         if sql == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    open_file, connect = sqlite_schema._open, postgres_schema.connect
-
-    def traced_file(*arguments: Any) -> Any:
-        connection = open_file(*arguments)
-        connection.set_trace_callback(seen)
-        return connection
-
-    def traced(*arguments: Any, **options: Any) -> Any:
-        connection = connect(*arguments, **options)
-        execute = connection.execute
-
-        def traced_execute(sql: Any, *values: Any, **options: Any) -> Any:
-            seen(sql)
-            return execute(sql, *values, **options)
-
-        connection.execute = traced_execute  # type: ignore[method-assign]
-        return connection
-
-    sqlite_schema._open, postgres_schema.connect = traced_file, traced
+    patch = pytest.MonkeyPatch()
+    for watch in (watch_sqlite, watch_postgres):
+        watch(patch).before = seen
 
 
 def migrate_in_child(place: str, statement: str, output: Any) -> int:

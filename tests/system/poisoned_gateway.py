@@ -21,7 +21,7 @@ def _marker(document: object) -> str:
 
 def install() -> None:
     """Put the defects where nothing guards against them by name."""
-    run, handle = EnvelopeUnit.run, SessionActor._handle
+    run, handle = EnvelopeUnit.run, SessionActor.handle
 
     def run_or_fail(self: EnvelopeUnit, context: Any) -> Any:
         marker = _marker(self.document)
@@ -40,7 +40,7 @@ def install() -> None:
         await handle(self, messages)
 
     EnvelopeUnit.run = run_or_fail  # type: ignore[method-assign]
-    SessionActor._handle = handle_or_fail  # type: ignore[method-assign]
+    SessionActor.handle = handle_or_fail  # type: ignore[method-assign]
 
 
 def _fail() -> None:

@@ -1,16 +1,10 @@
-"""A process that submits envelopes beside others to one ledger and prints what it was answered.
+"""A process that submits envelopes beside others to one ledger and tells what it was answered.
 
-    python -m tests.system.submitting_process LEDGER NAME COUNT
-
-LEDGER is a file or the URL of a database. It prints `ready`, waits for a line, opens the ledger
-(and founds it when it is the first), and prints one line of JSON for each answer, after COMMIT.
-After the first answer it waits for another line, so that none has finished before all have begun.
 In turn it submits what every process submits under the same key, what only it submits, and a
 change of the one node that all of them change.
 """
 
-import json
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from kernel.canonical import digest
@@ -50,23 +44,21 @@ def document(name: str, number: int) -> dict:
     return submitted | {"operation_id": f"{name}:{number}", "idempotency_key": key}
 
 
-def main(place: str, name: str, count: int) -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+def submit_all(connection: Connection, place: str, name: str, count: int) -> None:
+    """Say `ready`, wait for a word, open the ledger or found it, and tell each answer.
+
+    After the first answer it waits for another word, so that none has finished before all have
+    begun.
+    """
+    connection.send("ready")
+    connection.recv()
     ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
     for number in range(count):
         with ledger.transaction() as transaction:
             stated = informed(transaction, document(name, number))
             result = kernel.submit(transaction, stated, "orchestrator")
         assert isinstance(result, SubmissionResult), result
-        answer = [number, result.operation_id, result.ec_sequence_number, result.row_hash]
-        sys.stdout.write(f"{json.dumps(answer)}\n")
-        sys.stdout.flush()
+        connection.send((number, result.operation_id, result.ec_sequence_number, result.row_hash))
         if number == 0:
-            sys.stdin.readline()
+            connection.recv()
     ledger.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -11,6 +11,8 @@ from redis import Redis
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
+from queues.client.gateway_http import GatewayHttp
+from queues.client.session_operations import SessionOperations
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.system.gateways import (
@@ -20,6 +22,7 @@ from tests.system.gateways import (
     running_gateways,
     session_id,
 )
+from tests.workers.api.door import source
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 
@@ -104,6 +107,24 @@ async def test_every_gateway_serves_every_session(gateways):
     for gateway in pair:
         async with Client(gateway) as client:
             await assert_exactly_once(client, sessions)
+    gateways.verify()
+
+
+@on_both
+async def test_every_gateway_takes_a_stream_for_every_session(gateways):
+    pair = gateways.pair()
+    sessions = new_sessions(4)
+    async with Client(*pair) as client:
+        for session in sessions:
+            await client.declare(session)
+    for place, gateway in enumerate(pair):
+        async with GatewayHttp(gateway.url) as http:
+            for session in sessions:
+                intents = [source(f"{session}-{number}") for number in range(300)]
+                operations = SessionOperations(http, session)
+                results = [outcome.result async for outcome in operations.submit(intents)]
+                assert {result["validation_result"] for result in results} == {"accepted"}
+                assert {result["duplicate"] for result in results} == {bool(place)}
     gateways.verify()
 
 

@@ -66,7 +66,7 @@ def become_later(monkeypatch, folder, place, postgres):
             facts, catalog = later_facts_of_postgres(postgres), postgres_catalog
         else:
             facts, catalog = later_facts_of_sqlite(), sqlite_catalog
-        monkeypatch.setattr(catalog, "_expected", lambda: facts)
+        monkeypatch.setattr(catalog, "expected_facts", lambda: facts)
 
     return become
 

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
-from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
 from queues.embedded.server import EmbeddedRedis, find_server
+from tests.kernel.build import receipts_of_kind
 from tests.loopback import NO_TLS
 from tests.system import poisoned_gateway as poison
 from tests.system.gateways import Client, running_gateways, session_id
@@ -184,9 +184,7 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
 def receipts_of(place, kind):
     ledger = Ledger(open_store(place, read_only=True), system_host())
     try:
-        with ledger.view() as view:
-            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-            return [orjson.loads(row["receipt_bytes"]) for row in rows]
+        return receipts_of_kind(ledger, kind)
     finally:
         ledger.close()
 

@@ -12,6 +12,7 @@ import anyio.to_thread
 import httpx
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
@@ -29,7 +30,6 @@ from tests.ports import free_port  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
 from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
 from workers.dockets.sample import sample_path  # noqa: E402 - likewise
-from workers.environment import ledger_wait  # noqa: E402 - likewise
 from workers.environment.ledger_access import verify_file  # noqa: E402 - likewise
 from workers.environment.settings import Settings  # noqa: E402 - likewise
 from workers.gateway.process import serve_gateway  # noqa: E402 - likewise
@@ -67,17 +67,6 @@ def store(url):
 
 
 EIGHT = [f"n-{number}" for number in range(8)]
-
-
-class Awaited:
-    """Tells when something has been logged that a gateway waits for its ledger."""
-
-    def __init__(self):
-        self.told = anyio.Event()
-
-    def warning(self, event, **_):
-        assert event == "ledger_awaited"
-        self.told.set()
 
 
 def restart(server):
@@ -133,18 +122,15 @@ def test_a_commit_whose_server_is_gone_is_unknown_until_it_can_be_looked_up(serv
 
 
 @pytest.mark.anyio
-async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(
-    server, url, tmp_path, monkeypatch
-):
-    awaited = Awaited()
-    monkeypatch.setattr(ledger_wait, "_log", awaited)
+async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(server, url, tmp_path):
     settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
     async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
         server.stop(signal.SIGQUIT)
         try:
-            tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
-            with anyio.fail_after(30):
-                await awaited.told.wait()
+            with capture_logs() as lines, anyio.fail_after(30):
+                tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+                while "ledger_awaited" not in [line["event"] for line in lines]:
+                    await anyio.sleep(0.02)
         finally:
             await anyio.to_thread.run_sync(server.start)
         with anyio.fail_after(30):

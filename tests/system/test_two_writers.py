@@ -1,10 +1,6 @@
 """Two processes that submit to one ledger at once leave one chain, whatever store is below."""
 
-import json
-import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
+import signal
 
 import pytest
 
@@ -12,9 +8,9 @@ from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_HASH, Ledger
 from kernel.verify import verify
-from tests.system.submitting_process import COMMON, is_shared, open_store
+from tests.forked import forked_together, sent
+from tests.system.submitting_process import COMMON, is_shared, open_store, submit_all
 
-ROOT = Path(__file__).parents[2]
 COUNT = 60
 SHARED = sum(is_shared(number) for number in range(COUNT))
 KILLED_AFTER_ANSWERS = 15
@@ -31,47 +27,29 @@ def place(request, tmp_path):
     return str(tmp_path / "ledger.db")
 
 
-@contextmanager
 def submitting(place, *names):
     """Processes that are ready, and killed at the end if they still run."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.system.submitting_process", place, name, str(COUNT)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
-    try:
-        for process in processes:
-            assert process.stdout.readline() == "ready\n"
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    return forked_together(submit_all, *((place, name, COUNT) for name in names))
 
 
-def begin(processes) -> list[str]:
-    """Let them go, and go on once all have begun; returns the first line of each."""
-    go(processes)
-    first = [process.stdout.readline() for process in processes]
-    go(processes)
+def begin(running) -> list[Answer]:
+    """Let them go, and go on once all have begun; returns the first answer of each."""
+    go(running)
+    first = [connection.recv() for _, connection in running]
+    go(running)
     return first
 
 
-def go(processes):
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
+def go(running):
+    for _, connection in running:
+        connection.send("go")
 
 
-def answers_in(text: str) -> list[Answer]:
-    # A process may have been killed in the middle of a line, which then told nobody anything.
-    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [tuple(json.loads(line)) for line in whole]
+def rest_of(process, connection) -> list[Answer]:
+    """What a process tells until it has ended."""
+    answers = [*sent(connection)]
+    process.join()
+    return answers
 
 
 def changes_common(operation_id: str) -> bool:
@@ -111,11 +89,12 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
 
 
 def test_two_processes_submit_at_once_and_leave_one_chain(place):
-    with submitting(place, "a", "b") as processes:
-        texts = begin(processes)
-        rest = [process.communicate(timeout=50)[0] for process in processes]
-        found = [answers_in(begun + text) for begun, text in zip(texts, rest, strict=True)]
-        assert [process.returncode for process in processes] == [0, 0]
+    with submitting(place, "a", "b") as running:
+        begun = begin(running)
+        found = [
+            [answer, *rest_of(*process)] for answer, process in zip(begun, running, strict=True)
+        ]
+        assert [process.exitcode for process, _ in running] == [0, 0]
     first, second = found
     assert len(first) == len(second) == COUNT
     for one, other in zip(first, second, strict=True):
@@ -129,15 +108,15 @@ def test_two_processes_submit_at_once_and_leave_one_chain(place):
 def test_a_process_killed_among_its_submissions_keeps_what_was_answered_and_stops_nobody(
     place, kill
 ):
-    with submitting(place, "a", "b") as processes:
-        text, of_survivor = begin(processes)
-        killed, survivor = processes
-        text += "".join(killed.stdout.readline() for _ in range(KILLED_AFTER_ANSWERS + 7 * kill))
+    with submitting(place, "a", "b") as running:
+        (killed, told_by_killed), (survivor, told_by_survivor) = running
+        first, of_survivor = begin(running)
+        answered = [first]
+        answered += [told_by_killed.recv() for _ in range(KILLED_AFTER_ANSWERS + 7 * kill)]
         killed.kill()
-        text += killed.communicate()[0]
-        answered = answers_in(text)
-        finished = answers_in(of_survivor + survivor.communicate(timeout=50)[0])
-        assert (killed.returncode, survivor.returncode) == (-9, 0)
+        answered += rest_of(killed, told_by_killed)
+        finished = [of_survivor, *rest_of(survivor, told_by_survivor)]
+        assert (killed.exitcode, survivor.exitcode) == (-signal.SIGKILL, 0)
     assert KILLED_AFTER_ANSWERS <= len(answered) < COUNT
     assert len(finished) == COUNT
     sequences = check_record(place, answered + finished)

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
+from starlette.types import Message
 
 from kernel.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
+from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.routes import (
     audit,
@@ -15,6 +19,7 @@ from workers.api.routes import (
     belief_sessions,
     cron_jobs,
     health,
+    operation_streams,
     queue_operations,
     records,
     replays,
@@ -28,6 +33,45 @@ from workers.api.routes import (
 )
 from workers.api.services import Services
 
+MODULES = (
+    belief_sessions,
+    session_operations,
+    operation_streams,
+    syntheses,
+    simulations,
+    records,
+    shards,
+    audit,
+    authority,
+    rollbacks,
+    replays,
+    work_requests,
+    queue_operations,
+    worker_reports,
+    cron_jobs,
+    health,
+)
+
+HOT = frozenset(
+    {
+        belief_sessions.eliminate,
+        session_operations.operate,
+        session_operations.submit,
+        work_requests.enqueue,
+        worker_reports.recomputed,
+        worker_reports.work,
+    }
+)
+"""The endpoints that are asked most, which are called without the framework."""
+
+NO_TELEMETRY: TelemetryConfig = {
+    "auto_configure": False,
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+}
+"""The framework's own telemetry; asking whether it is wanted costs each request something."""
+
 _DOCUMENT = Path(__file__).with_name("openapi.json")
 """The OpenAPI document; making it takes longer than a request may hold the event loop."""
 
@@ -39,7 +83,7 @@ def build_app(
     app = FastAPI(
         title="Rotulus",
         description="Decisions through one kernel onto one record.",
-        telemetry={"auto_configure": False},
+        telemetry=NO_TELEMETRY,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -48,23 +92,7 @@ def build_app(
     )
     app.state.services = services
     errors.install(app)
-    for module in (
-        belief_sessions,
-        session_operations,
-        syntheses,
-        simulations,
-        records,
-        shards,
-        audit,
-        authority,
-        rollbacks,
-        replays,
-        work_requests,
-        queue_operations,
-        worker_reports,
-        cron_jobs,
-        health,
-    ):
+    for module in MODULES:
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
     document = _DOCUMENT.read_bytes()
@@ -73,6 +101,30 @@ def build_app(
     async def openapi_document() -> Response:
         return Response(document, media_type="application/json")
 
+    # What is added last comes first.
+    app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app
+
+
+def hot_routes() -> list[APIRoute]:
+    """Return the declarations of the hot routes."""
+    declared = (route for module in MODULES for route in module.router.routes)
+    return [route for route in declared if isinstance(route, APIRoute) and route.endpoint in HOT]
+
+
+async def work_out_routes(app: FastAPI) -> None:
+    """Let the framework work out what its routes read and answer.
+
+    It does so at the first request, and holds the event loop for 100 ms.
+    """
+    scope = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(_: Message) -> None:
+        return
+
+    await app.router(scope, receive, send)

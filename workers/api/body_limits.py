@@ -2,9 +2,10 @@
 
 Reading JSON is one call that keeps the interpreter to itself, at worst for as long as these limits
 allow. So the values of a body are counted in its bytes before it is read (413,
-`request_too_large`). A text costs what its length is; a value costs as much as a hundred
-characters, an object or an array far more. Lengths of lists and texts are limited as the OpenAPI
-document states them, and an envelope nests 32 levels deep at most (a receipt of V1).
+`request_too_large`), those of a stream line by line. A text costs what its length is; a value costs
+as much as a hundred characters, an object or an array far more. Lengths of lists and texts are
+limited as the OpenAPI document states them, and an envelope nests 32 levels deep at most (a receipt
+of V1).
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,15 @@ from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 
 MAX_BODY_BYTES = 8 << 20
-"""Bytes of any body."""
+"""Bytes of any body that is read as a whole."""
+
+STREAM_S_MAX = 600.0
+STREAM_LINES_MAX = 100_000
+LINES_IN_FLIGHT_MAX = 512
+"""Lines of a stream that are read and not answered yet."""
+
+BYTES_IN_FLIGHT_MAX = 2 << 20
+"""Bytes of those lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,12 @@ class BodyLimits:
     containers: int = 100_000
     """Objects and arrays."""
 
+    held_bytes: int = MAX_BODY_BYTES
+    """Bytes of the body that are in memory at once."""
+
+    stream_s: float | None = None
+    """Time for the whole of a stream, each piece of which has as long as any other body."""
+
 
 BULK = BodyLimits()
 UNIVERSE = BodyLimits(values=MAX_HYPOTHESES + 100_000)
@@ -40,6 +55,10 @@ INTENTS = BodyLimits(containers=12_000)
 A worker whose batch is larger sends it in halves.
 """
 
+STREAM = BodyLimits(body_bytes=256 << 20, held_bytes=4 << 20, stream_s=STREAM_S_MAX)
+LINE = BodyLimits(body_bytes=1 << 20, containers=12_000)
+"""Limits of one line of a stream, which holds one intent."""
+
 ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
 """Twice the limit of an envelope's canonical form, so that blanks and escapes have room."""
 
@@ -49,6 +68,7 @@ _LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
         "eliminate": UNIVERSE,
         "envelopes": ENVELOPE,
         "operations": INTENTS,
+        "operations:bulk": STREAM,
         "recomputed": INTENTS,
         "work": INTENTS,
         "simulations": ENVELOPE,

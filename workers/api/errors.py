@@ -1,6 +1,6 @@
 """From errors to HTTP: the table of codes, one body (seed 001 §3.2), nothing about our insides."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,8 @@ from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
 from workers.use_cases.authority_sweeps import SweepRefused
+
+Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -73,39 +75,65 @@ _CODED = (
 )
 
 
+def _coded(error: Exception) -> JSONResponse:
+    details = getattr(error, "details", None)
+    message = getattr(error, "message", None) or str(error)
+    return respond(getattr(error, "code", "internal"), message, details)
+
+
+def _away(_: Exception) -> JSONResponse:
+    # The message names the database, which is no caller's business.
+    return respond("ledger_unavailable", "the ledger cannot be reached")
+
+
+def _invalid(error: Exception) -> JSONResponse:
+    listed = error.errors() if isinstance(error, RequestValidationError) else []
+    problems = [
+        {
+            "field": ".".join(str(part) for part in problem["loc"])[:FIELD_CHARS_MAX],
+            "problem": problem["msg"][:MESSAGE_CHARS_MAX],
+        }
+        for problem in listed[:PROBLEMS_MAX]
+    ]
+    message = problems[0]["problem"] if problems else "the request is not valid"
+    return respond("INVALID_REQUEST", message, {"problems": problems})
+
+
+def _http(error: Exception) -> JSONResponse:
+    known = error if isinstance(error, HTTPException) else HTTPException(500)
+    if known.status_code == 400:
+        return respond("INVALID_REQUEST", "the body cannot be read")
+    code, message = HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
+    return JSONResponse(error_body(code, message), known.status_code, known.headers)
+
+
+_ANSWERS: Mapping[type[Exception], Callable[[Exception], JSONResponse]] = MappingProxyType(
+    {
+        **dict.fromkeys(_CODED, _coded),
+        LedgerUnavailable: _away,
+        RequestValidationError: _invalid,
+        HTTPException: _http,
+    }
+)
+"""How each kind of error that a route can mean is answered; any other is the guard's to answer."""
+
+
+def answer_of(error: Exception) -> JSONResponse | None:
+    """Return the response of an error; None where no route means it."""
+    for kind in type(error).__mro__:
+        if kind in _ANSWERS:
+            return _ANSWERS[kind](error)
+    return None
+
+
 def install(app: FastAPI) -> None:
-    """Translate every error that a route can mean; any other is the guard's to answer."""
+    """Translate every error that a route can mean."""
 
-    async def coded(_: Request, error: Exception) -> JSONResponse:
-        details = getattr(error, "details", None)
-        message = getattr(error, "message", None) or str(error)
-        return respond(getattr(error, "code", "internal"), message, details)
+    def handler(answer: Callable[[Exception], JSONResponse]) -> Handler:
+        async def handle(_: Request, error: Exception) -> JSONResponse:
+            return answer(error)
 
-    async def away(_: Request, _error: Exception) -> JSONResponse:
-        # The message names the database, which is no caller's business.
-        return respond("ledger_unavailable", "the ledger cannot be reached")
+        return handle
 
-    async def invalid(_: Request, error: Exception) -> JSONResponse:
-        listed = error.errors() if isinstance(error, RequestValidationError) else []
-        problems = [
-            {
-                "field": ".".join(str(part) for part in problem["loc"])[:FIELD_CHARS_MAX],
-                "problem": problem["msg"][:MESSAGE_CHARS_MAX],
-            }
-            for problem in listed[:PROBLEMS_MAX]
-        ]
-        message = problems[0]["problem"] if problems else "the request is not valid"
-        return respond("INVALID_REQUEST", message, {"problems": problems})
-
-    async def http(_: Request, error: Exception) -> JSONResponse:
-        known = error if isinstance(error, HTTPException) else HTTPException(500)
-        if known.status_code == 400:
-            return respond("INVALID_REQUEST", "the body cannot be read")
-        code, message = HTTP_ERRORS.get(known.status_code, ("http_error", "refused"))
-        return JSONResponse(error_body(code, message), known.status_code, known.headers)
-
-    for kind in _CODED:
-        app.add_exception_handler(kind, coded)
-    app.add_exception_handler(LedgerUnavailable, away)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
+    for kind, answer in _ANSWERS.items():
+        app.add_exception_handler(kind, handler(answer))

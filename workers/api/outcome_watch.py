@@ -85,16 +85,13 @@ class OutcomeWatch:
     async def _look(self) -> None:
         missing = set[str]().union(*(waiting_request.missing for waiting_request in self._waits))
         try:
-            closed = await anyio.to_thread.run_sync(self._closed, missing)
+            closed = await anyio.to_thread.run_sync(
+                self._ledger.read,
+                lambda view: {name for name in missing if view.outcome_of(name) is not None},
+            )
         except LedgerUnavailable:
             return
         for wait in self._waits:
             wait.missing -= closed
             if not wait.missing:
                 wait.over.set()
-
-    def _closed(self, request_ids: set[str]) -> set[str]:
-        with self._ledger.view() as view:
-            return {
-                request_id for request_id in request_ids if view.outcome_of(request_id) is not None
-            }

@@ -22,6 +22,7 @@ from queues.gateways.shard_mailboxes import ShardMail
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.api.middleware.admission import Admission
+from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Services:
     outcomes: OutcomeWatch
     admission: Admission
     worker_token: str | None
+    streams: OperationStreams = field(default_factory=OperationStreams)
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
 
@@ -71,6 +73,9 @@ class Services:
 
     mail: ShardMail | None = None
     """The mailboxes of the shards; None as for `held_shards`."""
+
+    stalled_s: Callable[[], float] = lambda: 0.0
+    """For how long nothing could be committed; see `Committer.stalled_s`."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
@@ -82,12 +87,7 @@ class Services:
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop."""
-
-        def ask() -> T:
-            with self.ledger.view() as view:
-                return question(view)
-
-        return await anyio.to_thread.run_sync(ask)
+        return await anyio.to_thread.run_sync(self.ledger.read, question)
 
 
 async def _services(request: Request) -> Services:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 import click
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
-from kernel.audit.causes import authority_grounds, causal_ancestors
 from kernel.audit.costs import CostTotals, cost_entries, cost_totals, joined_totals
+from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -181,7 +181,8 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
     )
     click.echo(f"lowest tier: {known.lowest_tier}")
     for lasting in known.not_automatic:
-        click.echo(f"not undone by itself: {lasting.effect_id} {lasting.persists or ''}".rstrip())
+        what = f"{lasting.effect_kind} {lasting.record_key} {lasting.persists or ''}"
+        click.echo(f"not undone by itself: {what}".rstrip())
     if known.superseded:
         click.echo("later operations wrote the same records")
     click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
@@ -291,9 +292,8 @@ def review_queue(
             )
             for item in page.items
         ],
+        page.next_after,
     )
-    if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
 
 
 @audit.command("migration-reviews")
@@ -324,9 +324,8 @@ def migration_reviews(
             )
             for item in page.items
         ],
+        page.next_after,
     )
-    if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
 
 
 @audit.command()
@@ -391,9 +390,8 @@ def costs(
             )
             for entry in page.entries
         ],
+        page.next_after,
     )
-    if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
 
 
 def _all_totals(
@@ -438,9 +436,7 @@ def _print_page(page: Page) -> None:
         )
         for entry in page.entries
     ]
-    _print_table(_OPERATION_COLUMNS, rows)
-    if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
+    _print_table(_OPERATION_COLUMNS, rows, page.next_after)
 
 
 def _print_some(title: str, names: Sequence[str]) -> None:
@@ -450,8 +446,12 @@ def _print_some(title: str, names: Sequence[str]) -> None:
     click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{beyond}")
 
 
-def _print_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+def _print_table(
+    names: Sequence[str], rows: Sequence[tuple[str, ...]], next_after: int | None = None
+) -> None:
     widths = [max(len(row[column]) for row in (names, *rows)) for column in range(len(names))]
     for row in (names, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+    if next_after is not None:
+        click.echo(f"more: --after {next_after}")

@@ -11,25 +11,23 @@ from typing import Any
 import anyio.to_thread
 import click
 
-from actors.commit.unit_context import CommitContext
-from actors.commit.units import Unit
+from actors.commit.units import Unit, commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.requests import PRIORITIES
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from workers.cli.asking import ask_gateway
 from workers.cli.common import (
     as_json,
-    clean_errors,
     gateway_url,
     ledger_dir,
     print_document,
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.authority_sweeps import (
@@ -60,7 +58,7 @@ def recompute(
 ) -> None:
     """Ask a running gateway for an understanding's recompute and for all below it."""
     body = {"trigger_source_id": source, "priority": priority}
-    answer = _post(gateway_url(settings), f"/v1/authority/{node_id}/recompute", body)
+    answer = ask_gateway(gateway_url(settings), f"/v1/authority/{node_id}/recompute", body)
     print_document(answer, as_json=as_json)
 
 
@@ -78,7 +76,9 @@ def tick(settings: Settings, threshold_hours: int, *, as_json: bool) -> None:
     """Ask for what is due tonight: decayed inputs, and understandings that wait for the tick."""
     document = _asked_of_gateway(settings, "tick", {"threshold_hours": threshold_hours})
     if document is None:
-        document = _here(settings, decay_tick(system_host().now_us(), threshold_hours), _nothing)
+        document = _here(
+            settings, decay_tick(system_host().now_us(), threshold_hours), lambda _: {}
+        )
     print_document(document, as_json=as_json)
 
 
@@ -97,49 +97,26 @@ def fill(settings: Settings, *, as_json: bool) -> None:
     print_document(document, as_json=as_json)
 
 
-def _nothing(_: Ledger) -> dict[str, Any]:
-    return {}
-
-
 def _asked_of_gateway(settings: Settings, path: str, body: dict[str, Any]) -> Any:
     """Ask the gateway that runs on the data folder; None where none does."""
     runtime = DataFolder(settings.data_dir).read_runtime()
     if runtime is None:
         return None
-    return _post(str(runtime["gateway_url"]), f"/v1/authority/{path}", body)
-
-
-def _post(url: str, path: str, body: dict[str, Any]) -> Any:
-    async def ask() -> Any:
-        async with GatewayClient(url) as client:
-            return await client.post(path, body)
-
-    return run(ask)
+    return ask_gateway(runtime["gateway_url"], f"/v1/authority/{path}", body)
 
 
 def _here(
     settings: Settings, sweep: Sweep, tell: Callable[[Ledger], dict[str, Any]]
 ) -> dict[str, Any]:
-    place, host = ledger_place(settings), system_host()
-    if isinstance(place, Path) and not place.exists():
-        raise click.ClickException(f"ledger_unavailable: no ledger at {place}")
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
-    orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)
-    with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = Ledger(open_store(place), host)
-
-        def write_now(unit: Unit) -> Any:
-            with ledger.transaction() as transaction:
-                return unit.run(CommitContext(transaction, kernel, orchestrator))
+    with locked_ledger(settings) as ledger:
+        orchestrator = Orchestrator(ledger.host, settings.kernel_causal_window_minutes)
 
         async def write(unit: Unit) -> Any:
-            return await anyio.to_thread.run_sync(write_now, unit)
+            return await anyio.to_thread.run_sync(commit_alone, unit, ledger, kernel, orchestrator)
 
         async def sweep_all() -> dict[str, Any]:
             return (await run_sweep(sweep, ledger, write)).document()
 
-        try:
-            result: dict[str, Any] = run(sweep_all)
-            return result | tell(ledger)
-        finally:
-            ledger.close()
+        result: dict[str, Any] = run(sweep_all)
+        return result | tell(ledger)

@@ -11,6 +11,7 @@ import orjson
 
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
+from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
 from workers.environment.settings import Settings, load_settings
 from workers.environment.system_host import settle_memory, share_interpreter
@@ -69,14 +70,17 @@ def gateway_url(settings: Settings) -> str:
     return str(runtime["gateway_url"] if runtime else settings.gateway_url)
 
 
-def run(main_task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a command's coroutine and return what it returns."""
+def run(
+    main_task: Callable[[], Coroutine[Any, Any, Any]], loop_factory: LoopFactory | None = None
+) -> Any:
+    """Run a command's coroutine on a loop, asyncio's own where none is named; return its result."""
     # Looking through what was imported once more at the exit would take half a second, which a
     # child that is asked to stop does not have.
     settle_memory()
     share_interpreter()
     with clean_errors():
-        return anyio.run(main_task, backend="asyncio")
+        options = {"loop_factory": loop_factory}
+        return anyio.run(main_task, backend="asyncio", backend_options=options)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from workers.cli.common import data_dir, read_settings, redis_url, run
+from workers.environment.event_loop import serving_loop
 from workers.environment.listening import take_listening
 from workers.gateway.process import serve_gateway
 
@@ -18,4 +19,5 @@ def gateway(data_dir: Path | None) -> None:
     Needs ROTULUS_REDIS_URL; with ROTULUS_WORKER_TOKEN set, workers that know it may hand in.
     """
     settings = read_settings(data_dir, child=True)
-    run(partial(serve_gateway, settings, redis_url(settings), take_listening()))
+    serve = partial(serve_gateway, settings, redis_url(settings), take_listening())
+    run(serve, serving_loop())

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import click
 
+from workers.cli.asking import ask_gateway
 from workers.cli.common import (
     as_json,
     data_dir,
@@ -13,9 +14,7 @@ from workers.cli.common import (
     limit,
     print_document,
     read_settings,
-    run,
 )
-from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 
@@ -218,16 +217,8 @@ def _path(queue: str) -> str:
 
 
 def _get(settings: Settings, path: str, **query: Any) -> Any:
-    async def ask() -> Any:
-        async with GatewayClient(gateway_url(settings)) as client:
-            return await client.get(path, **query)
-
-    return run(ask)
+    return ask_gateway(gateway_url(settings), path, **query)
 
 
 def _post(settings: Settings, path: str, body: Any) -> Any:
-    async def ask() -> Any:
-        async with GatewayClient(gateway_url(settings)) as client:
-            return await client.post(path, body)
-
-    return run(ask)
+    return ask_gateway(gateway_url(settings), path, body)

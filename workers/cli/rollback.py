@@ -11,21 +11,14 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
-from actors.commit.unit_context import CommitContext
+from actors.commit.units import commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import Ledger
-from workers.cli.common import (
-    as_json,
-    clean_errors,
-    ledger_dir,
-    print_document,
-    read_settings,
-    run,
-)
-from workers.clients.gateway import GatewayClient
+from workers.cli.asking import ask_gateway
+from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_record, open_store
+from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.rollbacks import (
@@ -124,69 +117,39 @@ def _keys(settings: Settings) -> Any:
 
 
 def _do(settings: Settings, undoing: Undoing, *, dry: bool, as_json: bool) -> None:
-    folder = DataFolder(settings.data_dir)
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors():
         if dry:
             with open_record(ledger_place(settings)) as view:
                 document = dry_run(kernel, view, undoing)
         else:
-            document = _carry_out(settings, folder, kernel, undoing)
+            document = _carry_out(settings, kernel, undoing)
             while operations_left := document.get("operations_left"):
                 click.echo(
                     f"page {document['page']}: {operations_left} operations are left", err=True
                 )
-                document = _carry_out(settings, folder, kernel, undoing)
+                document = _carry_out(settings, kernel, undoing)
     print_document(document, as_json=as_json)
 
 
-def _carry_out(
-    settings: Settings, folder: DataFolder, kernel: Kernel, undoing: Undoing
-) -> dict[str, Any]:
+def _carry_out(settings: Settings, kernel: Kernel, undoing: Undoing) -> Any:
     """Undo what is asked for, or the next page of it; whoever stopped before it goes on here."""
+    folder = DataFolder(settings.data_dir)
     runtime = folder.read_runtime()
     if runtime is not None and not isinstance(undoing, BuildAgain):
-        return _ask(str(runtime["gateway_url"]), undoing)
-    return _write(settings, folder, kernel, undoing)
-
-
-def _ask(gateway_url: str, undoing: Undoing) -> dict[str, Any]:
-    async def ask() -> dict[str, Any]:
-        async with GatewayClient(gateway_url) as client:
-            answer: dict[str, Any] = await client.post("/v1/rollbacks", undoing.model_dump())
-            return answer
-
-    answer: dict[str, Any] = run(ask)
-    return answer
-
-
-def _write(
-    settings: Settings, folder: DataFolder, kernel: Kernel, undoing: Undoing
-) -> dict[str, Any]:
-    place = ledger_place(settings)
-    if isinstance(place, Path) and not place.exists():
-        raise click.ClickException(f"ledger_unavailable: no ledger at {place}")
-    host = system_host()
+        return ask_gateway(runtime["gateway_url"], "/v1/rollbacks", undoing.model_dump())
 
     def archive(content: bytes) -> None:
         archives = folder.path / "rebuild-archives"
         archives.mkdir(mode=0o700, exist_ok=True)
-        path = archives / f"{host.new_id()}.json"
+        path = archives / f"{ledger.host.new_id()}.json"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
 
-    with folder.locked():
-        ledger = Ledger(open_store(place), host)
-        try:
-            if isinstance(undoing, BuildAgain):
-                return build_again(kernel, ledger, undoing, _keys(settings), archive)
-            with ledger.transaction() as transaction:
-                unit = unit_of(undoing, _keys(settings))
-                document: dict[str, Any] = unit.run(
-                    CommitContext(transaction, kernel, Orchestrator(host))
-                )
-                return document
-        finally:
-            ledger.close()
+    with locked_ledger(settings) as ledger:
+        if isinstance(undoing, BuildAgain):
+            return build_again(kernel, ledger, undoing, _keys(settings), archive)
+        unit = unit_of(undoing, _keys(settings))
+        return commit_alone(unit, ledger, kernel, Orchestrator(ledger.host))

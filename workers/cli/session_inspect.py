@@ -4,6 +4,7 @@ Watching polls the audit twice a second: the stream at `/events` is the dashboar
 whole process and names no entries.
 """
 
+from dataclasses import replace
 from typing import IO, Any
 from uuid import UUID
 
@@ -125,12 +126,7 @@ async def _played(client: SessionClient) -> Replayed:
     if survivors == ["dun"]:
         return replayed
     problem = f"survivors: {survivors!r} are left of what was declared, and not ['dun']"
-    return Replayed(
-        replayed.snapshot,
-        replayed.head_event_hash,
-        replayed.events,
-        (*replayed.differences, problem),
-    )
+    return replace(replayed, differences=(*replayed.differences, problem))
 
 
 async def _fetched(client: SessionClient) -> Replayed:

@@ -59,13 +59,8 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
             lambda view: view.newest_belief_sessions(limit),
         )
         documents = [
-            {
-                "session_id": row["session_id"],
-                "title": row["title"],
-                "n_universe": row["n_universe"],
-                "n_survivors": row["n_survivors"],
-                "survivors_shown": orjson.loads(row["survivors_shown"]),
-            }
+            {name: row[name] for name in ("session_id", "title", "n_universe", "n_survivors")}
+            | {"survivors_shown": orjson.loads(row["survivors_shown"])}
             for row in rows
         ]
         _table(

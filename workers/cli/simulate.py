@@ -8,15 +8,8 @@ import click
 import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
-from workers.cli.common import (
-    as_json,
-    data_dir,
-    gateway_url,
-    print_document,
-    read_settings,
-    run,
-)
-from workers.clients.gateway import GatewayClient
+from workers.cli.asking import ask_gateway
+from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
 from workers.environment.system_host import system_host
 
 
@@ -36,11 +29,7 @@ def simulate(session: UUID, file: IO[bytes], data_dir: Path | None, *, as_json: 
     # The gateway may be asked again when it does not answer, and must know the asking then.
     body.setdefault("simulation_key", system_host().new_id())
 
-    async def post() -> Any:
-        async with GatewayClient(gateway_url(settings)) as client:
-            return await client.post(f"/v1/sessions/{session}/simulations", body)
-
-    answer = run(post)
+    answer = ask_gateway(gateway_url(settings), f"/v1/sessions/{session}/simulations", body)
     print_document(answer if as_json else _summary(answer["preview"]), as_json=as_json)
 
 

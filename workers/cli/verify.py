@@ -7,6 +7,7 @@ wrongly.
 """
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -79,15 +80,7 @@ def verify(
         "head": verification.head,
         "head_hash": verification.head_hash,
         "not_checked": list(verification.not_checked),
-        "findings": [
-            {
-                "table": finding.table,
-                "key": finding.key,
-                "rule": finding.rule,
-                "message": finding.message,
-            }
-            for finding in verification.findings
-        ],
+        "findings": [asdict(finding) for finding in verification.findings],
     }
     try:
         if record and not verification.ok:

@@ -12,7 +12,7 @@ import httpx
 from actors.error_codes import ERRORS
 from queues.client.gateway_http import GatewayHttp, Refused, error_of
 
-_NOT_TAKEN = frozenset(
+NOT_TAKEN = frozenset(
     code
     for code, meaning in ERRORS.items()
     if meaning.is_retryable and meaning.fault != "request" and not meaning.may_be_taken
@@ -46,4 +46,4 @@ class GatewayClient(GatewayHttp):
 def _did_not_happen(response: Refused) -> bool:
     if isinstance(response, httpx.TransportError):
         return isinstance(response, _NOT_SENT)
-    return error_of(response).code in _NOT_TAKEN
+    return error_of(response).code in NOT_TAKEN

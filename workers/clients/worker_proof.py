@@ -12,6 +12,8 @@ from typing import Final
 
 import httpx
 
+from kernel.fleet_protocol import HEADER, PROTOCOL
+
 SCHEME: Final = "Rotulus-Worker "
 _LABEL: Final = b"rotulus worker request 1"
 
@@ -35,6 +37,7 @@ class WorkerProof(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send a request with its proof."""
+        request.headers[HEADER] = str(PROTOCOL)
         request.headers["Authorization"] = proof_of(
             self._token, request.method, request.url.raw_path, request.content
         )

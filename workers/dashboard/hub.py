@@ -210,6 +210,6 @@ def _following(last: DashboardSnapshot, new: DashboardSnapshot) -> DashboardSnap
 
 def _unread(now: datetime) -> DashboardSnapshot:
     parts: dict[str, SnapshotPart[Any]] = {
-        n: SnapshotPart.failed("nowhere", now, "Not read yet.") for n in PARTS
+        n: SnapshotPart("nowhere", now, None, "Not read yet.") for n in PARTS
     }
     return DashboardSnapshot(version=0, time=now, **parts)

@@ -117,10 +117,6 @@ def _meter(name: str, value: int, most: int) -> Row:
     return {name: min(max(value, 0), _METER_MAX), f"{name}_max": min(max(most, 1), _METER_MAX)}
 
 
-def _queues(queues: tuple[Queue, ...], _: DashboardSnapshot) -> Row:
-    return {"queues": _rows((q.name, _queue(q)) for q in queues)}
-
-
 def _queue(queue: Queue) -> Row:
     deepest = max((p.ready for p in queue.priorities), default=0)
     return {
@@ -156,10 +152,6 @@ def _against_target(oldest_ms: int | None, target_ms: int | None) -> str:
     if oldest_ms > target_ms:
         return "over target"
     return "close" if oldest_ms >= CLOSE_TO_TARGET * target_ms else "on time"
-
-
-def _leases(leases: tuple[LeaseView, ...], _: DashboardSnapshot) -> Row:
-    return {"leases": _rows((lease.resource, _lease(lease)) for lease in leases)}
 
 
 def _lease(lease: LeaseView) -> Row:
@@ -242,24 +234,12 @@ def _ledger_row(row: LedgerRow, now: datetime) -> Row:
     }
 
 
-def _gateways(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
-    return {"gateways": _counts(counts)}
-
-
-def _rejections(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
-    return {"rejections": _counts(counts)}
-
-
 def _requests(requests: Requests, _: DashboardSnapshot) -> Row:
     return {
         "requests_open": words.number(requests.open),
         "requests_closed": words.number(requests.closed),
         "outcomes": _counts(requests.by_outcome),
     }
-
-
-def _dropped(counts: tuple[Count, ...], _: DashboardSnapshot) -> Row:
-    return {"dropped": _counts(counts)}
 
 
 def _set_aside(requests: tuple[SetAside, ...], snapshot: DashboardSnapshot) -> Row:
@@ -306,15 +286,15 @@ def _counts(counts: tuple[Count, ...]) -> Rows:
 
 
 _SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
-    ("queues", _queues),
-    ("leases", _leases),
+    ("queues", lambda queues, _: {"queues": _rows((q.name, _queue(q)) for q in queues)}),
+    ("leases", lambda leases, _: {"leases": _rows((x.resource, _lease(x)) for x in leases)}),
     ("workers", _workers),
     ("sessions", _sessions),
     ("ledger", _ledger),
-    ("gateways", _gateways),
-    ("rejections", _rejections),
+    ("gateways", lambda counts, _: {"gateways": _counts(counts)}),
+    ("rejections", lambda counts, _: {"rejections": _counts(counts)}),
     ("requests", _requests),
-    ("dropped", _dropped),
+    ("dropped", lambda counts, _: {"dropped": _counts(counts)}),
     ("set_aside", _set_aside),
     ("deaths", _deaths),
 )

@@ -10,7 +10,7 @@ Rules:
 4. A number that can pass 2**53 (sequences, fencing tokens) is text from the start.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -31,16 +31,6 @@ class SnapshotPart(Generic[T]):
     """None when there is nothing to show; beside an error it is the last value known."""
     error: str | None = None
     """Why it could not be read, in words for an operator."""
-
-    @classmethod
-    def of(cls, origin: str, read_at: datetime, value: T) -> "SnapshotPart[T]":
-        """Return a part that was read."""
-        return cls(origin, read_at, value)
-
-    @classmethod
-    def failed(cls, origin: str, read_at: datetime, error: str) -> "SnapshotPart[T]":
-        """Return a part that could not be read."""
-        return cls(origin, read_at, None, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,25 +235,13 @@ class SnapshotSource(Protocol):
     async def read(self) -> DashboardSnapshot:
         """Return the state as it is now.
 
-        A part that cannot be read MUST become `SnapshotPart.failed` and MUST NOT raise. What raises
-        anyway is shown as an error of every part, beside the last values known. The hub calls
-        this once at a time and cancels it after its `read_timeout_s`.
+        A part that cannot be read MUST have an error instead of a value, and MUST NOT raise. What
+        raises anyway is shown as an error of every part, beside the last values known. The hub
+        calls this once at a time and cancels it after its `read_timeout_s`.
         """
         ...
 
 
-PARTS = (
-    "queues",
-    "leases",
-    "workers",
-    "sessions",
-    "counters",
-    "ledger",
-    "gateways",
-    "rejections",
-    "requests",
-    "dropped",
-    "set_aside",
-    "deaths",
-)
-"""The names of the parts, as fields of a Snapshot."""
+_NO_PARTS = ("version", "time")
+PARTS = tuple(field.name for field in fields(DashboardSnapshot) if field.name not in _NO_PARTS)
+"""The names of the parts, as fields of a snapshot."""

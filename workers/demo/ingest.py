@@ -1,4 +1,4 @@
-"""Takes dockets to a gateway: the plan of each docket, posted in its order, several at a time.
+"""Takes dockets to a gateway: the plan of each docket, sent in its order, several at a time.
 
 Running it again is safe at any point: sessions, intents and observations are named by the docket,
 so the gateway recognises what it has and takes what it lacks. Bad input is counted by its code and
@@ -6,16 +6,16 @@ the rest goes on; a docket whose session was declared differently before is repo
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import structlog
 
+from queues.client.session_operations import SessionOperations
 from queues.errors import GatewayError
 from workers.clients.gateway import GatewayClient
-from workers.dockets.adapter import message_of
 from workers.dockets.plan import (
     CreateUnderstanding,
     DocketPlan,
@@ -28,7 +28,6 @@ from workers.dockets.plan import (
 from workers.dockets.reader import BadLine, Docket, read_dockets
 
 AT_ONCE = 8
-INTENTS_PER_POST = 64
 
 _PRIORITY = {
     "core": "user_active_session",
@@ -130,43 +129,48 @@ class Ingest:
 
     async def _post_docket(self, docket: Docket) -> None:
         plan = plan_docket(docket)
-        session = f"/v1/sessions/{plan.session_id}"
+        session_id = str(plan.session_id)
         await self._gateway.post("/v1/sessions", _declaration(plan))
         corpus_id = f"corpus:{docket.court_id}"
         waiting: list[dict[str, Any]] = []
         for entry in plan.entries:
             for step in entry.steps:
                 if isinstance(step, Strike):
-                    await self._flush(session, waiting)
-                    await self._strike(session, step)
+                    await self._flush(session_id, waiting)
+                    await self._strike(session_id, step)
                 else:
                     waiting.append(_intent(step, corpus_id))
-                if len(waiting) >= INTENTS_PER_POST:
-                    await self._flush(session, waiting)
             self.summary.entries += 1
-        await self._flush(session, waiting)
+        await self._flush(session_id, waiting)
         self.summary.dockets += 1
         self._progress(self.summary)
 
-    async def _flush(self, session: str, waiting: list[dict[str, Any]]) -> None:
-        if not waiting:
-            return
-        answer = await self._gateway.post(f"{session}/operations", {"intents": waiting})
-        waiting.clear()
-        for result in answer["results"]:
-            if result["validation_result"] == "accepted":
-                if result["duplicate"]:
-                    self.summary.already_on_record += 1
-                else:
-                    self.summary.accepted += 1
-            elif result["reason_code"] in _ON_RECORD:
-                self.summary.already_on_record += 1
+    async def _flush(self, session_id: str, waiting: list[dict[str, Any]]) -> None:
+        intents, waiting[:] = tuple(waiting), ()
+        unread: GatewayError | None = None
+        async for outcome in SessionOperations(self._gateway, session_id).submit(intents):
+            if outcome.result is None:
+                unread = unread or outcome.error
             else:
-                self.summary.refused[result["reason_code"]] += 1
+                self._count(outcome.result)
+        if unread is not None:
+            raise unread
         self._progress(self.summary)
 
-    async def _strike(self, session: str, step: Strike) -> None:
-        answer = await self._gateway.post(f"{session}/eliminate", message_of(step).body())
+    def _count(self, result: Mapping[str, Any]) -> None:
+        if result["validation_result"] == "accepted":
+            if result["duplicate"]:
+                self.summary.already_on_record += 1
+            else:
+                self.summary.accepted += 1
+        elif result["reason_code"] in _ON_RECORD:
+            self.summary.already_on_record += 1
+        else:
+            self.summary.refused[result["reason_code"]] += 1
+
+    async def _strike(self, session_id: str, step: Strike) -> None:
+        path = f"/v1/sessions/{session_id}/eliminate"
+        answer = await self._gateway.post(path, step.body())
         applied, ignored = answer["applied_eliminated"], answer["ignored_eliminated"]
         self.summary.eliminated += 0 if answer["duplicate"] else len(applied)
         self.summary.already_struck += len(ignored) + (len(applied) if answer["duplicate"] else 0)
@@ -220,13 +224,8 @@ def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
 
 
 def _source_intent(step: PlannedSource, corpus_id: str) -> dict[str, Any]:
-    fields = {
-        "date_filed": step.date_filed,
-        "date_entered": step.date_entered,
-        "document_number": step.document_number,
-        "pacer_seq_no": step.pacer_seq_no,
-        "digest": step.digest,
-    }
+    names = ("date_filed", "date_entered", "document_number", "pacer_seq_no", "digest")
+    fields = {name: getattr(step, name) for name in names}
     return {
         "intent_kind": "create_source",
         "intent_key": step.intent_key,

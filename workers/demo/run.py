@@ -78,8 +78,11 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
             requests = await _drained(gateway, progress)
             seconds["drain"] = progress.elapsed_s
     with Progress("verify") as progress:
-        check = partial(verify_file, tree.ledger_place, partial(_show_rows, progress))
-        verification = await anyio.to_thread.run_sync(check)
+        verification = await anyio.to_thread.run_sync(
+            verify_file,
+            tree.ledger_place,
+            lambda done, total: progress.show(f"{done} of {total} rows"),
+        )
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s
     return DemoReport(summary, requests, verification, seconds)
@@ -100,7 +103,3 @@ def _show_ingest(progress: Progress, summary: Summary) -> None:
         f"{summary.dockets} dockets, {summary.entries} entries, "
         f"{summary.accepted} operations, {summary.eliminated} hypotheses eliminated"
     )
-
-
-def _show_rows(progress: Progress, done: int, total: int) -> None:
-    progress.show(f"{done} of {total} rows")

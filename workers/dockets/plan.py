@@ -121,6 +121,15 @@ class Strike:
     eliminated: tuple[str, ...]
     justification: Justification
 
+    def body(self) -> dict[str, Any]:
+        """Return the body of the request that sends it."""
+        return {
+            "source_id": self.source_id,
+            "observation_id": self.observation_id,
+            "eliminated": list(self.eliminated),
+            "justification": self.justification.document(),
+        }
+
 
 Step = PlannedSource | CreateUnderstanding | PlannedClaim | Strike
 

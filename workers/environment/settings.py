@@ -16,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -115,6 +116,17 @@ def _queue_names(value: str) -> str:
     return value
 
 
+def _urls(value: str) -> str:
+    try:
+        for url in value.split(","):
+            _URL.validate_python(url)
+    except ValidationError:
+        raise PydanticCustomError("url_invalid", "must be URLs separated by commas") from None
+    return value
+
+
+_URL = TypeAdapter(HttpUrl)
+UrlList = Annotated[str, Field(max_length=8192), AfterValidator(_urls)]
 QueueNames = Annotated[str, AfterValidator(_queue_names)]
 ActiveVersions = Annotated[str, Field(max_length=4096), AfterValidator(_versions)]
 
@@ -188,6 +200,12 @@ class Settings(BaseSettings):
         repr=False,
         description="Gateway that workers and ingest talk to.",
     )
+    other_gateway_urls: UrlList | None = Field(
+        default=None,
+        repr=False,
+        description="Further gateways of the fleet, separated by commas, which a worker asks where "
+        "the one before does not answer within five seconds.",
+    )
     tee_target: str | None = Field(
         default=None,
         max_length=512,
@@ -249,6 +267,13 @@ class Settings(BaseSettings):
         description="Most requests of producers that a gateway has in flight; more are answered "
         "503 (`gateway_full`) unread. Workers and the dashboard have places of their own, and who "
         "waits for outcomes takes none.",
+    )
+    active_sessions_mib: int = Field(
+        default=1024,
+        ge=1,
+        le=1 << 20,
+        description="MiB that the active sessions of a gateway may hold, about; beyond that those "
+        "leave memory that are idle longest, and others are answered 503 (`runtime_full`).",
     )
     passivate_after_s: float = Field(
         default=60.0,
@@ -419,6 +444,12 @@ class Settings(BaseSettings):
     def queue_names(self) -> tuple[str, ...]:
         """The queues that a worker drains, each once."""
         return tuple(dict.fromkeys(self.worker_queues.split(",")))
+
+    @property
+    def gateway_urls(self) -> tuple[str, ...]:
+        """The gateways that a worker knows, the first to ask first."""
+        others = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
+        return (str(self.gateway_url), *others)
 
     def replaced(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.

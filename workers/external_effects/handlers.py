@@ -30,11 +30,13 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The folders that effects go to, and the randomness for tokens."""
+    """The folders that effects go to, and what handlers need of the process."""
 
     folder: OutsideFolder
     events: EventFile
     random_bytes: Callable[[int], bytes]
+    expect_owner: Callable[[], None]
+    """Raises `ExternalEffectError` where another gateway performs effects by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def emit_materialization(request: EffectRequest, outside: Outside) -> Performed:
         "size_bytes": written.size_bytes,
         "decided_at": request.document["enqueued_at"],
     }
-    return Performed((written, outside.events.append(request.request_id, canonicalize(event))))
+    line = outside.events.append(request.request_id, canonicalize(event), outside.expect_owner)
+    return Performed((written, line))
 
 
 def issue_token(request: EffectRequest, outside: Outside) -> Performed:

@@ -5,7 +5,8 @@ that closes it. If the process is killed in between, the next one performs it ag
 nothing outside (`handlers.py`), and closes it. Replaying and verifying never come here.
 
 Where gateways share a ledger, the owner of the shard of `system` performs them. It reads the record
-once more just before it acts, and its report is committed under the shard's fence.
+once more just before it acts, and again under the lock of the file to which events are appended;
+its report is committed under the shard's fence.
 
 Effects on one record keep their order. An error that may pass (a full disk) is tried again, ever
 later, a bounded number of times in the life of a process; then the request ends as a dead letter
@@ -83,7 +84,7 @@ class ExternalEffects:
         self._ledger = ledger
         self._commits = commits
         folder = OutsideFolder(root)
-        self._outside = Outside(folder, EventFile(folder, EVENTS), random_bytes)
+        self._outside = Outside(folder, EventFile(folder, EVENTS), random_bytes, self._expect_owner)
         self._clock_s = clock_s
         self._held_shards = held_shards
         self._fence: Fence | None = None
@@ -97,12 +98,18 @@ class ExternalEffects:
         """Wake the performer after a commit; cheap, and harmless when called too often."""
         self._wake.set()
 
+    @property
+    def idle_s(self) -> float:
+        """How long there is nothing to look for, unless something wakes it."""
+        look_every_s = LOOK_EVERY_S if self._held_shards is None else LOOK_EVERY_SHARED_S
+        return max(0.0, min(look_every_s, self._next_due_s - self._clock_s()))
+
     async def run(self) -> None:
         """Perform until cancelled; an effect that is being performed is finished first."""
         while True:
             await self.perform_due()
             await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            await self._wake.wait(self._idle_s())
+            await self._wake.wait(self.idle_s)
 
     async def perform_due(self) -> int:
         """Perform what is asked for and due, and return how many requests got their outcome."""
@@ -190,8 +197,8 @@ class ExternalEffects:
     def _perform(self, request: Request) -> Performed | ExternalEffectError:
         """Run on a worker thread; nothing that a handler does wrong ends the process."""
         try:
+            self._expect_owner()
             with self._ledger.view() as view:
-                _expect_held(view, self._fence)
                 effect_request = read_asked(view, request)
             return HANDLERS[canonical_kind(effect_request.document["effect_kind"])](
                 effect_request, self._outside
@@ -204,6 +211,13 @@ class ExternalEffects:
             # The type alone: a message could carry what an effect holds.
             _log.error("external_effect_defect", error=type(error).__name__)
             return ExternalEffectError("external_effect_defect", "")
+
+    def _expect_owner(self) -> None:
+        if self._fence is None:
+            return
+        with self._ledger.view() as view:
+            if not holds(view, self._fence):
+                raise ExternalEffectError(StaleEpoch.code, "another gateway performs")
 
     def _refused(self, pending: _Pending, *, final: bool) -> bool:
         request_id = pending.request.request_id
@@ -228,15 +242,6 @@ class ExternalEffects:
     def _forget(self, request_id: str) -> None:
         del self._pending[request_id]
         self._outside.events.forget(request_id)
-
-    def _idle_s(self) -> float:
-        look_every_s = LOOK_EVERY_S if self._held_shards is None else LOOK_EVERY_SHARED_S
-        return max(0.0, min(look_every_s, self._next_due_s - self._clock_s()))
-
-
-def _expect_held(view: LedgerView, fence: Fence | None) -> None:
-    if fence is not None and not holds(view, fence):
-        raise ExternalEffectError(StaleEpoch.code, "somebody else performs")
 
 
 def _report(

@@ -15,9 +15,9 @@ from actors.commit.group_committer import Committer
 from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
-from actors.sessions.runtime import Handled, SessionRuntime
+from actors.sessions.runtime import Handled, SessionLimits, SessionRuntime
 from actors.sharding.held_shards import HeldShards
-from actors.sharding.shard_keeper import ShardKeeper
+from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.connection import RedisClient
@@ -106,8 +106,11 @@ def share_sessions(
         ledger,
         committer,
         held_shards=held_shards,
-        mailbox_max=settings.mailbox_max,
-        passivate_after_s=settings.passivate_after_s,
+        limits=SessionLimits(
+            settings.mailbox_max,
+            settings.passivate_after_s,
+            active_bytes_max=settings.active_sessions_mib << 20,
+        ),
         tombstones=tombstones,
         handled=callbacks.handled,
     )
@@ -124,9 +127,9 @@ def share_sessions(
         held_shards,
         leases,
         runtime,
+        committer,
         lease_s=settings.shard_lease_s,
-        flushed=mailboxes_lost,
-        taken=shards_taken,
+        listeners=ShardListeners(mailboxes_lost, shards_taken),
     )
     sessions = RoutedSessions(
         runtime,

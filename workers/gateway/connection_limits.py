@@ -109,11 +109,12 @@ class SlowClients:
 def _waits_for(connection: Any) -> object:
     """Return what a connection waits for from its client, by its last request; None if nothing.
 
-    `cycle` is the last request that began on it, whichever parser the server uses.
+    `cycle` is the last request that began on it, whichever parser the server uses, `times_taken`
+    how often its client has emptied a full buffer: who takes a long answer slowly does take it.
     """
     cycle = connection.cycle
     if connection.transport.get_write_buffer_size():
-        return ("take", cycle)
+        return ("take", cycle, connection.times_taken)
     if cycle is None or cycle.response_complete:
         return ("ask", cycle)
     return None

@@ -59,13 +59,14 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Rate:
+class Rate:
     """A counter's growth per second between two looks."""
 
     value: int = 0
     at: datetime | None = None
 
     def per_s(self, value: int, at: datetime) -> float:
+        """Return the growth since the look before, 0 where there is none to compare with."""
         before, since = self.value, self.at
         self.value, self.at = value, at
         if since is None or at <= since:
@@ -96,8 +97,8 @@ class LiveSource:
     """What the parent of this machine's processes says of them; None where there is none."""
 
     _version: int = 0
-    _rows: _Rate = field(default_factory=_Rate)
-    _completed: dict[str, _Rate] = field(default_factory=lambda: defaultdict(_Rate))
+    _rows: Rate = field(default_factory=Rate)
+    _completed: dict[str, Rate] = field(default_factory=lambda: defaultdict(Rate))
     _asked_for: Counter[str] = field(default_factory=Counter)
     _rejections: Counter[str] = field(default_factory=Counter)
     _receipts_seen: int = 0
@@ -273,8 +274,9 @@ async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> SnapshotPart[T
     try:
         value = await read()
     except Exception as error:  # noqa: BLE001 - the part says that it failed, the page goes on
-        return SnapshotPart.failed(origin, utc_now(), getattr(error, "code", type(error).__name__))
-    return SnapshotPart.of(origin, utc_now(), value)
+        code = getattr(error, "code", type(error).__name__)
+        return SnapshotPart(origin, utc_now(), None, code)
+    return SnapshotPart(origin, utc_now(), value)
 
 
 def _now_ms() -> int:

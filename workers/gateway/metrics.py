@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
-from kernel.ledger.ledger import LedgerView
 from kernel.model.result import RejectedResult, SubmissionResult
 from queues.capacity_leases import CAPACITY_RESOURCE
 from queues.work_queue import WorkQueue
@@ -157,7 +156,7 @@ class GatewayMetrics:
         readings.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
 
     async def _ledger(self, readings: _Readings) -> None:
-        head, requests = await self.services.read(_look)
+        head, requests = await self.services.read(lambda view: (view.head(), count_requests(view)))
         readings.put("rotulus_chain_height", head.ec_sequence_number)
         readings.put("rotulus_receipt_chain_height", head.receipt_sequence)
         readings.put("rotulus_requests_recorded_total", requests["recorded"])
@@ -206,7 +205,3 @@ async def _queue(readings: _Readings, queue: WorkQueue) -> None:
         readings.put("rotulus_queue_paused", float(paused), *labels)
     for state in ("delayed", "in_flight", "dead"):
         readings.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
-
-
-def _look(view: LedgerView) -> tuple[Any, dict[str, Any]]:
-    return view.head(), count_requests(view)

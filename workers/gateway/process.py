@@ -16,6 +16,7 @@ from kernel.host import Host
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from queues.connection import connect_redis
+from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_wait import WAIT_S, opened
@@ -54,6 +55,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
     settle_memory()
     try:
+        await work_out_routes(gateway.app)
         await gateway.sharing.begin()
         _log.info("gateway_listens", port=port_of(listening), gateway=name)
         await gateway.run(server.serve([listening]), server.slow.run)

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from workers.environment.listening import BACKLOG
 from workers.gateway.connection_limits import SlowClients, bounded, connections_max
-from workers.gateway.http_protocol import LimitedProtocol
+from workers.gateway.http_limits import LimitedProtocol
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 SHUTDOWN_S = 1
@@ -73,6 +73,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,

@@ -250,15 +250,12 @@ def _reported(
     """Yield the spans that reports belong to, with the outcome of each report."""
     for parents, result in zip(traceparents, results, strict=False):
         failed = isinstance(result, Exception)
-        attributes = {"rotulus.error" if failed else "rotulus.outcome": _outcome(result)}
+        outcome = str(result[0]) if isinstance(result, tuple) else _code(result)
+        attributes = {"rotulus.error" if failed else "rotulus.outcome": outcome}
         for parent in parents:
             place = read_traceparent(parent)
             if place is not None:
                 yield place, attributes, failed
-
-
-def _outcome(result: Any) -> str:
-    return str(result[0]) if isinstance(result, tuple) else _code(result)
 
 
 def _code(error: object) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI
-from pydantic import SecretStr
 
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_recorder import RefusalRecorder
@@ -159,7 +158,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
     cascades = DeferredCascades(ledger, write)
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
-    model = _model(settings)
+    model, worker_token = model_of(settings), settings.worker_token
     services = Services(
         ledger=ledger,
         sessions=sessions,
@@ -177,9 +176,10 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         models=models,
         outcomes=outcomes,
         admission=Admission(settings.requests_max),
-        worker_token=_secret(settings.worker_token),
+        worker_token=worker_token.get_secret_value() if worker_token else None,
         held_shards=sharing.held_shards,
         mail=sharing.mail,
+        stalled_s=lambda: committer.stalled_s,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
@@ -212,7 +212,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
             recorder.run,
             *(relay.run for relay in relays),
         ),
-        stops=(hub.stop, outcomes.stop),
+        stops=(hub.stop, outcomes.stop, services.streams.stop),
         leave=leave,
         closing=(redis.aclose, close_model, close_ledger, traces.close),
     )
@@ -250,10 +250,6 @@ def replaying(write: Write, models: ModelRegistry) -> Replay:
     return replay
 
 
-def _secret(value: SecretStr | None) -> str | None:
-    return None if value is None else value.get_secret_value()
-
-
 def _capacity(
     settings: Settings, leases: CapacityLeases, random_bytes: Callable[[int], bytes]
 ) -> LeasedCapacity:
@@ -266,7 +262,8 @@ def _capacity(
     )
 
 
-def _model(settings: Settings) -> ModelClient:
+def model_of(settings: Settings) -> ModelClient:
+    """Return the model that the settings name, this process's own where they name none."""
     if settings.model_url is None or settings.model_name is None:
         return LocalModel()
     return HttpModel(
@@ -284,7 +281,6 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
     from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
 
     def known(session_id: str) -> frozenset[str] | None:
-        with ledger.view() as view:
-            return declared_universe(view, session_id)
+        return ledger.read(lambda view: declared_universe(view, session_id))
 
     return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))

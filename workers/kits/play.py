@@ -5,7 +5,7 @@ The session is one of this process, which nothing keeps, or one of a gateway, wh
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kernel.belief.adapter import Action, Answer, BeliefAdapter, EliminateMessage
 from kernel.belief.provider import HypothesisSpace
@@ -17,27 +17,6 @@ from workers.clients.gateway import GatewayClient
 from workers.views.belief_sessions import Ontology
 
 TURNS_MAX = 10_000
-
-
-class PlayedSession(Protocol):
-    """A session that was declared, wherever it is."""
-
-    @property
-    def session_id(self) -> str:
-        """The session's id."""
-        ...
-
-    async def eliminate(self, message: EliminateMessage) -> list[str]:
-        """Strike hypotheses and return which of them had survived."""
-        ...
-
-    async def snapshot(self) -> dict[str, Any]:
-        """Return the belief."""
-        ...
-
-    async def audit(self) -> list[dict[str, Any]]:
-        """Return the whole trail."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +61,13 @@ class Game:
 async def play(
     adapter: BeliefAdapter,
     answer: Answer,
-    session: PlayedSession,
+    session: "LocalSession | GatewaySession",
     show_turn: Callable[[Turn], None] = lambda _: None,
-    *,
-    to_the_end: bool = False,
 ) -> Game:
     """Take the first action that is listed, until one hypothesis is left or none is listed.
 
-    `to_the_end` goes on with one hypothesis, for observations that may refute it too. At most
-    10,000 actions are taken. Each elimination is durable when its session says so, so a game that
-    breaks off leaves what was told.
+    At most 10,000 actions are taken. Each elimination is durable when its session says so, so a
+    game that breaks off leaves what was told.
 
     Raises:
         BeliefInputError: for an outcome that the adapter refuses; nothing of it was eliminated.
@@ -100,8 +76,7 @@ async def play(
     game = Game(session.session_id)
     snapshot = await session.snapshot()
     for _ in range(TURNS_MAX):
-        settled = snapshot["n_survivors"] <= 1 and not to_the_end
-        actions = [] if settled else adapter.list_actions(snapshot)
+        actions = [] if snapshot["n_survivors"] <= 1 else adapter.list_actions(snapshot)
         if not actions:
             break
         action = actions[0]

@@ -85,14 +85,16 @@ async def running_tree(
     folder, place = DataFolder(settings.data_dir), ledger_place(settings)
     with folder.locked(), ExitStack() as sockets:
         listening = sockets.enter_context(listen(settings.host, settings.port))
-        measured = _measured(settings, workers, sockets)
-        await anyio.to_thread.run_sync(_bring_forward, place)
+        measured = metrics_sockets(settings, workers, sockets)
+        await anyio.to_thread.run_sync(bring_forward, place)
         gateway_url = _url_of(settings.host, listening)
+        # The same for every tree on a folder, of which there is one at a time.
+        name = f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
         shared = settings.replaced(
             port=port_of(listening),
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
-            gateway_id=settings.gateway_id or _gateway_id(folder),
+            gateway_id=settings.gateway_id or name,
         )
         redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
 
@@ -145,8 +147,12 @@ async def running_tree(
                     await anyio.to_thread.run_sync(fold_ledger, place)
 
 
-def _bring_forward(place: LedgerPlace) -> None:
-    """Migrate the tree's own file; a database may have other users and waits for its operator."""
+def bring_forward(place: LedgerPlace) -> None:
+    """Migrate the tree's own file; a database may have other users and waits for its operator.
+
+    Raises:
+        LedgerSchemaDiffers: no migration leads from the file's tables to those of this program.
+    """
     if not isinstance(place, Path):
         return
     try:
@@ -161,15 +167,16 @@ def _bring_forward(place: LedgerPlace) -> None:
         migrate_ledger(place)
 
 
-def _gateway_id(folder: DataFolder) -> str:
-    """Return the same gateway id for every tree on a folder, of which there is one at a time."""
-    return f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
-
-
-def _measured(
+def metrics_sockets(
     settings: Settings, workers: int, sockets: ExitStack
 ) -> Sequence[socket.socket | None]:
-    """Return the address of each worker's metrics, the same after a restart."""
+    """Open a socket for the metrics of each worker, or none where the settings name no port.
+
+    A worker has the same address after a restart.
+
+    Raises:
+        SettingsError: there are not as many ports.
+    """
     first = settings.worker_metrics_port
     if first is None:
         return [None] * workers
@@ -180,9 +187,6 @@ def _measured(
 
 
 def _url_of(host: str, listening: socket.socket) -> str:
-    return f"http://{_url_host(host)}:{port_of(listening)}"
-
-
-def _url_host(host: str) -> str:
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
-    return f"[{reachable}]" if ":" in reachable else reachable
+    name = f"[{reachable}]" if ":" in reachable else reachable
+    return f"http://{name}:{port_of(listening)}"

@@ -8,7 +8,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from actors.incidents.incidents import Graph, Struck, Tombstones
+from actors.commit.elimination_units import Struck
+from actors.incidents.incidents import Graph, Tombstones
 from kernel.belief.limits import check_text, invalid
 from kernel.causal_graph import (
     CausalEdge,

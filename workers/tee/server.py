@@ -28,8 +28,8 @@ from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.tee.readable import ReadableRequests
+from workers.tee.rpc import serve_methods
 from workers.tee.service import TeeService
-from workers.tee.tee_pb2_grpc import add_TeeServicer_to_server
 
 SERVICE = "tee.Tee"
 PORT = 50051
@@ -83,7 +83,7 @@ class TeeServer:
             maximum_concurrent_rpcs=CALLS_MAX,
         )
         service = TeeService(Incidents(ledger, store), corrupt=lambda: self._say(healthy=False))
-        add_TeeServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
+        serve_methods(service, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         try:
             self.port: int = self._server.add_insecure_port(address)

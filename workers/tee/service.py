@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
-from actors.incidents.incidents import GraphRefused, Incidents
+from actors.commit.graph_units import GraphRefused
+from actors.incidents.incidents import Incidents
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.limits import invalid
@@ -33,7 +34,6 @@ from workers.tee.messages import (
     tombstone_result,
     tombstone_set,
 )
-from workers.tee.tee_pb2_grpc import TeeServicer
 
 DELTA_MAX_ELEMENTS = 10_000
 TOMBSTONES_MAX = 100_000
@@ -59,7 +59,7 @@ _STATUS_OF_CODE = MappingProxyType(
 _log = structlog.get_logger(__name__)
 
 
-class TeeService(TeeServicer):
+class TeeService:
     """The gRPC service, with one method for each of the contract."""
 
     def __init__(self, incidents: Incidents, corrupt: Callable[[], None] = lambda: None) -> None:

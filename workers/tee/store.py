@@ -32,7 +32,7 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids, check_text, invalid
 from workers.tee import tee_pb2 as wire
 from workers.tee.hypothesis_ids import EDGE_TYPES, EdgeKey, edge_of, is_edge
-from workers.tee.tee_pb2_grpc import TeeStub
+from workers.tee.rpc import client_methods
 
 CALL_TIMEOUT_S = 10.0
 IDS_A_CALL = 1000
@@ -65,7 +65,7 @@ class TeeStore:
         alone are served that this object has created, again after a restart.
         """
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
-        self._stub = TeeStub(self._channel)  # type: ignore[no-untyped-call]
+        self._methods = client_methods(self._channel)
         self._known = known
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -181,7 +181,7 @@ class TeeStore:
 
     def _call(self, session_id: str, method: str, request: Any) -> Any:
         try:
-            return getattr(self._stub, method)(request, timeout=self._timeout_s)
+            return self._methods[method](request, timeout=self._timeout_s)
         except grpc.RpcError as error:
             status, text = error.code(), error.details() or ""
             if status is grpc.StatusCode.NOT_FOUND:

@@ -124,7 +124,7 @@ GATEWAY: tuple[Metric, ...] = (
     ),
     _gauge(
         "rotulus_http_requests_in_flight",
-        "Requests that have a place: of producers, workers, pages",
+        "Requests that have a place: of producers, workers, pages, streams",
         "asker",
     ),
     _gauge("rotulus_http_requests_limit", "Places for requests", "asker"),

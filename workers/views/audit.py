@@ -1,11 +1,12 @@
 """The answers of an audit as JSON documents, the same for both doors."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kernel.audit.adjudications import AdjudicationPage
-from kernel.audit.causes import Ancestry, AuthorityGrounds
 from kernel.audit.costs import CostPage, CostTotal
+from kernel.audit.lineage import Ancestry, AuthorityGrounds
 from kernel.audit.operations import Page
 from kernel.audit.preview import RollbackPreview
 from kernel.ledger.ledger import LedgerView
@@ -64,21 +65,7 @@ def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[s
         "needs_user_confirmation": preview.needs_user_confirmation,
         "counts": preview.counts,
         "superseded": preview.superseded,
-        "effects": [
-            {
-                "effect_id": effect.effect_id,
-                "effect_kind": effect.effect_kind,
-                "canonical_kind": effect.canonical_kind,
-                "reversibility": effect.reversibility,
-                "undone_by": effect.undone_by,
-                "persists": effect.persists,
-                "store": effect.store,
-                "record_key": effect.record_key,
-                "restores": effect.restores,
-                "superseded_by": list(effect.superseded_by),
-            }
-            for effect in preview.effects
-        ],
+        "effects": [asdict(effect) for effect in preview.effects],
         "not_automatic": [effect.effect_id for effect in preview.not_automatic],
     }
 

@@ -8,6 +8,7 @@ from kernel.audit.log import log_document, superseded_row
 from kernel.audit.operations import envelope_of
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
+from kernel.ledger.effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.work.outcomes import open_by_queue
 from queues.outbox_relay import ROUTES
@@ -35,7 +36,7 @@ def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | 
         "operation_id": operation_id,
         "row": log_document(view, row if lite is None else lite),
         "envelope": view.envelope(operation_id),
-        "effects": view.effects_at(row["ec_sequence_number"]),
+        "effects": effects_of(view, row),
         "receipts": receipts,
     }
     if lite is not None:

@@ -22,6 +22,7 @@ import anyio
 import structlog
 
 from kernel.errors import LedgerUnavailable
+from kernel.fleet_protocol import is_spoken
 from kernel.priorities import CapacityPriority
 from queues.errors import GatewayError, QueueError
 from queues.items import Claim
@@ -155,6 +156,10 @@ class BatchProcessor:
                 if (code := _worn_out(claim))
             ]
             fresh = [claim for claim in claims if not _worn_out(claim)]
+            if strange := [claim for claim in fresh if not is_spoken(claim.payload)]:
+                _log.error("protocol_differs", queue=self.queue.name, items=len(strange))
+                settled += [ClaimResult(claim, "put_off", "protocol_differs") for claim in strange]
+                fresh = [claim for claim in fresh if is_spoken(claim.payload)]
             for suspect in [claim for claim in fresh if claim.ends is not None]:
                 settled += await self._handle_alone(suspect)
             settled += await self._handle([claim for claim in fresh if claim.ends is None])
@@ -240,7 +245,7 @@ class BatchProcessor:
             await self.queue.retry([claim], [backoff_ms(claim.attempt, 1.0)], code)
             return
         _log.error("item_dead_lettered", item_key=claim.key, error_signature=code)
-        await self.queue.bury([claim], [code])
+        await self.queue.bury([claim])
         self.tally.dead_letters += 1
 
     async def _record_dead_letter(self, claim: Claim, code: str) -> bool:

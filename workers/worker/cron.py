@@ -12,6 +12,7 @@ not ready from then on.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from kernel.verify.recent import ROWS_MAX, AuditMark, RecentAudit, audit_since
+from kernel.verify.recent import ROWS_MAX, AuditMark, audit_since
 from queues.cron_claims import Crons
 from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
@@ -79,7 +80,7 @@ async def audit_chain(tools: CronTools) -> None:
     """Check what was recorded since the last audit; the gateway records what is wrong with it."""
     mark = _mark(await tools.crons.recall(CHAIN_AUDIT))
     for _ in range(AUDITS_MAX):
-        audited = await anyio.to_thread.run_sync(_audit, tools.ledger, mark)
+        audited = await anyio.to_thread.run_sync(tools.ledger.read, partial(audit_since, mark=mark))
         if not audited.mark_fits:
             _log.warning("chain_audit_mark_dropped", ec_sequence_number=mark.ec_sequence_number)
             dropped("chain_audit_mark")
@@ -139,11 +140,6 @@ class CronRunner:
             await self.tools.crons.release(name, period)
             return False
         return True
-
-
-def _audit(ledger: Ledger, mark: AuditMark) -> RecentAudit:
-    with ledger.view() as view:
-        return audit_since(view, mark)
 
 
 _HASH: Final = matching(r"[0-9a-f]{64}")

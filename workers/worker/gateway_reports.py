@@ -15,7 +15,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import structlog
+
 from actors.error_codes import ERRORS
+from actors.errors import ProtocolDiffers
 from kernel.priorities import capacity_priority_of
 from queues.errors import GatewayError
 from queues.items import Claim
@@ -36,6 +39,8 @@ NO_ROOM = frozenset(
     code for code in ABSENCES if ERRORS[code].fault == "service" and ERRORS[code].status is not None
 )
 """The same codes as the outcome of one item; an item itself may cause an `actor_failed`."""
+
+_log = structlog.get_logger(__name__)
 
 _UNREACHABLE = "gateway_unreachable"
 _BATCH_REFUSED = frozenset({413, 422})
@@ -111,6 +116,8 @@ class GatewayReporter:
         if code == _UNREACHABLE:
             self._away = True
         elif code in ABSENCES:
+            if code == ProtocolDiffers.code:
+                _log.error("protocol_differs", gateway="another version than this worker's")
             self._busy_until_s = self._clock_s() + self._busy_s
             self._busy_s = min(BUSY_MAX_S, 2 * self._busy_s)
 

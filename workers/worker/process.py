@@ -10,6 +10,7 @@ import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import Ledger
+from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
 from workers.clients.worker_proof import WorkerProof
@@ -45,10 +46,11 @@ async def serve_worker(
     # The gateway that founds it may still be starting.
     ledger = await opened(lambda: Ledger(open_store(place, read_only=True), host))
     redis = connect_redis(redis_url)
-    token = settings.worker_token
+    token, urls = settings.worker_token, settings.gateway_urls
     gateway = GatewayClient(
         str(settings.gateway_url),
         auth=None if token is None else WorkerProof(token.get_secret_value()),
+        transport=FailoverTransport(urls) if len(urls) > 1 else None,
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
     traces = worker_traces(settings)

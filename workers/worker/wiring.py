@@ -49,22 +49,18 @@ class HandlerDependencies:
     evaluator: BindingEvaluator | None = None
 
 
-def _authority(needs: HandlerDependencies) -> Handler:
-    return AuthorityHandler(needs.ledger, needs.reporter, BetaPosteriorMean())
-
-
 def _binding(needs: HandlerDependencies) -> Handler:
     capacity = BindingCapacity(needs.leases, needs.queue, needs.binding_slots, needs.worker_id)
     now_us = needs.ledger.host.now_us
     return BindingHandler(needs.ledger, needs.reporter, capacity, needs.evaluator, now_us)
 
 
-def _extraction(needs: HandlerDependencies) -> Handler:
-    return TransitionHandler(needs.reporter)
-
-
 HANDLERS: Mapping[str, Callable[[HandlerDependencies], Handler]] = MappingProxyType(
-    {AUTHORITY_QUEUE: _authority, BINDING_QUEUE: _binding, EXTRACTION_QUEUE: _extraction}
+    {
+        AUTHORITY_QUEUE: lambda x: AuthorityHandler(x.ledger, x.reporter, BetaPosteriorMean()),
+        BINDING_QUEUE: _binding,
+        EXTRACTION_QUEUE: lambda x: TransitionHandler(x.reporter),
+    }
 )
 """What the items of each queue are."""
 

@@ -37,6 +37,7 @@ from tests.actors.harness import (
     scripted_ledger,
 )
 from tests.actors.world import adapt, source
+from tests.connections import watch_sqlite
 from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope
 
@@ -195,8 +196,7 @@ async def test_one_callers_failing_unit_is_not_anothers():
 async def test_nobody_is_answered_before_commit_has_returned():
     ledger, store = scripted_ledger()
     answers, heads = {}, []
-    async with running_committer(ledger) as committer:
-        committer._committed = heads.append
+    async with running_committer(ledger, committed=heads.append) as committer:
         gate = store.gate = Gate()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(submit_all, committer, [[create("a")], [Note(1)]], answers)
@@ -290,8 +290,7 @@ async def test_a_caller_with_nothing_to_commit_is_answered():
 async def test_a_commit_that_failed_and_is_on_record_is_answered_with_its_results():
     ledger, store = scripted_ledger()
     heads = []
-    async with running_committer(ledger) as committer:
-        committer._committed = heads.append
+    async with running_committer(ledger, committed=heads.append) as committer:
         store.faults.append("found")
         (result,) = await committer.commit([create("a")])
 
@@ -427,11 +426,15 @@ async def test_a_fatal_error_ends_the_committer_and_nobody_waits_for_ever(fault)
     assert log_length(ledger) == 0
 
 
-async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_success(tmp_path):
+async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_success(
+    monkeypatch, tmp_path
+):
+    connections = watch_sqlite(monkeypatch)
     store = SqliteStore(tmp_path / "ledger.db")
     ledger = Ledger.create(store, FakeHost().host)
-    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._writer.execute(f"PRAGMA max_page_count = {pages + 30}")
+    [writer] = connections.open
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count = {pages + 30}")
     committer, answers = make_committer(ledger), {}
     units = [create(f"n-{number}", text="x" * 3000) for number in range(20)]
 
@@ -587,3 +590,27 @@ async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
         await submit_all(committer, [[Slow(0.001)] for _ in range(64)], answers)
     assert len(answers) == 64
     assert max(sizes[1:]) == 8
+
+
+async def test_a_committer_says_for_how_long_nothing_could_be_committed():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        assert committer.stalled_s == 0.0
+        store.faults.extend(["unavailable", "unavailable"])
+        assert not await committer.probe()
+        stalled_s = committer.stalled_s
+        assert stalled_s > 0.0
+        assert not await committer.probe()
+        assert committer.stalled_s > stalled_s
+        assert await committer.probe()
+        assert committer.stalled_s == 0.0
+
+
+async def test_a_commit_that_hangs_counts_from_its_begin():
+    ledger, store = scripted_ledger()
+    async with running_committer(ledger) as committer, anyio.create_task_group() as tasks:
+        gate = store.gate = Gate()
+        tasks.start_soon(committer.probe)
+        await gate.reached()
+        assert committer.stalled_s > 0.0
+        gate.open()

@@ -28,17 +28,17 @@ def new_lanes(places, urgent_places):
     return lanes
 
 
-def lanes_of(urgent, others):
+async def lanes_of(urgent, others):
     lanes = new_lanes(1000, 1000)
     for number, size in enumerate(urgent):
         lanes.put_urgent(("urgent", number, size))
     for number, size in enumerate(others):
-        lanes._send.send_nowait(("other", number, size))
+        await lanes.put(("other", number, size))
     return lanes
 
 
-async def take_all(lanes, limit):
-    takes = []
+async def take_all(urgent, others, limit):
+    lanes, takes = await lanes_of(urgent, others), []
     while lanes.waiting:
         takes.append(await lanes.take(limit, lambda one: one[2]))
     return takes
@@ -48,8 +48,7 @@ async def take_all(lanes, limit):
 def test_everything_is_taken_once_in_the_order_of_its_lane_and_nobody_is_left_waiting(
     urgent, others, limit
 ):
-    lanes = lanes_of(urgent, others)
-    takes = anyio.run(take_all, lanes, limit)
+    takes = anyio.run(take_all, urgent, others, limit)
     taken = [one for take in takes for one in take]
     for name, sizes in (("urgent", urgent), ("other", others)):
         mine = [(number, size) for lane, number, size in taken if lane == name]
@@ -65,7 +64,7 @@ def test_everything_is_taken_once_in_the_order_of_its_lane_and_nobody_is_left_wa
 
 
 async def test_what_is_urgent_is_in_the_next_take_with_few_others_whatever_waits():
-    lanes = lanes_of([1], [1] * 500)
+    lanes = await lanes_of([1], [1] * 500)
     first = await lanes.take(64, lambda one: one[2])
     assert first[0][0] == "urgent"
     assert len(first) == 1 + OTHERS_SHARE * 64
@@ -73,7 +72,7 @@ async def test_what_is_urgent_is_in_the_next_take_with_few_others_whatever_waits
 
 
 async def test_a_flood_of_urgent_work_has_its_share_and_no_more():
-    lanes = lanes_of([1] * 500, [1] * 500)
+    lanes = await lanes_of([1] * 500, [1] * 500)
     first = await lanes.take(64, lambda one: one[2])
     assert sum(lane == "other" for lane, *_ in first) == OTHERS_SHARE * 64
     assert len(first) == 64
@@ -81,7 +80,8 @@ async def test_a_flood_of_urgent_work_has_its_share_and_no_more():
 
 async def test_alone_each_lane_has_the_whole():
     for urgent, others in (([1] * 500, []), ([], [1] * 500)):
-        assert len(await lanes_of(urgent, others).take(64, lambda one: one[2])) == 64
+        lanes = await lanes_of(urgent, others)
+        assert len(await lanes.take(64, lambda one: one[2])) == 64
 
 
 async def test_a_full_urgent_lane_refuses_and_a_full_one_of_others_lets_wait():
@@ -115,7 +115,7 @@ async def test_who_takes_is_woken_by_either_lane():
 
 
 async def test_closing_returns_what_waits_and_lets_nothing_more_in():
-    lanes = lanes_of([1], [2])
+    lanes = await lanes_of([1], [2])
     MADE.remove(lanes)
     assert [one[0] for one in lanes.close()] == ["urgent", "other"]
     with pytest.raises(anyio.ClosedResourceError):

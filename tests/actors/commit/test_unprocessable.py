@@ -9,9 +9,9 @@ import pytest
 from actors.commit import prefetch
 from actors.commit.units import EnvelopeUnit, IntentUnit
 from actors.errors import RequestUnprocessable
-from actors.messages import Audit, Eliminate, Operate, SubmitEnvelope
-from actors.sessions import session_actor
+from actors.messages import Audit, Operate, Query, SubmitEnvelope
 from actors.sessions.session_actor import SessionActor
+from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
@@ -193,14 +193,17 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
 
 async def test_what_fails_in_the_reading_ahead_fails_nothing(made, monkeypatch):
     ledger, _ = made
+    failed = []
 
-    def fail(_):
+    def fail(node_id):
+        failed.append(node_id)
         raise KeyError("a defect")
 
-    monkeypatch.setattr(prefetch, "_RECORDS", {type(source("x")): fail})
+    monkeypatch.setattr(prefetch, "node_key", fail)
     async with running_committer(ledger) as committer:
         results = await committer.commit([source_unit("a"), source_unit("b")])
 
+    assert failed == ["a"]
     assert [type(result) for result in results] == [SubmissionResult] * 2
     assert refusals(ledger) == []
 
@@ -299,15 +302,15 @@ async def test_a_message_that_fails_its_batch_takes_no_neighbour_along(made, poi
 
 async def test_a_message_whose_handling_fails_is_refused_on_the_record(made, monkeypatch):
     ledger, _ = made
-    eliminate = session_actor._HANDLERS[Eliminate]
+    strike_in_memory = BeliefSession.eliminate
 
-    def fail(actor, message, batch):
-        eliminate(actor, message, batch)
-        if message.observation_id == "o-bad":
+    def fail(session, source_id, observation_id, *rest, **options):
+        result = strike_in_memory(session, source_id, observation_id, *rest, **options)
+        if observation_id == "o-bad":
             raise LookupError("a defect")
+        return result
 
-    handlers = {**session_actor._HANDLERS, Eliminate: fail}
-    monkeypatch.setattr(session_actor, "_HANDLERS", handlers)
+    monkeypatch.setattr(BeliefSession, "eliminate", fail)
     async with running_sessions(ledger) as runtime:
         await runtime.ask("s-1", declare("h1", "h2", "h3", "h4"))
         first, refused, last = await answers_of(
@@ -323,23 +326,27 @@ async def test_a_message_whose_handling_fails_is_refused_on_the_record(made, mon
     assert [one["payload"]["observation_id"] for one in trail[1:]] == ["a", "b"]
 
 
-async def test_an_answer_that_cannot_be_made_is_that_askers_alone(made, monkeypatch):
+class Forgetful:
+    """A committer that may keep the result of the last unit to itself."""
+
+    def __init__(self, committer):
+        self.committer = committer
+        self.forgets = False
+
+    async def commit(self, units, fence):
+        results = await self.committer.commit(units, fence)
+        return results[:-1] if self.forgets else results
+
+
+async def test_an_answer_that_cannot_be_made_is_that_askers_alone(made):
     ledger, _ = made
     async with running_committer(ledger) as committer:
-        actor = SessionActor("s-1", None, committer, ledger.host)
+        forgetful = Forgetful(committer)
+        actor = SessionActor("s-1", None, forgetful, ledger.host)
         await actor.handle([declare("h1")])
-        broken, sound = Operate((source("a"),)), Operate((source("b"),))
-        monkeypatch.setattr(session_actor, "log_results", lambda _: None)
-        submit = actor._operate
-
-        def operate(message, batch):
-            submit(message, batch)
-            if message is broken:
-                one, start, end, _ = batch.answers.pop()
-                batch.answers.append((one, start, end, lambda _: 1 / 0))
-
-        handlers = {**session_actor._HANDLERS, Operate: lambda _, *given: operate(*given)}
-        monkeypatch.setattr(session_actor, "_HANDLERS", handlers)
-        await actor.handle([broken, sound])
+        forgetful.forgets = True
+        before, broken, after = Operate((source("b"),)), SubmitEnvelope({}), Query()
+        await actor.handle([before, broken, after])
     assert broken.reply.outcome()[1].code == "actor_failed"
-    assert isinstance(sound.reply.outcome()[0][0], SubmissionResult)
+    assert isinstance(before.reply.outcome()[0][0], SubmissionResult)
+    assert after.reply.outcome()[0]["n_survivors"] == 1

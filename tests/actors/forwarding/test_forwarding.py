@@ -6,16 +6,20 @@ from itertools import count
 
 import anyio
 import anyio.lowlevel
+import orjson
 import pytest
 
+from actors.commit.group_committer import Committer
 from actors.errors import (
     ClocksDiffer,
     MailboxFull,
+    ProtocolDiffers,
     ReplyLost,
     RequestTooLarge,
     ShardUnowned,
     StaleEpoch,
 )
+from actors.forwarding import message_codec, routed_sessions
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.messages import (
     Audit,
@@ -30,14 +34,15 @@ from actors.messages import (
 from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.fleet_protocol import PROTOCOL
 from kernel.ledger.shards import NOBODY
 from kernel.model.result import SubmissionResult
-from kernel.verify import verify
 from tests.actors.commit.test_fencing import sessions_of
 from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
 from tests.actors.ports import Hub
-from tests.actors.shared import SHARDS, Clock, SharedGateway, owners
+from tests.actors.shared import SHARDS, TTL_MS, Clock, SharedGateway, owners
 from tests.actors.world import claim, recalculation, source, understanding
+from tests.kernel.build import findings
 
 ASKS = count()
 pytestmark = pytest.mark.anyio
@@ -57,9 +62,9 @@ class World:
         await self._stack.enter_async_context(made.running())
         return made
 
-    async def pair(self):
+    async def pair(self, **options):
         """Two gateways with half of the shards each."""
-        a, b = await self.gateway("a"), await self.gateway("b")
+        a, b = await self.gateway("a", **options), await self.gateway("b", **options)
         await a.turn()
         await b.turn()
         await a.turn()
@@ -72,8 +77,7 @@ class World:
         return (sid for shard in gateway.held for sid in sessions_of(shard, 20))
 
     def verify(self):
-        with self.ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(self.ledger) == ()
 
 
 @pytest.fixture
@@ -171,6 +175,29 @@ async def test_a_ledger_that_does_not_answer_delays_the_taking(world):
         await a.keeper.turn()
     assert a.held == []
     assert await a.turn() == list(range(SHARDS))
+
+
+async def test_who_cannot_commit_leaves_its_shards_to_others_and_comes_back(world, monkeypatch):
+    """Redis still answers it; its requests fail until somebody else has its sessions."""
+    a, b = await world.pair()
+    session_id = next(world.sessions(a))
+    await a.sessions.ask(session_id, declare("h1", "h2"))
+    for _ in range(2):
+        world.clock.now_ms += TTL_MS // 2
+        await a.turn()
+        await b.turn()
+    stalled_s = property(lambda committer: 9.0 if committer is a.committer else 0.0)
+    monkeypatch.setattr(Committer, "stalled_s", stalled_s)
+    assert await a.turn() == [0, 1]
+    assert await b.turn() == list(range(SHARDS))
+    assert (await b.sessions.ask(session_id, Query()))["survivors"] == ["h1", "h2"]
+    assert await a.turn() == []
+    monkeypatch.undo()
+    await a.turn()
+    await b.turn()
+    await a.turn()
+    assert (len(a.held), sorted(a.held + b.held)) == (SHARDS // 2, list(range(SHARDS)))
+    world.verify()
 
 
 @pytest.mark.parametrize("fault", ["lost", "found"])
@@ -271,6 +298,17 @@ async def test_a_session_that_nobody_owns_is_not_available_right_now(world):
     assert not world.hub.mail[shard_of(session_id, SHARDS)]
 
 
+async def test_a_lease_that_redis_lost_leaves_its_shard_where_the_record_has_it(world):
+    """A part of Redis may be lost; its owner leases the shard again with its next beat."""
+    a, b = await world.pair()
+    session_id = next(world.sessions(a))
+    await a.sessions.ask(session_id, declare("h1", "h2"))
+    world.hub.owners.clear()
+    await b.turn()
+    assert b.held == [2, 3]
+    assert (await b.sessions.ask(session_id, Query()))["survivors"] == ["h1", "h2"]
+
+
 async def test_a_full_mailbox_refuses_and_forgets_nobody(world):
     a, b = await world.pair()
     session_id = next(world.sessions(b))
@@ -324,14 +362,14 @@ async def test_a_lost_redis_loses_what_waits_and_tells_who_waits(world):
         await a.keeper.look()
 
 
-async def test_an_answer_that_does_not_come_in_time_is_given_up(world):
-    a, b = await world.pair()
-    a.sessions._reply_s = 0.05
+async def test_an_answer_that_does_not_come_in_time_is_given_up(world, monkeypatch):
+    monkeypatch.setattr("actors.forwarding.routed_sessions.WAITING_MAX", 1)
+    a, b = await world.pair(reply_s=0.05)
     session_id = next(world.sessions(b))
     b.die()
-    with pytest.raises(ReplyLost):
-        await a.sessions.ask(session_id, declare("h"))
-    assert a.sessions._waiting == {}
+    for _ in range(2):
+        with pytest.raises(ReplyLost):
+            await a.sessions.ask(session_id, declare("h"))
 
 
 # --- entries and owners that change ---------------------------------------------------------------
@@ -487,3 +525,25 @@ async def test_who_asks_by_a_clock_that_is_minutes_off_is_told_so_and_nothing_is
         await a.sessions.ask(session, declare("h1"))
     await settle(lambda: not any(world.hub.mail.values()))
     assert log_length(world.ledger) == before
+
+
+async def test_what_a_gateway_of_another_version_asks_is_refused_and_nothing_is_taken(
+    world, monkeypatch
+):
+    a, b = await world.pair()
+    monkeypatch.setattr(message_codec, "PROTOCOL", PROTOCOL + 1)
+    entry = encode_asking(ForwardedMessage("1", "a", "s", declare("h1")))
+    monkeypatch.undo()
+    monkeypatch.setattr(routed_sessions, "encode_asking", lambda asking: _renamed(entry, asking))
+    session, before = next(world.sessions(b)), log_length(world.ledger)
+    with pytest.raises(ProtocolDiffers):
+        await a.sessions.ask(session, declare("h1"))
+    await settle(lambda: not any(world.hub.mail.values()))
+    assert log_length(world.ledger) == before
+    monkeypatch.undo()
+    assert (await a.sessions.ask(session, declare("h1")))["session_id"] == session
+
+
+def _renamed(entry, asking):
+    """The entry of another version, as if it had been written for this asking."""
+    return orjson.dumps({**orjson.loads(entry), "ask_id": asking.ask_id})

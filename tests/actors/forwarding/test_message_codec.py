@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors import messages
 from actors.errors import (
     ActorFailed,
     CommitFailed,
@@ -20,7 +21,6 @@ from actors.errors import (
 )
 from actors.forwarding import message_codec
 from actors.forwarding.message_codec import (
-    _MESSAGES,
     LONG_CHARS,
     ForwardedMessage,
     aside,
@@ -115,28 +115,37 @@ def refused(error):
     return found
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        Declare(ONTOLOGY, ("h1", "h2"), SessionPolicy(True, False, 3), {"case_name": "Ä"}),
-        Declare(ONTOLOGY, (), DEFAULT_POLICY),
-        Eliminate("s", "o", ("h1",), {"why": 0.1}, expected_head="e-1", survivors_max=7),
-        Eliminate("s", "o", ()),
-        EnterObligation("ob", 3, expected_head="e-1"),
-        RequestExit("ob", {"why": 0.1}, survivors_max=0),
-        DeclareConclusion("c", None, expected_head="e-1"),
-        RequestTermination({"force": True}, expected_head="e-1", survivors_max=1),
-        Query(),
-        Query(2),
-        Audit("e-1", 5),
-        Audit(),
-        Operate(INTENTS),
-        SubmitEnvelope({"operation_id": "x", "n": 2**70}),
-        Simulate(INTENTS[0], ALL_FORBIDDEN, "durable", "k"),
-        Simulate({"operation_id": "x"}),
-    ],
-    ids=lambda message: type(message).__name__,
+RECOMPUTED = RecalculateAuthority(
+    intent_key="k",
+    target_cu_id="u",
+    as_of_sequence=3,
+    cu_authority=0.5,
+    inputs={"count": 0, "digest": "0" * 64, "excerpt": ()},
 )
+
+MESSAGES = (
+    Declare(ONTOLOGY, ("h1", "h2"), SessionPolicy(True, False, 3), {"case_name": "Ä"}),
+    Declare(ONTOLOGY, (), DEFAULT_POLICY),
+    Eliminate("s", "o", ("h1",), {"why": 0.1}, expected_head="e-1", survivors_max=7),
+    Eliminate("s", "o", ()),
+    EnterObligation("ob", 3, expected_head="e-1"),
+    RequestExit("ob", {"why": 0.1}, survivors_max=0),
+    DeclareConclusion("c", None, expected_head="e-1"),
+    RequestTermination({"force": True}, expected_head="e-1", survivors_max=1),
+    Query(),
+    Query(2),
+    Audit("e-1", 5),
+    Audit(),
+    Operate(INTENTS),
+    SubmitEnvelope({"operation_id": "x", "n": 2**70}),
+    Simulate(INTENTS[0], ALL_FORBIDDEN, "durable", "k"),
+    Simulate({"operation_id": "x"}),
+    Recomputed((RECOMPUTED,)),
+    Reports((TransitionDue(request_id="r-1"),)),
+)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_message_arrives_as_it_was_sent(message):
     sent(message)
 
@@ -178,13 +187,7 @@ def test_fields_of_an_intent_arrive(fields):
 
 @given(st.floats(0, 1))
 def test_an_authority_arrives_to_the_bit(value):
-    intent = RecalculateAuthority(
-        intent_key="k",
-        target_cu_id="u",
-        as_of_sequence=3,
-        cu_authority=value,
-        inputs={"count": 0, "digest": "0" * 64, "excerpt": ()},
-    )
+    intent = RECOMPUTED.model_copy(update={"cu_authority": value})
     [found] = sent(Recomputed((intent,))).intents
     assert math.copysign(1, found.cu_authority) == math.copysign(1, value)
     assert found.cu_authority == value
@@ -218,8 +221,9 @@ def test_what_workers_report_arrives_as_they_reported_it():
 
 
 def test_every_message_has_a_form_on_the_wire():
-    kinds = {*Message.__subclasses__(), *BeliefVerb.__subclasses__()} - {BeliefVerb}
-    assert {*_MESSAGES} == kinds
+    classes = [value for value in vars(messages).values() if isinstance(value, type)]
+    kinds = {kind for kind in classes if issubclass(kind, Message)} - {Message, BeliefVerb}
+    assert {type(message) for message in MESSAGES} == kinds
 
 
 def test_what_a_model_answered_arrives_with_its_bytes():
@@ -261,7 +265,7 @@ def test_whatever_a_session_answers_arrives(value):
 def test_what_is_long_arrives_as_what_is_short_does(value):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message_codec, "LONG_CHARS", 1)
-        patch.setattr(json_text, "_STEP_ENTRIES", 2)
+        patch.setattr(json_text, "STEP_ENTRIES", 2)
         assert repr(answered(value)) == repr(value)
         document = {"value": value, "more": ["\ud800", float("inf"), 2**70]}
         content = encode_asking(ForwardedMessage("1", "a", "s", SubmitEnvelope(document)))

@@ -3,7 +3,6 @@
 from contextlib import AsyncExitStack
 
 import anyio
-import orjson
 import pytest
 
 from actors.commit.units import EnvelopeUnit
@@ -13,10 +12,9 @@ from actors.forwarding.mailbox_consumer import ENDS_MAX
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
-from kernel.ledger import schema
-from kernel.verify import verify
 from tests.actors.forwarding.test_forwarding import World
 from tests.actors.harness import declare, strike
+from tests.kernel.build import findings, receipts_of_kind
 
 pytestmark = pytest.mark.anyio
 
@@ -54,13 +52,9 @@ async def started(world, dying, name="b"):
     return gateway
 
 
-def findings(ledger):
-    with ledger.view() as view:
-        assert verify(view).findings == ()
-        where = {"receipt_kind": "mailbox_entry_set_aside"}
-        return [
-            orjson.loads(one["receipt_bytes"]) for one in view.tables.select(schema.receipts, where)
-        ]
+def set_aside(ledger):
+    assert findings(ledger) == ()
+    return receipts_of_kind(ledger, "mailbox_entry_set_aside")
 
 
 async def post(world, gateway, session, message, ask_id="ask"):
@@ -83,7 +77,7 @@ async def die_of(world, dying, session, gateway, first):
         await gateway.turn()
         if number == 0:
             await first(gateway)
-        await until(lambda gateway=gateway: gateway._scope.cancel_called)
+        await until(lambda gateway=gateway: gateway.is_dead)
     gateway = await started(world, dying)
     await gateway.turn()
     return gateway
@@ -106,10 +100,10 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
         await post(world, gateway, poisoned, strike("o-2", "h3"), "behind")
 
     alive = await die_of(world, dying, poisoned, gateway, send)
-    await until(lambda: findings(world.ledger))
+    await until(lambda: set_aside(world.ledger))
     await until(lambda: not any(world.hub.mail.values()))
 
-    [finding] = findings(world.ledger)
+    [finding] = set_aside(world.ledger)
     assert finding["process_ends"] == str(ENDS_MAX)
     assert finding["session_id"] == poisoned
     assert list(world.hub.aside) == [(int(finding["shard"]), finding["offset"])]
@@ -118,7 +112,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
         assert [one["payload"].get("observation_id") for one in trail[1:]] == ["o-1"]
     trail = (await alive.sessions.ask(poisoned, Audit()))["events"]
     assert trail[-1]["payload"]["observation_id"] == "o-2"
-    assert not alive._scope.cancel_called
+    assert not alive.is_dead
 
 
 async def test_a_graceful_stop_is_no_end(world):
@@ -133,7 +127,7 @@ async def test_a_graceful_stop_is_no_end(world):
             await gateway.keeper.leave()
             await gateway.mailbox_consumer.empty()
     assert not any(world.hub.taken.values())
-    assert findings(world.ledger) == []
+    assert set_aside(world.ledger) == []
 
 
 async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, monkeypatch):

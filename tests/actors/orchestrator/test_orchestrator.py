@@ -22,7 +22,7 @@ from actors.orchestrator.orchestrator import (
     Orchestrator,
     idempotency_key,
 )
-from actors.orchestrator.resolvers import _RESERVED_FIELDS, RESOLVERS, edge_id
+from actors.orchestrator.resolvers import RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
@@ -143,9 +143,9 @@ def test_an_envelope_says_what_it_reads_writes_and_reaches(ledger, kind):
     Envelope.model_validate_json(orjson.dumps(envelope))
     assert envelope["session_id"] == "s-1"
     assert envelope["policy_generation_id"] == GENESIS_POLICY
-    assert envelope["effect_set_refs"] == [
-        effect["effect_id"] for effect in envelope["primitive_effects"]
-    ]
+    effect_ids = [effect["effect_id"] for effect in envelope["primitive_effects"]]
+    assert effect_ids == [str(number) for number in range(len(effect_ids))]
+    assert envelope["effect_set_refs"] == effect_ids
     scope = envelope["affected_subgraph_descriptor"]
     assert scope["affected_node_refs"][:1] == envelope["target_refs"]
     assert set(envelope["source_refs"]) <= set(envelope["read_set_refs"])
@@ -423,14 +423,14 @@ def test_an_idempotency_key_is_shared_only_by_the_same_asking(one, other):
 
 
 def test_keys_of_long_texts_do_not_stay_in_memory():
-    kept = orchestrator._kept_key.cache_info().currsize
+    kept = orchestrator.kept_key.cache_info().currsize
     keys = {
         idempotency_key("user", "create", ("n" * 4096,), GENESIS_POLICY, "key"),
         idempotency_key("user", "create", ("n",) * 4096, GENESIS_POLICY, "key"),
         idempotency_key("user", "create", ("n",), GENESIS_POLICY, "k" * 4096),
     }
     assert len(keys) == 3
-    assert orchestrator._kept_key.cache_info().currsize == kept
+    assert orchestrator.kept_key.cache_info().currsize == kept
 
 
 def _with_claims(cache=[]):  # noqa: B006 - one ledger for all examples; nobody writes to it
@@ -504,7 +504,7 @@ def test_an_intent_that_cannot_be_resolved_is_refused_and_leaves_nothing(ledger,
     assert dump(ledger) == before
 
 
-@pytest.mark.parametrize("name", sorted(_RESERVED_FIELDS))
+@pytest.mark.parametrize("name", sorted(RESERVED_FIELDS))
 def test_a_reserved_field_cannot_be_adapted(ledger, name):
     before = dump(ledger)
 
@@ -521,7 +521,7 @@ def test_a_reserved_field_cannot_be_adapted(ledger, name):
 
 @pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")
 def test_what_the_kernel_computes_is_reserved():
-    assert {"cu_authority", "cu_authority_input_versions", "node_kind"} <= _RESERVED_FIELDS
+    assert {"cu_authority", "cu_authority_input_versions", "node_kind"} <= RESERVED_FIELDS
 
 
 def test_a_span_counts_in_characters_of_the_text_before_it_was_wrapped(ledger):

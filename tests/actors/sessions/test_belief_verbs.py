@@ -13,6 +13,7 @@ from actors.messages import (
 from actors.sessions.session_actor import SessionActor
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import SessionPolicy
+from kernel.belief.universe import Survivors
 from tests.actors.harness import (
     anchor_of,
     declare,
@@ -140,8 +141,7 @@ async def test_a_minimal_answer_never_lists_the_universe(monkeypatch):
     async with running_committer(ledger) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await actor.handle([declare(*TRIO, survivors_max=0)])
-        survivors = type(actor._belief._survivors)
-        monkeypatch.setattr(survivors, "ids", lambda _: pytest.fail("the universe was listed"))
+        monkeypatch.setattr(Survivors, "ids", lambda _: pytest.fail("the universe was listed"))
         message = strike("o-1", "h1", survivors_max=0)
         await actor.handle([message])
         answer = await message.reply.wait()

@@ -13,8 +13,8 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.memory_store import InMemoryStore
 from kernel.belief.restoration import ADOPTED_SOURCE
 from kernel.belief.terms import SessionPolicy
-from kernel.verify import verify
 from tests.actors.harness import declare, running_sessions, scripted_ledger, strike
+from tests.kernel.build import findings
 
 pytestmark = pytest.mark.anyio
 
@@ -69,8 +69,7 @@ async def check_agrees(sessions, tombstones, ledger, survivors):
     snapshot = await sessions.ask("s", Query())
     assert snapshot["survivors"] == sorted(survivors)
     assert tombstones.get_survivors("s") == frozenset(survivors)
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 @pytest.mark.spec("seed 000 §7.2", "seed 000 §4.2")

@@ -1,8 +1,6 @@
 """A process that is killed has kept every word that it gave."""
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,44 +10,23 @@ from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from tests.actors.eliminating_process import real_host
+from tests.actors.eliminating_process import eliminate, real_host
 from tests.actors.harness import anchor_of, running_sessions, strike
+from tests.forked import forked, sent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 KILLS = 5
 SESSIONS = 3
 HYPOTHESES = 500
 
 
 def run_and_kill(path: Path, after_answers: int) -> list[tuple[str, str, str]]:
-    """Start the process, kill it after so many answers, and return all that it gave."""
-    arguments = [str(path), str(SESSIONS), str(HYPOTHESES)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.actors.eliminating_process", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    answered = []
-    try:
-        while len(answered) < after_answers:
-            line = process.stdout.readline()
-            assert line, process.stderr.read()
-            answered += parse(line)
-    finally:
+    """Start the process, kill it after so many answers, and return all that it told."""
+    with forked(eliminate, path, SESSIONS, HYPOTHESES) as (process, connection):
+        answered = [connection.recv() for _ in range(after_answers)]
         process.kill()
-        rest, _ = process.communicate()
-    # It may have been killed in the middle of a line, which then told nobody anything.
-    whole = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-    return answered + [answer for line in whole for answer in parse(line)]
-
-
-def parse(line: str) -> list[tuple[str, str, str]]:
-    first, *words = line.split()
-    return [tuple(words)] if first == "answered" else []
+        return [*answered, *sent(connection)]
 
 
 async def test_what_was_answered_survives_a_kill_and_the_session_goes_on(tmp_path):

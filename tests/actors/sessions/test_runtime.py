@@ -455,12 +455,11 @@ def flip(content):
 
 def tamper(store, change):
     """Change the stored events of session s-1 behind the ledger's back."""
-    held = store.inner._tables[schema.belief_events.name]
-    rows = [dict(row) for key, row in sorted(held.rows.items()) if key[0] == "s-1"]
-    for row in rows:
-        held.set(held.key(row), None)
-    for row in change(rows):
-        held.set(held.key(row), row)
+    with store.inner.transaction() as tables:
+        rows = tables.select(schema.belief_events, {"session_id": "s-1"})
+        for row in rows:
+            tables.delete(schema.belief_events, "s-1", row["event_index"])
+        tables.insert_many(schema.belief_events, change(rows))
 
 
 LIES = {

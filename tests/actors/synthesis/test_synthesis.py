@@ -23,7 +23,6 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.model_output import fingerprint
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.verify import verify
 from tests.actors.harness import dump, log_length
 from tests.actors.scripted_model import NO_FINDING, SESSION, ScriptedModel, draft, running_synthesis
 from tests.actors.world import (
@@ -40,7 +39,7 @@ from tests.actors.world import (
     synthesized,
     understanding,
 )
-from tests.kernel.build import FakeHost, memory_ledger
+from tests.kernel.build import FakeHost, findings, memory_ledger
 
 pytestmark = pytest.mark.anyio
 
@@ -71,11 +70,6 @@ def refused(code):
     with pytest.raises(ModelError) as error:
         yield
     assert error.value.code == code
-
-
-def findings(ledger):
-    with ledger.view() as view:
-        return verify(view).findings
 
 
 def blob(ledger, ref):
@@ -444,21 +438,25 @@ def test_an_answer_that_went_without_a_receipt_is_a_finding(ledger):
     )
 
 
+class FullAtFirst:
+    """Sessions that do not take the first operation."""
+
+    def __init__(self, sessions):
+        self.sessions = sessions
+        self.is_full = True
+
+    async def ask(self, session_id, message):
+        if self.is_full and isinstance(message, Operate):
+            self.is_full = False
+            raise MailboxFull("full")
+        return await self.sessions.ask(session_id, message)
+
+
 async def test_a_draft_that_the_session_could_not_take_is_not_asked_for_again(ledger):
     model = ScriptedModel(ONE)
-    async with running_synthesis(ledger, model) as synthesis:
-        sessions = synthesis._sessions
-
-        class Full:
-            async def ask(self, session_id, message):
-                if isinstance(message, Operate):
-                    raise MailboxFull("full")
-                return await sessions.ask(session_id, message)
-
-        synthesis._sessions = Full()
+    async with running_synthesis(ledger, model, through=FullAtFirst) as synthesis:
         with pytest.raises(MailboxFull):
             await synthesis.run(SESSION, asking("cu-1", "src-1"))
-        synthesis._sessions = sessions
         result = await synthesis.run(SESSION, asking("cu-1", "src-1"))
 
     assert isinstance(result, SubmissionResult)

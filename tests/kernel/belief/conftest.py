@@ -56,8 +56,8 @@ class Driver:
             self.stored(),
             session.survivors_hash,
             session.head_event_hash,
-            session._core.serialize(),
-            dict(session._observations),
+            session.core_state(),
+            session.take_snapshot(0),
         )
 
 

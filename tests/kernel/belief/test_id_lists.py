@@ -11,6 +11,7 @@ from kernel.belief import id_lists
 from kernel.belief.errors import BeliefError
 from kernel.belief.id_lists import (
     are_equal,
+    buckets,
     canonical_object,
     canonical_texts,
     in_steps,
@@ -31,7 +32,7 @@ def _short_steps():
     """So short that a few ids are a long list, and one step is not enough."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(id_lists, "STEP_IDS", 3)
-        patch.setattr(id_lists, "_SAMPLED_OF", 2)
+        patch.setattr(id_lists, "SAMPLED_OF", 2)
         yield
 
 
@@ -78,12 +79,12 @@ def test_a_session_that_is_released_holds_no_id():
 
 def test_a_hundred_thousand_ids_of_any_order_are_sorted(monkeypatch):
     monkeypatch.setattr(id_lists, "STEP_IDS", 10_000)
-    monkeypatch.setattr(id_lists, "_SAMPLED_OF", 256)
+    monkeypatch.setattr(id_lists, "SAMPLED_OF", 256)
     ids = [f"{number % 70_000:05d}" for number in range(100_000)]
     random.Random(1).shuffle(ids)
     assert sorted_unique(ids) == sorted(set(ids))
     assert sorted_unique(["a"] * 50_000) == ["a"]
-    assert max(map(len, id_lists._buckets(ids))) < 50_000
+    assert max(map(len, buckets(ids))) < 50_000
 
 
 @given(IDS, st.dictionaries(st.sampled_from("abc"), IDS | st.integers(-9, 9) | st.floats(0, 1)))
@@ -113,10 +114,9 @@ def test_an_elimination_of_many_answers_as_one_of_few(universe, claimed):
     assert BeliefSession.restore(events).survivors_hash == session.survivors_hash
 
 
-def test_survivors_are_listed_over_several_stretches(monkeypatch):
-    monkeypatch.setattr("kernel.belief.universe._STEP_BYTES", 2)
-    ids = [f"{number:03d}" for number in range(100)]
+def test_survivors_are_listed_over_several_stretches():
+    ids = [f"{number:05d}" for number in range(40_000)]
     survivors = Survivors(Universe(ids))
     assert survivors.ids() == ids
-    assert survivors.strike(reversed(ids[20:60])) == ids[20:60]
-    assert survivors.ids() == ids[:20] + ids[60:]
+    assert survivors.strike(reversed(ids[5_000:25_000])) == ids[5_000:25_000]
+    assert survivors.ids() == ids[:5_000] + ids[25_000:]

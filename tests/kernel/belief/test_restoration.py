@@ -38,7 +38,7 @@ def test_audit_and_store_that_agree_give_the_session_as_it_was(lived, stored):
     restored = restore(lived, stored)
     assert restored.adopted is None
     assert restored.session.snapshot() == lived.session.snapshot()
-    assert restored.session._core.serialize() == lived.session._core.serialize()
+    assert restored.session.core_state() == lived.session.core_state()
     assert restored.session.survivors == stored.get_survivors("s-1")
 
 

@@ -42,8 +42,8 @@ def test_a_restored_session_is_the_session_that_was_stored(lived):
     assert twin.audit() == original.audit()
     assert twin.head_event_hash == original.head_event_hash
     assert twin.survivors_hash == original.survivors_hash
-    assert twin._core.serialize() == original._core.serialize()
-    assert twin._observations == original._observations
+    assert twin.core_state() == original.core_state()
+    assert twin.take_snapshot(0) == original.take_snapshot(0)
     assert twin.terminated
 
 

@@ -232,7 +232,7 @@ def test_observations_of_different_sources_never_collide(declare, one, other):
     driver = declare(ABC)
     driver.eliminate(one[1], ["a"], source_id=one[0])
     assert driver.eliminate(other[1], ["b"], source_id=other[0]).applied == ["b"]
-    assert driver.session._core.survivors == {"c"}
+    assert driver.session.core_state()["survivors"] == ["c"]
 
 
 @pytest.mark.spec("B3")
@@ -439,7 +439,7 @@ def test_a_conclusion_is_accepted_unless_an_obligation_is_open(declare):
     }
     driver.leave("gate")
     assert driver.conclude("c-3").approved
-    assert driver.session._core.serialize()["conclusion_history"] == ["c-1", "c-3"]
+    assert driver.session.core_state()["conclusion_history"] == ["c-1", "c-3"]
 
 
 # --- termination -------------------------------------------------------------------------------

@@ -34,17 +34,11 @@ def resumed(stored, parts):
 
 def shown(session):
     """What can be read of a session and decides its later answers, but for its trail."""
-    core = session._core
     return (
         session.snapshot(),
         session.survivors_hash,
-        session.head_event_hash,
-        session.n_events,
-        dict(session._observations),
-        core.survivors,
-        core.gates()["obligations"],
-        core.gates()["obligation_elimination_counts"],
-        core.may_terminate(),
+        session.core_state()["survivors"],
+        session.take_snapshot(0),
     )
 
 

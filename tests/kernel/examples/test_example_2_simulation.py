@@ -5,7 +5,7 @@ The specification shows two receipts; ruling K8 says that above public_open ther
 
 import pytest
 
-from kernel.audit.causes import causal_ancestors
+from kernel.audit.lineage import causal_ancestors
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.model_output import RecordedModelOutput, fingerprint

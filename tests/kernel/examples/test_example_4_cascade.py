@@ -9,7 +9,7 @@ tangential 1.
 
 import pytest
 
-from kernel.audit.causes import authority_grounds, causal_ancestors
+from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, PRIORITIES, ready_items, stale_since
 from kernel.authority.strategy import BetaPosteriorMean

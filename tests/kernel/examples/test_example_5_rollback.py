@@ -8,8 +8,15 @@ from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.verify import verify
-from tests.kernel.build import code_of, create, effect, envelope, everything, memory_ledger, submit
+from tests.kernel.build import (
+    accept,
+    create,
+    effect,
+    envelope,
+    everything,
+    findings,
+    memory_ledger,
+)
 from tests.kernel.every import HASH, own, states
 
 KEYS = Confirmations({"user": b"u" * 32})
@@ -18,11 +25,6 @@ LINK = {
     "shared_corpus_view_id": "view",
     "share_token_policy_id": "policy",
 }
-
-
-def accept(ledger, *documents):
-    for document in documents:
-        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
 
 
 def state(ledger):
@@ -96,5 +98,4 @@ def test_worked_example_five_an_epoch_with_a_file_and_a_share_link():
     accept(ledger, own("share_link_revoke", "link", revocation_reason="a mistake"))
     with ledger.view() as view:
         assert view.record(schema.share_links, "link")["state"] == "revoked"
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()

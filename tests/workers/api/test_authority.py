@@ -112,7 +112,7 @@ async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
     assert {"cu:1", "cu:2"} <= {one["item_key"] for one in waiting()}
 
 
-@pytest.mark.parametrize("source", ["\\ud800", "", "x" * 513])
+@pytest.mark.parametrize("source", ["\\ud800", "a\\u0000b", "", "x" * 513])
 async def test_a_source_that_is_no_name_is_refused(door, source):
     answer = await door.http.post(
         "/v1/authority/cu:1/recompute",

@@ -12,10 +12,9 @@ from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.pressure import ANY_KIND, Amount, Capacity
-from kernel.verify import verify
 from queues.capacity_leases import CapacityLeases
 from queues.kernel_capacity import LeasedCapacity
-from tests.kernel.build import FakeHost, advance_policy, create
+from tests.kernel.build import FakeHost, advance_policy, create, findings, receipts_of_kind
 from tests.workers.api.door import SESSION, Door, error_of, rows, running_door, source
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +61,7 @@ class Short:
         await self.capacity.refresh()
 
     def receipts(self, kind: str) -> list[dict[str, Any]]:
-        found = rows(self.door.ledger, schema.receipts)
-        return [orjson.loads(one["receipt_bytes"]) for one in found if one["receipt_kind"] == kind]
+        return receipts_of_kind(self.door.ledger, kind)
 
 
 @pytest.fixture
@@ -85,8 +83,7 @@ async def short(anyio_backend: str) -> AsyncIterator[Short]:
         await short.pass_time(PERIOD_MS)
         await short.pass_time(PERIOD_MS)
         yield short
-        with door.ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(door.ledger) == ()
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.1", "§18.2")

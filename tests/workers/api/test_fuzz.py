@@ -32,6 +32,7 @@ from tests.workers.api.door import (
 )
 from tests.workers.api.kept import KeptDoor, kept_door, rows_of, typed
 from workers.api.body_limits import MAX_BODY_BYTES
+from workers.api.operation_stream import MEDIA_TYPE
 
 DOCUMENT = openapi_doc.document()
 OPERATIONS = {
@@ -44,6 +45,13 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
+
+
+@schemathesis.serializer(MEDIA_TYPE)
+def one_line(_: Any, value: Any) -> bytes:
+    """A stream of one line, whose schema is that of the stream."""
+    return json.dumps(value).encode() + b"\n"
+
 
 KNOWN = {"session_id": [SESSION], "node_id": ["s-1", "u-1", "c-1"]}
 """Names that lead somewhere, so that more than the door is looked at."""
@@ -75,7 +83,8 @@ def test_every_route_answers_as_the_document_says(kept: KeptDoor, label, mode):
     @given(st.data())
     def answers(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy(mode))
-        checks = CHECKS
+        # A line that is wrong has an answer of its own in a stream.
+        checks = CHECKS[:-1] if label.endswith(":bulk") else CHECKS
         for name in sorted(set(known) & set(case.path_parameters)):
             if data.draw(st.booleans()):
                 case.path_parameters[name] = data.draw(st.sampled_from(known[name]))

@@ -1,5 +1,6 @@
 """Alive is not ready, and ready names what is missing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, Door, error_of, running_door
+from workers.api.routes.health import STALLED_S
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +119,12 @@ async def test_a_gateway_that_was_replaced_unnoticed_says_so_when_it_is_asked():
 async def test_a_problem_of_the_process_makes_it_unready(door: Door):
     door.services.problems["relay"] = "stopped"
     assert await unready(door) == {"relay": "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("stalled_s", "problems"),
+    [(0.0, {}), (STALLED_S - 1, {}), (STALLED_S, {"commits": "nothing was committed for 5 s"})],
+)
+async def test_a_gateway_that_cannot_commit_is_not_ready(door: Door, stalled_s, problems):
+    door.app.state.services = replace(door.services, stalled_s=lambda: stalled_s)
+    assert (await door.http.get("/readyz")).json()["problems"] == problems

@@ -26,7 +26,7 @@ _VALUES = st.recursive(
 @given(_VALUES, st.integers(0, 4), st.integers(1, 4))
 def test_in_steps_the_same_bytes_are_written(value, levels, entries):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_text, "_STEP_ENTRIES", entries)
+        patch.setattr(json_text, "STEP_ENTRIES", entries)
         assert written_in_steps(value, orjson.dumps, levels) == orjson.dumps(value)
 
 

@@ -5,26 +5,36 @@ import math
 import re
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernel.belief.limits import MAX_HYPOTHESES
+from kernel.json_text import SteppedDecoder, unique_keys
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
-from workers.api.body_limits import BULK, INTENTS, MAX_BODY_BYTES, UNIVERSE, BodyLimits, limits_of
+from workers.api.body_limits import (
+    BULK,
+    INTENTS,
+    MAX_BODY_BYTES,
+    STREAM,
+    UNIVERSE,
+    BodyLimits,
+    limits_of,
+)
 from workers.api.errors import ApiError
-from workers.api.json_bodies import _DECODER, READ_AT_ONCE_BYTES, _read
+from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
-_decode = _DECODER.decode_in_steps
+_decode = SteppedDecoder(object_pairs_hook=unique_keys).decode_in_steps
 PATHS = (
     *(
         re.sub(r"{(\w+)}", lambda name: _NAMES.get(name[1], "x"), path)
         for path, methods in openapi_doc.document()["paths"].items()
-        if "requestBody" in methods.get("post", {})
+        if "application/json" in methods.get("post", {}).get("requestBody", {}).get("content", {})
     ),
     "/internal/recomputed",
     "/internal/work",
@@ -39,6 +49,10 @@ REPEATED = (
     '[{"b":{"c":1,"d":2,"c":3}}]',
     '{"\\ud800":1,"\\ud800":1}',
 )
+
+
+def read(content: bytes, limits: BodyLimits) -> Any:
+    return anyio.run(read_json, content, limits)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -81,7 +95,7 @@ def test_what_is_no_json_is_no_json_in_either_reader(value, data):
 @pytest.mark.parametrize("size", [0, READ_AT_ONCE_BYTES])
 def test_a_key_said_twice_is_refused_at_any_depth_and_however_written(text, size):
     with pytest.raises(ApiError, match="twice") as refused:
-        _read((text + " " * size).encode(), BULK)
+        read((text + " " * size).encode(), BULK)
     assert refused.value.code == "json_key_repeated"
 
 
@@ -92,7 +106,7 @@ def test_whatever_else_a_body_holds_a_key_said_twice_is_refused(value, key, othe
     text = f'{{"v":[{inner},{{"{key}":1,"{written}":{json.dumps(other)}}}]}}'
     for size in (0, READ_AT_ONCE_BYTES):
         with pytest.raises(ApiError):
-            _read((text + " " * size).encode(), BULK)
+            read((text + " " * size).encode(), BULK)
 
 
 @pytest.mark.anyio
@@ -124,9 +138,10 @@ async def test_a_body_is_utf_8():
     ],
 )
 def test_a_body_that_holds_too_much_is_not_read(monkeypatch, limits, content, actual):
-    monkeypatch.setattr("workers.api.json_bodies._DECODER", None)
+    for decode in ("decode", "decode_in_steps"):
+        monkeypatch.setattr(SteppedDecoder, decode, None)
     with pytest.raises(ApiError) as refused:
-        _read(content, limits)
+        read(content, limits)
     assert refused.value.code == "request_too_large"
     assert refused.value.details is not None
     assert refused.value.details["actual"] == actual
@@ -135,9 +150,9 @@ def test_a_body_that_holds_too_much_is_not_read(monkeypatch, limits, content, ac
 @pytest.mark.parametrize("mark", [",", "[", "{", '\\"[,', "\\\\"])
 def test_what_a_text_holds_is_text(mark):
     text = mark * (BULK.values + 10)
-    assert _read(f'{{"a":"{text}"}}'.encode(), BULK) == {"a": json.loads(f'"{text}"')}
+    assert read(f'{{"a":"{text}"}}'.encode(), BULK) == {"a": json.loads(f'"{text}"')}
     with pytest.raises(ApiError):
-        _read(f'{{"a":"{text}","b":[{"[]," * BULK.containers}0]}}'.encode(), BULK)
+        read(f'{{"a":"{text}","b":[{"[]," * BULK.containers}0]}}'.encode(), BULK)
 
 
 def test_each_route_has_its_limits():
@@ -146,5 +161,6 @@ def test_each_route_has_its_limits():
     assert limits_of("/v1/queues/q/requests") == BULK
     assert limits_of(f"/v1/sessions/{SESSION}/envelopes").body_bytes == 2 * MAX_ENVELOPE_BYTES
     assert max(limits_of(path).body_bytes for path in PATHS) == MAX_BODY_BYTES
+    assert limits_of(f"/v1/sessions/{SESSION}/operations:bulk") == STREAM
     largest = json.dumps({"hypotheses": ["x"] * MAX_HYPOTHESES}, separators=(",", ":"))
-    assert len(_read(largest.encode(), UNIVERSE)["hypotheses"]) == MAX_HYPOTHESES
+    assert len(read(largest.encode(), UNIVERSE)["hypotheses"]) == MAX_HYPOTHESES

@@ -7,13 +7,13 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from queues import NewRequest, Producer, ProducerError
 from tests.kernel.build import create, submit
 from tests.workers.api.asking import binding, done, step
-from tests.workers.api.door import URL, Door, http_client, rows
+from tests.workers.api.door import URL, Door, rows, transport_to
 
 pytestmark = pytest.mark.anyio
 
 
 def producer_of(door: Door, queue: str) -> Producer:
-    return Producer(queue, URL, transport=http_client(door.app)._transport)
+    return Producer(queue, URL, transport=transport_to(door.app))
 
 
 async def test_a_producer_asks_waits_looks_and_takes_back(door: Door):

@@ -6,12 +6,11 @@ import anyio
 import pytest
 
 from kernel.ledger import schema
-from kernel.verify import verify
 from kernel.work import requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from queues.items import NewItem
-from tests.kernel.build import create, submit
+from tests.kernel.build import create, findings, submit
 from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
 from tests.workers.api.door import Door, error_of, rows
 from workers.api import outcome_watch
@@ -35,8 +34,7 @@ async def test_what_is_answered_is_on_the_record(door: Door):
     found = (await door.http.get(f"{BINDINGS}/requests/{asked[0]['request_id']}")).json()
     assert (found["state"], found["queue"], found["request_key"]) == ("open", BINDING_QUEUE, "a")
     assert found["content"] == binding("a", note=[1])["content"]
-    with door.ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(door.ledger) == ()
 
 
 @pytest.mark.spec("K6")

@@ -8,13 +8,11 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
 import click
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
@@ -22,9 +20,10 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
+from tests.workers.cli.command import printed, rotulus
+from workers.cli import asking as asking_module
 from workers.cli import ingest as ingest_module
 from workers.cli import play as play_module
-from workers.cli import simulate as simulate_module
 from workers.cli.main import COMMANDS, main
 from workers.clients.gateway import GatewayClient
 from workers.dockets.sample import sample_path
@@ -46,23 +45,12 @@ COMMAND_PATHS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch, tmp_path):
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
-    yield
-    structlog.reset_defaults()
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    """A data folder with a small record, and nothing that runs on it."""
-    folder = DataFolder(tmp_path / "data")
-    folder.make()
+def folder(data_folder: DataFolder) -> DataFolder:
+    """A data folder with a small record."""
 
     async def fill() -> None:
-        store = SqliteStore(folder.ledger_path)
+        store = SqliteStore(data_folder.ledger_path)
         async with running_door(store, host=FakeHost().host) as door:
             await door.declare(SESSION, "a", "b", "c", metadata={"case_name": "A v. B"})
             strike = {"source_id": "s", "observation_id": "o-1", "eliminated": ["a"]}
@@ -71,20 +59,7 @@ def folder(tmp_path: Path) -> DataFolder:
         store.close()
 
     anyio.run(fill)
-    return folder
-
-
-def rotulus(*arguments: str, **environment: str) -> Result:
-    """Run the command; what escapes it as an exception is a defect, whatever the test expects."""
-    result = CliRunner().invoke(main, arguments, env=environment)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-def printed(*arguments: str) -> Any:
-    result = rotulus(*arguments)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return data_folder
 
 
 def one_line_error(result: Result, code: str) -> str:
@@ -602,7 +577,7 @@ class InProcess:
 
 
 def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
     asked = tmp_path / "asked.json"
     asked.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
     told = rotulus("simulate", SESSION, str(asked))
@@ -626,7 +601,7 @@ def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])
 def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(simulate_module, "GatewayClient", InProcess)
+    monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
     asked = tmp_path / "asked.json"
     asked.write_text(content)
     one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")

@@ -1,13 +1,10 @@
 """`rotulus migrate`, and what the other commands do with a ledger that needs it."""
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 
 import pytest
-import structlog
-from click.testing import CliRunner
 
 from kernel.errors import LedgerSchemaDiffers
 from kernel.ledger import migrations, schema, sqlite_catalog
@@ -15,34 +12,27 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, create, submit
 from tests.later_revision import LATER, later_facts_of_sqlite, write_later_revision
-from workers.cli.main import main
-from workers.environment.data_folder import DataFolder
-from workers.process_tree.tree import _bring_forward
+from tests.workers.cli.command import rotulus
+from workers.process_tree.tree import bring_forward
 
 BEFORE = schema.SCHEMA_VERSION
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(data_folder, tmp_path, monkeypatch):
     """A data folder with a ledger, and a program whose schema is later."""
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    folder = DataFolder(tmp_path / "data")
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(folder.path))
-    folder.make()
-    ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
+    ledger = Ledger.create(SqliteStore(data_folder.ledger_path), FakeHost().host)
     submit(ledger, create("n", "Note"))
     ledger.close()
     monkeypatch.setattr(migrations, "VERSIONS", write_later_revision(tmp_path / "later"))
     monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
     facts = later_facts_of_sqlite()
-    monkeypatch.setattr(sqlite_catalog, "_expected", lambda: facts)
-    yield folder
-    structlog.reset_defaults()
+    monkeypatch.setattr(sqlite_catalog, "expected_facts", lambda: facts)
+    return data_folder
 
 
-def rotulus(*arguments, exit_code=0):
-    result = CliRunner().invoke(main, list(arguments))
+def output_of(*arguments, exit_code=0):
+    result = rotulus(*arguments)
     assert result.exit_code == exit_code, result.output
     return result.output
 
@@ -53,11 +43,11 @@ def version(folder):
 
 
 def test_an_older_ledger_is_refused_with_the_command_that_helps_and_then_served(folder):
-    refused = rotulus("verify", exit_code=1)
+    refused = output_of("verify", exit_code=1)
     assert refused.startswith("Error: ledger_schema_older: ")
     assert "`rotulus migrate`" in refused
 
-    done = json.loads(rotulus("migrate", "--json"))
+    done = json.loads(output_of("migrate", "--json"))
     assert done == {
         "ledger": str(folder.ledger_path),
         "found_version": BEFORE,
@@ -66,15 +56,15 @@ def test_an_older_ledger_is_refused_with_the_command_that_helps_and_then_served(
         "dry_run": False,
         "revisions": [{"version": LATER, "message": "Reviews."}],
     }
-    assert "rows: 1" in rotulus("verify")
-    again = json.loads(rotulus("migrate", "--json"))
+    assert "rows: 1" in output_of("verify")
+    again = json.loads(output_of("migrate", "--json"))
     assert (again["found_version"], again["revisions"]) == (LATER, [])
-    assert f"version: {LATER}" in rotulus("migrate")
+    assert f"version: {LATER}" in output_of("migrate")
 
 
 def test_a_dry_run_prints_sql_that_does_the_same_by_hand(folder):
-    shown = rotulus("migrate", "--dry-run")
-    document = json.loads(rotulus("migrate", "--dry-run", "--json"))
+    shown = output_of("migrate", "--dry-run")
+    document = json.loads(output_of("migrate", "--dry-run", "--json"))
     assert (document["version"], document["newest_version"]) == (BEFORE, LATER)
     assert version(folder) == BEFORE
     [revision] = document["revisions"]
@@ -82,35 +72,35 @@ def test_a_dry_run_prints_sql_that_does_the_same_by_hand(folder):
         assert f"{statement};\n" in shown
     with closing(sqlite3.connect(folder.ledger_path, isolation_level=None)) as connection:
         connection.executescript(f"BEGIN; {shown} PRAGMA user_version = {LATER}; COMMIT")
-    assert "rows: 1" in rotulus("verify")
+    assert "rows: 1" in output_of("verify")
 
 
 def test_nothing_is_migrated_beneath_a_tree_that_runs(folder):
     with folder.locked():
-        assert "data_folder_busy" in rotulus("migrate", exit_code=1)
-        rotulus("migrate", "--dry-run")
+        assert "data_folder_busy" in output_of("migrate", exit_code=1)
+        output_of("migrate", "--dry-run")
     assert version(folder) == BEFORE
 
 
 def test_where_there_is_no_ledger_none_is_made(folder, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     for arguments in (("migrate",), ("migrate", "--dry-run")):
-        refused = rotulus(*arguments, "--data-dir", str(elsewhere), exit_code=1)
+        refused = output_of(*arguments, "--data-dir", str(elsewhere), exit_code=1)
         assert "ledger_unavailable: no ledger at" in refused
     assert not elsewhere.exists()
 
 
 def test_a_tree_brings_its_own_file_forward_and_leaves_a_later_one_alone(folder, monkeypatch):
-    _bring_forward(folder.ledger_path)
+    bring_forward(folder.ledger_path)
     assert version(folder) == LATER
-    _bring_forward(folder.ledger_path)
-    assert "rows: 1" in rotulus("verify")
+    bring_forward(folder.ledger_path)
+    assert "rows: 1" in output_of("verify")
     monkeypatch.setattr(schema, "SCHEMA_VERSION", BEFORE)
     with pytest.raises(LedgerSchemaDiffers) as refused:
-        _bring_forward(folder.ledger_path)
+        bring_forward(folder.ledger_path)
     assert refused.value.code == "ledger_schema_newer"
 
 
 def test_a_tree_leaves_what_is_not_there_to_its_gateway(folder, tmp_path):
-    _bring_forward(tmp_path / "nothing.db")
+    bring_forward(tmp_path / "nothing.db")
     assert not (tmp_path / "nothing.db").exists()

@@ -1,7 +1,6 @@
 """`rotulus migrate-log`: a log of version 1.5, from its file to a complete migration."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -20,7 +17,7 @@ from kernel.verify import verify
 from tests.kernel.build import FakeHost, adapt, code_of, create, submit
 from tests.kernel.lites import lite, log_of, migrated
 from tests.workers.api.door import running_door
-from workers.cli.main import main
+from tests.workers.cli.command import printed, rotulus
 from workers.environment.data_folder import DataFolder
 
 MADE = lite(create("n", "Note", title="t"), operation_id="made", idempotency_key="k:made")
@@ -36,37 +33,16 @@ DOCUMENTS = 500
 """So many that a migration can be killed in the middle of each of its two phases."""
 
 
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch, tmp_path):
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
-    yield
-    structlog.reset_defaults()
-
-
 def written(tmp_path: Path, *documents: Any) -> str:
     path = tmp_path / "log.jsonl"
     path.write_bytes(log_of(*documents).getvalue())
     return str(path)
 
 
-def rotulus(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-def printed(code: int, *arguments: str) -> Any:
-    result = rotulus(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
-
-
 @pytest.mark.spec("§2.8", "K24")
 def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     log = written(tmp_path, MADE, LACKING, CHILD)
-    found = printed(1, "migrate-log", log)
+    found = printed("migrate-log", log, "--json", code=1)
     assert found == {
         "taken": 3,
         "on_record_before": 0,
@@ -79,7 +55,7 @@ def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
         "complete": False,
         "stopped_by": None,
     }
-    [item] = printed(0, "audit", "migration-reviews")["items"]
+    [item] = printed("audit", "migration-reviews", "--json", code=0)["items"]
     assert item["receipt"]["missing_fields"] == ["affected_subgraph_descriptor"]
     shown = rotulus("audit", "migration-reviews").stdout.splitlines()[1]
     assert "lite_field_missing" in shown
@@ -88,16 +64,16 @@ def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     ledger = Ledger(SqliteStore(DataFolder(tmp_path / "data").ledger_path), FakeHost().host)
     assert code_of(submit(ledger, create("m", "Note", envelope=named))) is None
     ledger.close()
-    found = printed(0, "migrate-log", log)
+    found = printed("migrate-log", log, "--json", code=0)
     assert (found["taken"], found["on_record_before"]) == (0, 3)
     assert (found["migrated"], found["superseded"], found["settled"]) == (1, 2, 1)
-    assert printed(0, "verify")["verifies"]
+    assert printed("verify", "--json", code=0)["verifies"]
     operation = printed_operation("made")
     assert operation["row"]["ec_sequence_number"] == "1"
     assert operation["row"]["superseding_sequence"] == "4"
     assert operation["envelope"]["envelope_version"] == "1.6"
     assert operation["superseded"]["envelope"] == MADE
-    log_shown = printed(0, "show", "log")
+    log_shown = printed("show", "log", "--json", code=0)
     assert {"operation_receipt_lite"} == {
         one["semantic_intent"] for one in log_shown if one["operation_id"] == "lacking"
     }
@@ -108,15 +84,17 @@ def printed_operation(name: str) -> Any:
 
 
 def test_a_held_operation_is_discarded_with_its_reason(tmp_path):
-    printed(1, "migrate-log", written(tmp_path, LACKING))
-    [item] = printed(0, "audit", "migration-reviews")["items"]
+    printed("migrate-log", written(tmp_path, LACKING), "--json", code=1)
+    [item] = printed("audit", "migration-reviews", "--json", code=0)["items"]
     receipt_id = item["receipt"]["receipt_id"]
     assert rotulus("migrate-log", "--discard", receipt_id).exit_code == 2
     result = rotulus("migrate-log", "--discard", "receipt:x", "--reason", "r")
     assert "Error: envelope_adjudication_unknown" in result.stderr
-    found = printed(0, "migrate-log", "--discard", receipt_id, "--reason", "a duplicate")
+    found = printed(
+        "migrate-log", "--discard", receipt_id, "--reason", "a duplicate", "--json", code=0
+    )
     assert (found["settled"], found["complete"]) == (1, True)
-    [done] = printed(0, "audit", "migration-reviews", "--state", "resolved")["items"]
+    [done] = printed("audit", "migration-reviews", "--state", "resolved", "--json", code=0)["items"]
     [discarded] = printed_operation(done["resolved_by_operation_id"])["receipts"]
     assert discarded["reason"] == "a duplicate"
 
@@ -125,7 +103,7 @@ def test_a_bad_line_is_named_and_nothing_is_taken(tmp_path):
     result = rotulus("migrate-log", written(tmp_path, MADE, {"operation_id": "x"}))
     assert result.exit_code == 1
     assert "Error: envelope_schema_version_unsupported: line 2" in result.stderr
-    assert printed(0, "show", "log") == []
+    assert printed("show", "log", "--json", code=0) == []
 
 
 def test_who_reads_is_told_what_is_missing(tmp_path):
@@ -152,7 +130,7 @@ def test_a_migration_that_was_killed_goes_on_where_it_was(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert rows_at(path) >= 100
-    found = printed(1, "migrate-log", log)
+    found = printed("migrate-log", log, "--json", code=1)
     assert (found["superseded"], found["held"], found["left"]) == (DOCUMENTS, 1, 0)
     ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
     with ledger.view() as view:

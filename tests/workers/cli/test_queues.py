@@ -1,16 +1,13 @@
 """`rotulus enqueue` and `rotulus queues`, against a gateway in the test's process."""
 
 import json
-import os
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
-import structlog
-from click.testing import CliRunner, Result
 
 from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import RequestSetAside
@@ -20,14 +17,23 @@ from kernel.work.contents import BINDING_QUEUE
 from queues import Producer
 from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import Door, http_client, running_door
+from tests.workers.api.door import Door, running_door, transport_to
+from tests.workers.cli.command import printed, rotulus
+from workers.cli import asking as asking_module
 from workers.cli import enqueue as enqueue_module
-from workers.cli import queues as queues_module
-from workers.cli.main import main
 from workers.cli.up import say_death, set_aside_lines
 from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
 from workers.process_tree.supervisor import AlikeDeaths
+
+
+class LateTransport(httpx.AsyncBaseTransport):
+    """Carries requests to a gateway that runs only afterwards."""
+
+    app: Any = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await transport_to(self.app).handle_async_request(request)
 
 
 class OneRecord:
@@ -53,42 +59,25 @@ class OneRecord:
         return Client()
 
     def producer(self, queue: str, url: str) -> Any:
-        record = self
+        record, late = self, LateTransport()
 
         class Asking(Producer):
             async def __aenter__(self) -> Any:
-                door = await record._stack.enter_async_context(record.door())
-                self._gateway._http._transport = http_client(door.app)._transport
+                late.app = (await record._stack.enter_async_context(record.door())).app
                 return self
 
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return Asking(queue, url, give_up_after_s=0)
+        return Asking(queue, url, give_up_after_s=0, transport=late)
 
 
 @pytest.fixture
-def record(monkeypatch, tmp_path) -> Iterator[OneRecord]:
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+def record(monkeypatch) -> OneRecord:
     record = OneRecord()
     monkeypatch.setattr(enqueue_module, "Producer", record.producer)
-    monkeypatch.setattr(queues_module, "GatewayClient", record.client)
-    yield record
-    structlog.reset_defaults()
-
-
-def rotulus(*arguments: str, stdin: str | None = None) -> Result:
-    result = CliRunner().invoke(main, arguments, input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-def printed(*arguments: str, stdin: str | None = None) -> Any:
-    result = rotulus(*arguments, stdin=stdin)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    monkeypatch.setattr(asking_module, "GatewayClient", record.client)
+    return record
 
 
 def lines(*requests: dict[str, Any]) -> str:
@@ -133,6 +122,7 @@ def test_who_waits_is_told_what_did_not_end_in_time(record):
     [
         ("not JSON", "INVALID_REQUEST: line 2: not JSON"),
         ('{"content":{"a":1,"a":2}}', "json_key_repeated: line 2: "),
+        ('{"kind":"a","content":' + "[" * 1_000 + "]" * 1_000 + "}", "line 2: not JSON: nested"),
         ("[]", "line 2: not an object"),
         ('{"content": 1}', "line 2: not an object"),
         ('{"content": {}, "kind": 1}', "line 2: unknown field 'kind'"),

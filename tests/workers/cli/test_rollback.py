@@ -1,22 +1,18 @@
 """`rotulus rollback`: seen first, confirmed where it must be, done on the file or by a gateway."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from kernel.rollback.rebuild import state_digest
-from tests.kernel.build import FakeHost, adapt, code_of, create, submit
+from tests.kernel.build import FakeHost, accept, adapt, create
 from tests.kernel.every import HASH, own, states
-from workers.cli.main import main
+from tests.workers.cli.command import printed, rotulus
 from workers.environment.data_folder import DataFolder
 
 LINK = {
@@ -27,61 +23,46 @@ LINK = {
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch, tmp_path):
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+def _keys(monkeypatch):
     monkeypatch.setenv("ROTULUS_USER_CONFIRMATION_KEY", "u" * 32)
     monkeypatch.setenv("ROTULUS_ARCHITECT_CONFIRMATION_KEY", "a" * 32)
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    """A data folder with a small ledger, and nothing that runs on it."""
-    folder = DataFolder(tmp_path / "data")
-    folder.make()
+def folder(data_folder: DataFolder) -> DataFolder:
+    """A data folder with a small ledger."""
     with_ledger(
-        folder,
+        data_folder,
         create("n", "Note", title="old") | {"operation_id": "made"},
         adapt("n", title="new") | {"operation_id": "changed"},
         own("share_link_grant", "link", **LINK) | {"operation_id": "shared"},
     )
-    return folder
+    return data_folder
 
 
 def with_ledger(folder: DataFolder, *documents: dict[str, Any]) -> dict[str, Any] | None:
     ledger = Ledger.create(SqliteStore(folder.ledger_path), FakeHost().host)
-    for document in documents:
-        assert code_of(submit(ledger, document, submitter="orchestrator")) is None
+    if documents:
+        accept(ledger, *documents)
     with ledger.view() as view:
         node = view.node("n")
     ledger.close()
     return node
 
 
-def rotulus(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["rollback", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-def printed(*arguments: str) -> Any:
-    result = rotulus(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+def rolled_back(*arguments: str) -> Any:
+    return printed("rollback", *arguments, "--json")
 
 
 def refused(code: str, *arguments: str) -> None:
-    result = rotulus(*arguments)
+    result = rotulus("rollback", *arguments)
     assert result.exit_code == 1
     assert f"Error: {code}" in result.stderr
 
 
 def confirmed(role: str, plan: dict[str, Any]) -> str:
     bound = ["--tier", str(plan["tier"]), "--scope", plan["scope"], "--digest", plan["digest"]]
-    result = rotulus("confirm", role, *bound)
+    result = rotulus("rollback", "confirm", role, *bound)
     assert result.exit_code == 0, result.output
     return result.stdout.strip()
 
@@ -89,10 +70,10 @@ def confirmed(role: str, plan: dict[str, Any]) -> str:
 @pytest.mark.spec("K21")
 def test_a_dry_run_changes_nothing_and_the_rollback_does_what_it_said(folder):
     before = folder.ledger_path.read_bytes()
-    plan = printed("operation", "changed", "--dry-run")
+    plan = rolled_back("operation", "changed", "--dry-run")
     assert [operation["operation_id"] for operation in plan["operations"]] == ["changed"]
     assert folder.ledger_path.read_bytes() == before
-    assert printed("operation", "changed")["original_operation_id"] == "changed"
+    assert rolled_back("operation", "changed")["original_operation_id"] == "changed"
     assert with_ledger(folder)["payload"] == {"title": "old"}
     refused("rollback_already_applied", "operation", "changed")
     refused("operation_not_found", "operation", "nothing")
@@ -101,9 +82,9 @@ def test_a_dry_run_changes_nothing_and_the_rollback_does_what_it_said(folder):
 @pytest.mark.spec("K17")
 def test_what_persists_outside_is_confirmed_by_the_user(folder):
     refused("confirmation_required", "epoch", "shared")
-    plan = printed("epoch", "shared", "--dry-run")
+    plan = rolled_back("epoch", "shared", "--dry-run")
     refused("confirmation_invalid", "epoch", "shared", "--token", confirmed("architect", plan))
-    done = printed("epoch", "shared", "--token", confirmed("user", plan))
+    done = rolled_back("epoch", "shared", "--token", confirmed("user", plan))
     assert [effect["effect_kind"] for effect in done["persistent_external_effects"]] == [
         "share_link_grant"
     ]
@@ -116,9 +97,9 @@ def test_a_large_epoch_goes_back_page_by_page(folder, monkeypatch):
     opened = states("epoch_open", "epoch_opened", epoch_id="e") | {"operation_id": "opened"}
     closed = states("epoch_close", "epoch_closed", epoch_id="e") | {"operation_id": "closed"}
     with_ledger(folder, opened, *inside, closed)
-    plan = printed("epoch", "e", "--dry-run")
+    plan = rolled_back("epoch", "e", "--dry-run")
     assert (len(plan["operations"]), plan["operations_left"]) == (2, 3)
-    result = rotulus("epoch", "e", "--json")
+    result = rotulus("rollback", "epoch", "e", "--json")
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines() == [
         "page 1: 3 operations are left",
@@ -132,7 +113,7 @@ def test_a_large_epoch_goes_back_page_by_page(folder, monkeypatch):
 @pytest.mark.spec("K17")
 def test_nobody_gives_a_word_without_a_key(folder, monkeypatch):
     monkeypatch.delenv("ROTULUS_ARCHITECT_CONFIRMATION_KEY")
-    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
     bound = ["--tier", "3", "--scope", plan["scope"], "--digest", plan["digest"]]
     refused("confirmation_not_configured", "confirm", "architect", *bound)
 
@@ -144,9 +125,9 @@ def test_a_damaged_state_is_archived_and_built_again(folder):
         row = tables.get(schema.nodes, "n")
         tables.put(schema.nodes, row | {"record": b"{}"})
     store.close()
-    plan = printed("rebuild", "--checkpoint", "1", "--dry-run")
+    plan = rolled_back("rebuild", "--checkpoint", "1", "--dry-run")
     assert plan["differences"] == [{"store": "nodes", "record_key": "n"}]
-    done = printed("rebuild", "--checkpoint", "1", "--token", confirmed("architect", plan))
+    done = rolled_back("rebuild", "--checkpoint", "1", "--token", confirmed("architect", plan))
     assert done["records_replaced"] == 1
     assert with_ledger(folder)["payload"] == {"title": "new"}
     [archive] = (folder.path / "rebuild-archives").iterdir()
@@ -157,7 +138,7 @@ def test_a_damaged_state_is_archived_and_built_again(folder):
 
 @pytest.mark.spec("§5.4")
 def test_who_writes_is_not_held_up_while_the_state_is_computed(folder, monkeypatch):
-    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
     token = confirmed("architect", plan)
 
     def written_meanwhile(tables):
@@ -165,7 +146,7 @@ def test_who_writes_is_not_held_up_while_the_state_is_computed(folder, monkeypat
         return state_digest(tables)
 
     monkeypatch.setattr("kernel.rollback.rebuild.state_digest", written_meanwhile)
-    done = printed("rebuild", "--checkpoint", "0", "--token", token)
+    done = rolled_back("rebuild", "--checkpoint", "0", "--token", token)
     assert done["result"] == "tier_3_rebuild_applied"
     store = SqliteStore(folder.ledger_path)
     with store.view() as tables:
@@ -181,10 +162,10 @@ def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
         found_shards(transaction, 2)
         fences = take_shards(transaction, "elsewhere", shards_of(transaction))
     ledger.close()
-    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
     refused("tier_3_requires_architect", "rebuild", "--checkpoint", "0")
     assert are_held(folder, fences)
-    printed("rebuild", "--checkpoint", "0", "--token", confirmed("architect", plan))
+    rolled_back("rebuild", "--checkpoint", "0", "--token", confirmed("architect", plan))
     assert not are_held(folder, fences)
 
 
@@ -198,7 +179,7 @@ def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
 
 
 def test_building_again_waits_for_nobody_who_holds_the_folder(folder):
-    plan = printed("rebuild", "--checkpoint", "0", "--dry-run")
+    plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
     token = confirmed("architect", plan)
     with folder.locked():
         refused("data_folder_busy", "rebuild", "--checkpoint", "0", "--token", token)

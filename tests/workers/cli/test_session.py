@@ -1,17 +1,15 @@
 """`rotulus session` against a gateway, and `replay` against trails that lie."""
 
 import json
-import os
+from functools import partial
 
 import httpx
 import pytest
-import structlog
-from click.testing import CliRunner
 
 from tests.workers.api.door import SESSION, URL
 from tests.workers.api.kept import kept_door
+from tests.workers.cli.command import rotulus
 from workers.cli import session_options as session_place
-from workers.cli.main import main
 from workers.clients.gateway import GatewayClient
 
 NEW = "00000000-0000-4000-8000-000000000009"
@@ -26,7 +24,7 @@ class Bridge(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request):
         response = self._kept.send(
             request.method,
-            str(request.url),
+            f"{URL}{request.url.raw_path.decode()}",
             content=await request.aread(),
             headers=dict(request.headers),
         )
@@ -34,24 +32,15 @@ class Bridge(httpx.AsyncBaseTransport):
 
 
 @pytest.fixture
-def kept(monkeypatch, tmp_path):
-    for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
+def kept(monkeypatch):
     with kept_door() as kept:
-
-        def client(url):
-            client = GatewayClient(url)
-            client._http = httpx.AsyncClient(transport=Bridge(kept), base_url=URL)
-            return client
-
+        client = partial(GatewayClient, transport=Bridge(kept))
         monkeypatch.setattr(session_place, "GatewayClient", client)
         yield kept
-    structlog.reset_defaults()
 
 
 def session(*arguments, code=0, **options):
-    result = CliRunner().invoke(main, ["session", *arguments], **options)
+    result = rotulus("session", *arguments, **options)
     assert result.exit_code == code, (result.output, result.exception)
     return result.output
 

@@ -37,11 +37,8 @@ class Patience:
         self.pauses_s.append(seconds)
 
     def client(self, **options: Any) -> GatewayClient:
-        client = GatewayClient(URL, sleep=self.sleep, **options)
-        client._http = httpx.AsyncClient(
-            transport=httpx.MockTransport(self), base_url=URL, auth=client._http.auth
-        )
-        return client
+        options = {"sleep": self.sleep, "transport": httpx.MockTransport(self), **options}
+        return GatewayClient(URL, **options)
 
 
 def error(status: int, code: str = "some_code") -> httpx.Response:
@@ -168,14 +165,13 @@ async def test_whether_it_answers_is_asked_once(answer, expected):
 
 async def test_waiting_can_be_cancelled():
     gateway = Patience(httpx.ConnectError("refused"))
-    client = gateway.client(give_up_after_s=1e9)
     slept = anyio.Event()
 
     async def sleep(_: float) -> None:
         slept.set()
         await anyio.sleep_forever()
 
-    client._sleep = sleep
+    client = gateway.client(give_up_after_s=1e9, sleep=sleep)
     async with client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.get, "/path")
         await slept.wait()

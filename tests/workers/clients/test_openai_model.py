@@ -198,8 +198,8 @@ def test_a_model_does_not_show_its_key():
 
 
 async def test_the_gateway_takes_the_model_of_its_settings():
-    here = gateway._model(Settings())
-    there = gateway._model(Settings(model_url="http://127.0.0.1:9/v1", model_name="model-1"))
+    here = gateway.model_of(Settings())
+    there = gateway.model_of(Settings(model_url="http://127.0.0.1:9/v1", model_name="model-1"))
 
     assert isinstance(here, LocalModel)
     assert isinstance(there, HttpModel)

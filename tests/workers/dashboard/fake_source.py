@@ -86,16 +86,16 @@ def make_snapshot(
     return DashboardSnapshot(
         version=version,
         time=now,
-        queues=SnapshotPart.of("Redis", now, tuple(_queue(n, rng) for n in QUEUES)),
-        leases=SnapshotPart.of("Redis", now - timedelta(seconds=0.4), _leases(rng)),
-        workers=SnapshotPart.of("Redis", now, Fleet(_workers(workers, rng), workers)),
-        sessions=SnapshotPart.of(
+        queues=SnapshotPart("Redis", now, tuple(_queue(n, rng) for n in QUEUES)),
+        leases=SnapshotPart("Redis", now - timedelta(seconds=0.4), _leases(rng)),
+        workers=SnapshotPart("Redis", now, Fleet(_workers(workers, rng), workers)),
+        sessions=SnapshotPart(
             "ledger", now, NewestSessions(_sessions(sessions, now, rng), sessions + 2_310)
         ),
-        counters=SnapshotPart.of("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
-        ledger=SnapshotPart.of("ledger", now, _ledger(rows, now)),
-        gateways=SnapshotPart.of("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
-        rejections=SnapshotPart.of(
+        counters=SnapshotPart("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
+        ledger=SnapshotPart("ledger", now, _ledger(rows, now)),
+        gateways=SnapshotPart("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
+        rejections=SnapshotPart(
             "ledger",
             now - timedelta(seconds=2),
             (
@@ -105,7 +105,7 @@ def make_snapshot(
                 Count("stale_epoch", 3),
             ),
         ),
-        requests=SnapshotPart.of(
+        requests=SnapshotPart(
             "ledger",
             now,
             Requests(
@@ -119,13 +119,13 @@ def make_snapshot(
                 ),
             ),
         ),
-        dropped=SnapshotPart.of("gateway and workers", now, (Count("item", 3), Count("note", 1))),
-        set_aside=SnapshotPart.of(
+        dropped=SnapshotPart("gateway and workers", now, (Count("item", 3), Count("note", 1))),
+        set_aside=SnapshotPart(
             "ledger",
             now,
             (SetAside("7", f"{9:015}-{1:020}", "session-of-a-case", "3", now),),
         ),
-        deaths=SnapshotPart.of(
+        deaths=SnapshotPart(
             "process tree", now, (Death("worker-1", 4, "exit code 1", "MemoryError", now),)
         ),
     )
@@ -227,7 +227,7 @@ class FakeSource:
         now = datetime.now(UTC) if self.wall_clock else NOON + timedelta(seconds=self.reads)
         state = make_snapshot(self.reads, now, rows=1_048_576 + 5 * self.reads)
         broken = {
-            n: SnapshotPart.failed("Redis", now, "Connection refused (127.0.0.1:6379).")
+            n: SnapshotPart("Redis", now, None, "Connection refused (127.0.0.1:6379).")
             for n in self.failing
         }
         return replace(state, **broken)

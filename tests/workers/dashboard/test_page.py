@@ -80,10 +80,10 @@ async def test_hostile_text_is_text():
     first = replace(sessions.newest[0], title=HOSTILE, survivors=(HOSTILE,))
     hostile = replace(
         snapshot,
-        sessions=SnapshotPart.of(
+        sessions=SnapshotPart(
             "ledger", NOON, replace(sessions, newest=(first, *sessions.newest[1:]))
         ),
-        queues=SnapshotPart.failed("Redis", NOON, HOSTILE),
+        queues=SnapshotPart("Redis", NOON, None, HOSTILE),
     )
     text = (await page_of(hostile)).text
     assert HOSTILE not in text
@@ -134,7 +134,7 @@ async def test_every_url_is_built_from_the_root_path():
 
 async def test_a_part_that_failed_says_so_and_the_rest_is_shown():
     snapshot = replace(
-        make_snapshot(), leases=SnapshotPart.failed("Redis", NOON, "queue_unavailable")
+        make_snapshot(), leases=SnapshotPart("Redis", NOON, None, "queue_unavailable")
     )
     text = unescape((await page_of(snapshot)).text)
     assert "queue_unavailable" in text
@@ -151,9 +151,7 @@ async def test_a_source_that_fails_leaves_a_page_that_says_so():
 async def test_no_number_in_the_json_is_too_large_for_a_browser():
     snapshot = make_snapshot()
     sessions = snapshot.sessions.value
-    large = replace(
-        snapshot, sessions=SnapshotPart.of("ledger", NOON, replace(sessions, total=2**60))
-    )
+    large = replace(snapshot, sessions=SnapshotPart("ledger", NOON, replace(sessions, total=2**60)))
     document = orjson.loads((await page_of(large, "/snapshot.json")).content)
     assert document["sessions"]["value"]["total"] == str(2**60)
     assert numbers_beyond(document, 2**53) == []

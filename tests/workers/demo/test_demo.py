@@ -120,6 +120,7 @@ async def work(door: Door) -> None:
         await anyio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "POLL_S", 0.01)
     folder = DataFolder(tmp_path)

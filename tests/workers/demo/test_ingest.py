@@ -1,6 +1,7 @@
 """Ingest: what is good goes onto the record, what is bad is counted, and it may be run again."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import anyio.lowlevel
@@ -8,12 +9,12 @@ import httpx
 import pytest
 
 from kernel.ledger import schema
-from kernel.verify import verify
+from queues.client.session_operations import LINES_MAX
 from queues.errors import GatewayError
-from tests.kernel.build import everything
-from tests.workers.api.door import URL, Door, client_of, log_length, rows
+from tests.kernel.build import everything, findings
+from tests.workers.api.door import URL, Door, log_length, rows
 from workers.clients.gateway import GatewayClient
-from workers.demo.ingest import INTENTS_PER_POST, Ingest, Summary
+from workers.demo.ingest import Ingest, Summary
 from workers.dockets.plan import plan_docket
 from workers.dockets.reader import Docket, read_dockets
 from workers.dockets.sample import sample_path
@@ -75,8 +76,7 @@ async def test_the_sample_goes_onto_the_record_as_it_was_planned(door_on_file: D
             assert (
                 await door.http.get(f"/v1/nodes/{entry.node_id.replace('#', '%23')}")
             ).is_success
-    with door.ledger.view() as view:
-        assert verify(view).ok
+    assert findings(door.ledger) == ()
 
 
 async def test_a_second_run_finds_everything_on_the_record_and_writes_nothing(door: Door):
@@ -88,28 +88,28 @@ async def test_a_second_run_finds_everything_on_the_record_and_writes_nothing(do
     assert state_of(door) == before
 
 
+@pytest.mark.slow
 async def test_a_run_that_was_cut_off_is_taken_up_where_it_stopped(door: Door):
     whole = plans()
     expected = sum(1 for plan in whole for step in plan.steps() if type(step).__name__ != "Strike")
     posts = 0
 
-    class CutOff(GatewayClient):
-        async def post(self, path: str, body: Any) -> Any:
-            nonlocal posts
-            posts += 1
-            if posts > 12:
-                raise GatewayError("gateway_unreachable", "gone")
-            return await door.client().post(path, body)
+    async def cut_off(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal posts
+        posts += 1
+        if posts > 12:
+            raise httpx.ConnectError("gone")
+        await door.app(scope, receive, send)
 
+    client = GatewayClient(URL, transport=httpx.ASGITransport(app=cut_off), give_up_after_s=0)
     with pytest.raises(GatewayError):
-        await Ingest(CutOff(URL)).run(sample())
+        await Ingest(client).run(sample())
     assert 0 < log_length(door.ledger) < expected
     summary = await Ingest(door.client()).run(sample())
     assert summary.accepted > 0
     assert summary.accepted + summary.already_on_record == expected
     assert summary.failed_dockets == []
-    with door.ledger.view() as view:
-        assert verify(view).ok
+    assert findings(door.ledger) == ()
 
 
 async def test_bad_lines_and_bad_entries_are_counted_by_code_and_the_rest_goes_on(door: Door):
@@ -170,13 +170,13 @@ async def test_a_docket_that_was_changed_since_is_refused_by_code_and_counted(do
 async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
     class Refusing(GatewayClient):
         async def post(self, path: str, body: Any) -> Any:
-            answer = await door.client().post(path, body)
-            if path.endswith("/operations"):
-                refused = {"validation_result": "rejected", "reason_code": "some_reason"}
-                invalid = {"validation_result": "invalid", "reason_code": "intent_invalid"}
-                known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
-                return {"results": [refused, invalid, known]}
-            return answer
+            return await door.client().post(path, body)
+
+        async def send_lines(self, *_: Any) -> Any:
+            refused = {"validation_result": "rejected", "reason_code": "some_reason"}
+            invalid = {"validation_result": "invalid", "reason_code": "intent_invalid"}
+            known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
+            return [{"line": 1, "result": result} for result in (refused, invalid, known)], None
 
     summary = await Ingest(Refusing(URL)).run([docket("d-1", "COMPLAINT filed.")])
     assert summary.refused == {"some_reason": 1, "intent_invalid": 1}
@@ -188,17 +188,21 @@ async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
 
     class Counting(GatewayClient):
         async def post(self, path: str, body: Any) -> Any:
-            if path.endswith("/operations"):
-                sizes.append(len(body["intents"]))
             return await door.client().post(path, body)
 
-    lines = [docket("d-1", *(f"NOTICE of something, number {one}" for one in range(100)))]
+        async def send_lines(self, path: str, lines: Iterable[bytes]) -> Any:
+            sent = [*lines]
+            sizes.append(len(sent))
+            return await door.client().send_lines(path, sent)
+
+    lines = [docket("d-1", *(f"NOTICE of something, number {one}" for one in range(300)))]
     summary = await Ingest(Counting(URL)).run(lines)
-    assert summary.accepted == sum(sizes) == 201
-    assert max(sizes) == INTENTS_PER_POST
+    assert summary.accepted == sum(sizes) == 601
+    assert max(sizes) == LINES_MAX
     assert not summary.refused
 
 
+@pytest.mark.slow
 async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
     posted: dict[str, set[str]] = {}
     strikes = 0
@@ -206,13 +210,17 @@ async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
     class Ordered(GatewayClient):
         async def post(self, path: str, body: Any) -> Any:
             nonlocal strikes
-            nodes = posted.setdefault(path.rpartition("/")[0], set())
-            if path.endswith("/operations"):
-                nodes.update(intent["node_id"] for intent in body["intents"])
             if path.endswith("/eliminate"):
                 strikes += 1
+                nodes = posted[path.rpartition("/")[0]]
                 assert body["justification"]["source_node_id"] in nodes
             return await door.client().post(path, body)
+
+        async def send_lines(self, path: str, lines: Iterable[bytes]) -> Any:
+            sent = [*lines]
+            nodes = posted.setdefault(path.rpartition("/")[0], set())
+            nodes.update(json.loads(line)["node_id"] for line in sent)
+            return await door.client().send_lines(path, sent)
 
     await Ingest(Ordered(URL)).run(sample())
     assert strikes
@@ -251,9 +259,7 @@ async def test_a_gateway_that_comes_back_in_time_misses_nothing(door: Door):
     async def sleep(_: float) -> None:
         await anyio.lowlevel.checkpoint()
 
-    client = client_of(door.app, sleep=sleep)
-    transport = httpx.ASGITransport(app=flaky)
-    client._http = httpx.AsyncClient(transport=transport, base_url=URL)
+    client = GatewayClient(URL, transport=httpx.ASGITransport(app=flaky), sleep=sleep)
     summary = await Ingest(client).run(sample())
     assert summary.dockets == len(plans())
     assert not summary.refused

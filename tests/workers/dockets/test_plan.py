@@ -181,3 +181,30 @@ def test_a_plan_holds_together_and_is_the_same_every_time(entries, court):
     plan = plan_docket(first)
     assert plan == plan_docket(second)
     check(plan, first)
+
+
+def strikes_of(*entries):
+    plan = plan_docket(read_one(raw_docket(list(entries))))
+    return [step for step in plan.steps() if isinstance(step, Strike)]
+
+
+def test_a_strike_says_its_rule_and_the_words_it_read():
+    [strike] = strikes_of(raw_entry("Notice of Hearing"), DISMISSAL)
+    body = strike.body()
+    assert set(universe("bankruptcy")).difference(body["eliminated"]) == {"ended_by_dismissal"}
+    assert body["source_id"] == "test/one"
+    assert body["justification"] == {
+        "rule": "case_dismissed",
+        "reason": "The court dismissed the case.",
+        "source_node_id": "docket-entry:test/one#1",
+        "offset": 0,
+        "length": 21,
+        "words": "ORDER Dismissing Case",
+    }
+
+
+def test_the_words_of_a_sealed_entry_stay_where_they_are():
+    [strike] = strikes_of(raw_entry("ORDER Dismissing Case Debtor. (FILED UNDER SEAL)"))
+    justification = strike.body()["justification"]
+    assert "words" not in justification
+    assert justification["length"] == 21

@@ -49,6 +49,7 @@ def test_blank_lines_are_skipped_but_counted():
         (b"\xff\xfe", "docket_line_not_json"),
         (b'{"a": NaN}', "docket_line_not_json"),
         (b"[" * 5_000, "docket_line_not_json"),
+        (b'{"a":1,"b":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "docket_line_not_json"),
         (b"[]", "docket_line_not_object"),
         (b"null", "docket_line_not_object"),
     ],

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.workers.external_effects.world import World, running_world
+from tests.workers.external_effects.world import EffectsWorld, running_world
 
 
 @pytest.fixture
-async def world(tmp_path: Path, anyio_backend: str) -> AsyncIterator[World]:
+async def world(tmp_path: Path, anyio_backend: str) -> AsyncIterator[EffectsWorld]:
     async with running_world(tmp_path / "data") as world:
         yield world
 

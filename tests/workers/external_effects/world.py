@@ -9,48 +9,42 @@ from typing import Any
 import orjson
 
 from actors.commit.group_committer import Committer
+from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
 from kernel.ledger.tables import Store
-from kernel.verify import verify
 from tests.actors.harness import running_committer
-from tests.kernel.build import code_of, ledger_on, memory_ledger, submit
+from tests.kernel.build import FakeHost, ledger_on
+from tests.world import World
 from workers.external_effects.performer import ExternalEffects
 
 
-class World:
-    """A ledger, a folder, and a performer whose clock the test moves."""
+class EffectsWorld(World):
+    """A folder, and a performer of what the ledger asks for."""
 
-    def __init__(self, ledger: Ledger, committer: Committer, root: Path) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: Ledger, host: FakeHost, committer: Committer, root: Path) -> None:
+        super().__init__(ledger, host)
         self.committer = committer
         self.root = root
-        self.now_s = 1000.0
         self._random = itertools.count(1)
         self.effects = self.new_effects()
 
-    def new_effects(self) -> ExternalEffects:
-        """What a restarted process has."""
+    def new_effects(self, held_shards: HeldShards | None = None) -> ExternalEffects:
+        """What a restarted process has, or one of several gateways."""
         return ExternalEffects(
-            self.ledger, self.committer, self.root, self._bytes, lambda: self.now_s
+            self.ledger, self.committer, self.root, self._bytes, self.now_s, held_shards
         )
 
     def _bytes(self, count: int) -> bytes:
         return next(self._random).to_bytes(count, "big")
 
-    def submit(self, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            result = submit(self.ledger, document)
-            assert code_of(result) is None, result
-
     async def perform(self, *documents: dict[str, Any]) -> int:
-        self.submit(*documents)
+        self.accept(*documents)
         return await self.effects.perform_due()
 
     def receipts(self, kind: str = "external_effect_performed") -> list[dict[str, Any]]:
-        with self.ledger.view() as view:
-            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-        return [orjson.loads(row["receipt_bytes"]) for row in rows]
+        return super().receipts(kind)
 
     def failures(self) -> list[str]:
         return [receipt["error_code"] for receipt in self.receipts("external_effect_failed")]
@@ -59,10 +53,6 @@ class World:
         with self.ledger.view() as view:
             rows = view.tables.select(schema.outbox_outcomes)
         return sorted(row["outcome"] for row in rows)
-
-    def open(self) -> int:
-        with self.ledger.view() as view:
-            return len(view.open_requests())
 
     def events(self) -> list[dict[str, Any]]:
         lines = (self.root / "events" / "materializations.jsonl").read_bytes().splitlines()
@@ -73,14 +63,10 @@ class World:
         files = (path for path in self.root.rglob("*") if path.is_file())
         return sorted(str(path.relative_to(self.root)) for path in files)
 
-    def check(self) -> None:
-        with self.ledger.view() as view:
-            assert verify(view).findings == ()
-
 
 @asynccontextmanager
-async def running_world(root: Path, store: Store | None = None) -> AsyncIterator[World]:
+async def running_world(root: Path, store: Store | None = None) -> AsyncIterator[EffectsWorld]:
     Path.mkdir(root, exist_ok=True)
-    ledger = memory_ledger() if store is None else ledger_on(store)[0]
+    ledger, host = ledger_on(store or MemoryStore())
     async with running_committer(ledger) as committer:
-        yield World(ledger, committer, root)
+        yield EffectsWorld(ledger, host, committer, root)

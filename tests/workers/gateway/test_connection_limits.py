@@ -1,8 +1,10 @@
 """A client that keeps a connection waiting is cut off, and one connection too many is told so."""
 
+import gc
 import json
 import resource
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 import uvicorn
@@ -23,7 +26,7 @@ from workers.gateway.connection_limits import (
     bounded,
     connections_max,
 )
-from workers.gateway.server import server_config
+from workers.gateway.server import GatewayServer, server_config
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +45,7 @@ class Connection:
 
     cycle: Cycle | None = None
     unsent: int = 0
+    times_taken: int = 0
     aborted: bool = False
     transport: Any = field(init=False)
 
@@ -98,11 +102,25 @@ def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew()
     assert not one.aborted
 
 
+def test_who_takes_a_long_answer_slowly_is_not_cut_off():
+    one = Connection(Cycle(), unsent=1)
+    looked = Looked(one)
+    for _ in range(5):
+        looked.after(SLOW_S_MAX - 1)
+        one.times_taken += 1
+    assert not one.aborted
+    looked.after(SLOW_S_MAX)
+    looked.after(SLOW_S_MAX)
+    assert one.aborted
+
+
 def test_what_has_gone_is_forgotten():
     looked = Looked(Connection(), Connection())
+    gone = [weakref.ref(connection) for connection in looked.held]
     looked.held.clear()
     looked.after(1)
-    assert looked._slow._since == {}
+    gc.collect()
+    assert [connection() for connection in gone] == [None, None]
 
 
 @asynccontextmanager
@@ -118,13 +136,11 @@ async def serving_with(
         await send({"type": "http.response.body", "body": body})
 
     monkeypatch.setattr("workers.gateway.server.connections_max", lambda: limit)
-    server = uvicorn.Server(server_config(app))  # type: ignore[arg-type]
-    monkeypatch.setattr(server, "install_signal_handlers", lambda: None, raising=False)
-    slow = SlowClients(lambda: server.server_state.connections)
+    server = GatewayServer(server_config(app), anyio.lowlevel.checkpoint)  # type: ignore[arg-type]
     with listen("127.0.0.1", 0) as listening:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server._serve, [listening])
-            tasks.start_soon(slow.run)
+            tasks.start_soon(server.serve, [listening])
+            tasks.start_soon(server.slow.run)
             while not server.started:
                 await anyio.sleep(0.01)
             yield server, listening.getsockname()

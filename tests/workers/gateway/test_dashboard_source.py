@@ -29,7 +29,7 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
 from workers.dashboard.snapshot import PARTS, Count, Death, SnapshotPart
 from workers.gateway import dashboard_source as snapshot_source
-from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, _Rate
+from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, Rate
 
 pytestmark = pytest.mark.anyio
 
@@ -274,7 +274,7 @@ async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():
 
 
 def test_a_rate_is_the_growth_between_two_looks():
-    rate, start = _Rate(), datetime(2024, 1, 1, tzinfo=UTC)
+    rate, start = Rate(), datetime(2024, 1, 1, tzinfo=UTC)
     assert rate.per_s(100, start) == 0.0
     assert rate.per_s(130, start + timedelta(seconds=10)) == 3.0
     assert rate.per_s(130, start + timedelta(seconds=20)) == 0.0

@@ -2,10 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -18,6 +14,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkReceipt
 from queues import NewRequest, Producer
+from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.api.asking import binding
 from tests.workers.api.door import rows
@@ -27,26 +24,17 @@ from workers.environment.system_host import system_host
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 WAIT_S = 50
 MANY = 100
 
 
-@contextmanager
-def gateway(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    command = [
-        sys.executable,
-        "-m",
+def gateway(data_dir: Path, *arguments: object) -> ForkedProgram:
+    return ForkedProgram(
         "tests.workers.gateway.gateway_to_be_killed",
-        *map(str, arguments),
-    ]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"ROTULUS_LOG_LEVEL": "error"}
-    ) as one:
-        try:
-            yield one
-        finally:
-            one.kill()
+        [*map(str, (data_dir, *arguments))],
+        os.environ | {"ROTULUS_LOG_LEVEL": "error"},
+        data_dir.with_suffix(".log"),
+    )
 
 
 async def until_it_answers(url: str) -> None:

@@ -12,7 +12,7 @@ from tests.workers.api.door import running_door
 from workers.kits.adapters import adapter_of
 from workers.kits.kit import Kit, Probe, bundled_kit
 from workers.kits.oracles import ITBenchOracle, TwentyQOracle
-from workers.kits.play import Game, GatewaySession, LocalSession, PlayedSession, play
+from workers.kits.play import Game, GatewaySession, LocalSession, play
 
 MAMMALS = {"cat", "cow", "dog", "horse"}
 SECRETS = [
@@ -75,7 +75,7 @@ def local(kit: Kit) -> LocalSession:
     return LocalSession(kit, FakeHost().host)
 
 
-async def trail(session: PlayedSession, game: Game) -> list[str]:
+async def trail(session: LocalSession | GatewaySession, game: Game) -> list[str]:
     """Check that the audit tells the game, and return the observations."""
     events = await session.audit()
     assert [event["verb"] for event in events] == [

@@ -569,7 +569,7 @@ async def test_a_child_whose_parent_is_gone_already_ends_at_once():
 FALLBACK = """
 import os, signal, sys, time
 import workers.process_tree.child_process as children
-children._ask_the_kernel = lambda: False
+sys.platform = "one without such help"
 pid = os.fork()
 if pid:
     time.sleep(0.3)

@@ -10,11 +10,12 @@ is kept as a tombstone of the incident.
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import grpc
 
 from workers.tee import tee_pb2 as wire
-from workers.tee.tee_pb2_grpc import TeeServicer, TeeStub, add_TeeServicer_to_server
+from workers.tee.rpc import client_methods, serve_methods
 
 
 def why(source="adapter://test", trigger="probe:1"):
@@ -39,7 +40,7 @@ def key_of(edge):
     return f"{edge.source}->{edge.target}:{edge.type}"
 
 
-class FakeTee(TeeServicer):
+class FakeTee:
     def __init__(self):
         self._lock = threading.Lock()
         self.nodes, self.edges, self.incidents = {}, {}, {}
@@ -119,6 +120,9 @@ class FakeTee(TeeServicer):
             nodes, edges = self._incident(request, context)
             return wire.TombstoneSet(node_ids=sorted(nodes), edge_entries=edges.values())
 
+    def GetIncidentContext(self, request, context):
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "not kept here")
+
     def GetMainGraph(self, request, context):
         with self._lock:
             return wire.CausalGraph(nodes=self.nodes.values(), edges=self.edges.values())
@@ -128,7 +132,7 @@ class FakeTee(TeeServicer):
 def serving(servicer):
     """Serve a servicer on a free port of loopback and give its target."""
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
-    add_TeeServicer_to_server(servicer, server)
+    serve_methods(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -139,9 +143,9 @@ def serving(servicer):
 
 @contextmanager
 def calling(target):
-    """A generated client."""
+    """A client with a method for each of the contract."""
     with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
-        yield TeeStub(channel)
+        yield SimpleNamespace(**client_methods(channel))
 
 
 def seed(target, hypothesis_ids):

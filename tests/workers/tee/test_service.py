@@ -8,15 +8,15 @@ import pytest
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from actors.incidents.incidents import ELEMENTS_AN_OPERATION, Incidents
+from actors.incidents.incidents import Incidents
+from actors.orchestrator.graph_merge import ELEMENTS_AN_OPERATION
 from kernel.causal_graph import PROVENANCE_MAX
 from kernel.checks.check import Submitter
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.verify import verify
-from tests.kernel.build import create
+from tests.kernel.build import create, findings
 from tests.workers.tee.fake_tee import calling, edge, node, serving, why
 from workers.environment.system_host import system_host
 from workers.tee import tee_pb2 as wire
@@ -29,8 +29,7 @@ DEPENDS_ON, PROPAGATES_TO = wire.EDGE_TYPE_DEPENDS_ON, wire.EDGE_TYPE_PROPAGATES
 def ledger():
     ledger = Ledger.create(MemoryStore(), system_host())
     yield ledger
-    with ledger.view() as view:
-        assert verify(view).findings == ()
+    assert findings(ledger) == ()
 
 
 @pytest.fixture

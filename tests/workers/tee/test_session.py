@@ -15,8 +15,8 @@ from kernel.belief.terms import SessionPolicy
 from kernel.belief_record import declared_universe
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.verify import verify
 from tests.actors.harness import declare, running_sessions, strike
+from tests.kernel.build import findings
 from tests.workers.tee.fake_tee import calling, node, seed, serving
 from workers.environment.system_host import system_host
 from workers.tee import tee_pb2 as wire
@@ -36,8 +36,7 @@ def ledgers():
     both = [Ledger.create(MemoryStore(), system_host()) for _ in range(2)]
     yield both
     for ledger in both:
-        with ledger.view() as view:
-            assert verify(view).findings == ()
+        assert findings(ledger) == ()
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,18 @@ from queues.items import NewItem
 from queues.priorities import QUEUES
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
-from tests.kernel.build import create
+from tests.kernel.build import FakeHost, create
 from tests.ports import free_port
 from tests.scraped import Scraped, declared
-from tests.workers.api.door import ONTOLOGY, SESSION
+from tests.workers.api.door import ONTOLOGY, SESSION, Door, running_door
 from tests.workers.gateway.test_gateway import answers
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, SettingsError
 from workers.gateway import metrics as gateway_metrics
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.process import serve_gateway
-from workers.process_tree.tree import _measured
-from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
+from workers.process_tree.tree import metrics_sockets
+from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
 from workers.telemetry.metrics_endpoint import open_door
 
@@ -198,43 +199,60 @@ async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_u
     assert found.value("rotulus_redis_values_dropped_total", kind="wrong_type") >= 1
 
 
+OF_REDIS = ("rotulus_queue_", "rotulus_lease_", "rotulus_workers_")
+
+
+def metrics_of(door: Door, **changes: Any) -> GatewayMetrics:
+    """The metrics of a gateway, some of whose services are others."""
+    services = replace(door.services, **changes)
+    sessions: Any = door.services.sessions
+    return GatewayMetrics(GatewayMeasures(), services, door.committer, sessions, Settings())
+
+
 async def test_a_part_that_does_not_answer_is_away_and_none_of_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(gateway_metrics, "PART_S", 0.05)
-    found = gateway_metrics._Readings()
+    class Hanging:
+        async def alive(self) -> list[Any]:
+            await anyio.sleep_forever()
 
-    async def hangs(part: gateway_metrics._Readings) -> None:
-        part.put("rotulus_workers_alive", 1)
-        await anyio.sleep_forever()
-
-    with anyio.fail_after(WAIT_S):
-        await gateway_metrics._part(found, "redis", hangs)
-    assert found == {"rotulus_dependency_up": {("redis",): 0.0}}
+    async with running_door(host=FakeHost().host) as door:
+        monkeypatch.setattr(gateway_metrics, "PART_S", WAIT_S)
+        before = Scraped((await metrics_of(door).text()).decode())
+        monkeypatch.setattr(gateway_metrics, "PART_S", 0.05)
+        with anyio.fail_after(WAIT_S):
+            text = await metrics_of(door, heartbeats=Hanging()).text()
+    found = Scraped(text.decode())
+    assert found.value("rotulus_dependency_up", dependency="redis") == 0
+    assert found.value("rotulus_dependency_up", dependency="ledger") == 1
+    of_redis = {name for name, *_ in before.values if name.startswith(OF_REDIS)}
+    assert len(of_redis) > 5
+    assert of_redis.isdisjoint(name for name, *_ in found.values)
 
 
 async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gateway_metrics, "FRESH_S", 60.0)
+    monkeypatch.setattr(gateway_metrics, "PART_S", WAIT_S)
     reads = []
 
-    class Counted(GatewayMetrics):
-        async def _readings(self) -> Readings:
+    class Counted:
+        async def alive(self) -> list[Any]:
             reads.append(1)
             await anyio.lowlevel.checkpoint()
-            return {"rotulus_chain_height": {(): float(len(reads))}}
+            return reads
 
-    nothing: Any = None
-    metrics = Counted(GatewayMeasures(), nothing, nothing, nothing, nothing)
     texts: list[bytes] = []
 
     async def ask_once() -> None:
         texts.append(await metrics.text())
 
-    async with anyio.create_task_group() as tasks:
-        for _ in range(10):
-            tasks.start_soon(ask_once)
+    async with running_door(host=FakeHost().host) as door:
+        metrics = metrics_of(door, heartbeats=Counted())
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(ask_once)
     assert len(reads) == 1
-    assert {b"\nrotulus_chain_height 1.0\n" in text for text in texts} == {True}
+    assert [b"\nrotulus_workers_alive 1.0\n" in text for text in texts] == [True] * 10
 
 
 def test_a_reading_that_is_in_no_table_is_an_error():
@@ -294,7 +312,7 @@ def test_a_door_that_was_closed_leaves_nothing_behind():
 def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tmp_path: Path):
     def ports(**given: Any) -> list[int | None]:
         with ExitStack() as sockets:
-            found = _measured(Settings(data_dir=tmp_path, **given), 3, sockets)
+            found = metrics_sockets(Settings(data_dir=tmp_path, **given), 3, sockets)
             return [None if one is None else port_of(one) for one in found]
 
     assert ports() == [None, None, None]

@@ -1,7 +1,7 @@
 """The drainer: every claim is settled, and an item leaves when the record asks for it no more."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,11 +13,11 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from queues.errors import GatewayError
-from queues.items import Claim, NewItem
+from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
 from queues.retry_delay import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
@@ -32,6 +32,7 @@ from tests.kernel.build import (
     understandings,
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
+from tests.world import QueuedWorld
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
 from workers.worker.batches import INPUT_PENDING_DELAY_MS, BatchProcessor, settlement_of
@@ -75,39 +76,28 @@ class Gateway:
         return [body for path, body in self.asked if path == "/internal/dead-letters"]
 
 
+def handler_of(ledger: Ledger, reporter: GatewayReporter) -> AuthorityHandler:
+    return AuthorityHandler(ledger, reporter, BetaPosteriorMean())
+
+
 def new_drainer(
-    ledger: Ledger,
-    queue: WorkQueue,
-    gateway: Any,
-    random_unit: Any,
-    clock_s: Callable[[], float] = time.monotonic,
+    ledger: Ledger, queue: WorkQueue, gateway: Any, random_unit: Callable[[], float]
 ) -> BatchProcessor:
-    reporter = GatewayReporter(gateway, clock_s)
-    handler = AuthorityHandler(ledger, reporter, BetaPosteriorMean())
-    return BatchProcessor(queue, handler, reporter, random_unit)
+    reporter = GatewayReporter(gateway)
+    return BatchProcessor(queue, handler_of(ledger, reporter), reporter, random_unit)
 
 
-class World:
+class DrainedWorld(QueuedWorld):
+    """A drainer whose gateway answers as a test says."""
+
     def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
-        self.redis = FakeAsyncRedis()
-        self.queue = WorkQueue(self.redis, AUTHORITY_QUEUE, lambda: self.now_ms)
-        self.ledger = memory_ledger()
+        super().__init__(AUTHORITY_QUEUE)
         self.gateway = Gateway()
-        self.processor = new_drainer(
-            self.ledger, self.queue, self.gateway, lambda: 0.5, lambda: self.now_ms / 1000
-        )
+        self.drain_by(self.gateway, partial(handler_of, self.ledger))
 
     async def ask(self, *names: str) -> None:
-        for name in names:
-            submit(self.ledger, create(name, "ConsolidatedUnderstanding"))
-        await OutboxRelay(self.ledger, self.queue, lambda: 0.0).sweep()
-
-    async def deliver(self) -> list[Claim]:
-        """Claim everything that is due and drain it."""
-        claims = await self.queue.claim(100, 30_000)
-        await self.processor.drain(claims)
-        return claims
+        self.accept(*(create(name, "ConsolidatedUnderstanding") for name in names))
+        await self.relay.sweep()
 
     async def depth(self) -> tuple[int, int, int, int]:
         """Ready, delayed, in flight, dead."""
@@ -116,13 +106,13 @@ class World:
 
 
 @pytest.fixture
-async def world(anyio_backend: str) -> AsyncIterator[World]:
-    world = World()
+async def world(anyio_backend: str) -> AsyncIterator[DrainedWorld]:
+    world = DrainedWorld()
     yield world
     await world.redis.aclose()
 
 
-async def test_what_is_completed_leaves_the_queue(world: World):
+async def test_what_is_completed_leaves_the_queue(world: DrainedWorld):
     await world.ask("u-1", "u-2")
     await world.deliver()
     [(path, body)] = world.gateway.asked
@@ -133,14 +123,14 @@ async def test_what_is_completed_leaves_the_queue(world: World):
     assert (world.processor.tally.completed, world.processor.tally.in_flight) == (2, 0)
 
 
-async def test_what_the_gateway_found_closed_leaves_the_queue(world: World):
+async def test_what_the_gateway_found_closed_leaves_the_queue(world: DrainedWorld):
     await world.ask("u-1")
     world.gateway.outcomes = [{"outcome": "closed"}]
     await world.deliver()
     assert await world.depth() == (0, 0, 0, 0)
 
 
-async def test_what_the_record_asks_for_no_more_is_acknowledged_without_asking(world: World):
+async def test_what_the_record_asks_for_no_more_is_acknowledged_without_asking(world: DrainedWorld):
     await world.ask("u-1")
     drain(world.ledger)
     await world.queue.enqueue_many([NewItem("no-such-node", "background_normal", "c", b"{}")])
@@ -150,21 +140,21 @@ async def test_what_the_record_asks_for_no_more_is_acknowledged_without_asking(w
     assert world.processor.tally.completed == 2
 
 
-async def test_what_came_too_early_is_delivered_again_shortly(world: World):
+async def test_what_came_too_early_is_delivered_again_shortly(world: DrainedWorld):
     await world.ask("u-1")
     world.gateway.outcomes = [{"outcome": "input_pending"}]
     await world.deliver()
     assert await world.depth() == (0, 1, 0, 0)
-    world.now_ms += INPUT_PENDING_DELAY_MS - 1
+    world.pass_ms(INPUT_PENDING_DELAY_MS - 1)
     assert await world.deliver() == []
-    world.now_ms += 1
+    world.pass_ms(1)
     [claim] = await world.deliver()
     assert claim.attempt == 1, "to wait for another is no attempt"
     assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 0)
 
 
 async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_is_given_up(
-    world: World,
+    world: DrainedWorld,
 ):
     await world.ask("u-1", "u-2")
     full = {"outcome": "failed", "code": "mailbox_full"}
@@ -182,7 +172,7 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
 
 @pytest.mark.parametrize("code", sorted(NO_ROOM))
 async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming(
-    world: World, code: str
+    world: DrainedWorld, code: str
 ):
     await world.ask("u-1")
     for _ in range(2 * MAX_ATTEMPTS):
@@ -190,13 +180,15 @@ async def test_what_the_gateway_had_no_room_for_is_no_attempt_and_slows_claiming
         [claim] = await world.deliver()
         assert claim.attempt == 1
         assert not await world.processor.ready()
-        world.now_ms += 60_000
+        world.pass_ms(60_000)
     assert world.gateway.dead_letters() == []
     assert (world.processor.tally.failed, world.processor.tally.put_off) == (0, 2 * MAX_ATTEMPTS)
 
 
 @pytest.mark.spec("§18.1")
-async def test_what_the_kernel_puts_off_comes_back_when_it_says_and_was_not_tried(world: World):
+async def test_what_the_kernel_puts_off_comes_back_when_it_says_and_was_not_tried(
+    world: DrainedWorld,
+):
     await world.ask("u-1")
     throttled = {"outcome": "rejected", "code": "emergency_throttle", "retry_after_s": 2}
     for _ in range(2 * MAX_ATTEMPTS):
@@ -204,9 +196,9 @@ async def test_what_the_kernel_puts_off_comes_back_when_it_says_and_was_not_trie
         [claim] = await world.deliver()
         assert claim.attempt == 1
         assert await world.processor.ready(), "it says nothing of others"
-        world.now_ms += 1999
+        world.pass_ms(1999)
         assert await world.deliver() == []
-        world.now_ms += 1
+        world.pass_ms(1)
     await world.deliver()
     assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 0)
     assert world.gateway.dead_letters() == []
@@ -247,7 +239,7 @@ async def test_the_emergency_throttle_puts_background_authorities_off_and_no_cri
     ("code", "final"),
     [("extraction_state_transition_invalid", True), ("envelope_capacity_unavailable", False)],
 )
-async def test_a_shortage_is_no_refusal_for_ever(world: World, code: str, *, final: bool):
+async def test_a_shortage_is_no_refusal_for_ever(world: DrainedWorld, code: str, *, final: bool):
     await world.ask("u-1")
     [claim] = await world.queue.claim(1, 1000)
     outcome = {"outcome": "rejected", "code": code}
@@ -255,29 +247,31 @@ async def test_a_shortage_is_no_refusal_for_ever(world: World, code: str, *, fin
     assert (settled.verdict, settled.final) == ("failed", final)
 
 
-async def test_what_failed_is_delivered_again_after_a_growing_pause(world: World):
+async def test_what_failed_is_delivered_again_after_a_growing_pause(world: DrainedWorld):
     await world.ask("u-1")
     for attempt in range(1, 4):
         world.gateway.outcomes = [{"outcome": "rejected", "code": "cu_authority_mismatch"}]
         [claim] = await world.deliver()
         assert claim.attempt == attempt
         delay_ms = BASE_MS * 2 ** (attempt - 1) // 2
-        world.now_ms += delay_ms - 1
+        world.pass_ms(delay_ms - 1)
         assert await world.deliver() == []
-        world.now_ms += 1
+        world.pass_ms(1)
     await world.deliver()
     assert await world.depth() == (0, 0, 0, 0)
     assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 3)
 
 
-async def wear_out(world: World, outcome: Any = NO_CODE, attempts: int = MAX_ATTEMPTS) -> None:
+async def wear_out(
+    world: DrainedWorld, outcome: Any = NO_CODE, attempts: int = MAX_ATTEMPTS
+) -> None:
     for _ in range(attempts):
         world.gateway.outcomes = [outcome]
-        world.now_ms += 60_000
+        world.pass_ms(60_000)
         await world.deliver()
 
 
-async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: World):
+async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: DrainedWorld):
     await world.ask("u-1")
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, MAX_ATTEMPTS - 1)
     assert world.gateway.dead_letters() == []
@@ -285,16 +279,15 @@ async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: 
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
     assert world.gateway.dead_letters() == [{"item_key": "u-1", "error_signature": "broken"}]
     assert await world.depth() == (0, 0, 0, 1)
-    assert await world.queue.dead_by_signature() == {"broken": 1}
 
 
-async def test_what_cannot_be_recorded_as_dead_is_not_buried(world: World):
+async def test_what_cannot_be_recorded_as_dead_is_not_buried(world: DrainedWorld):
     await world.ask("u-1")
     world.gateway.buries = GatewayError("commit_failed", "later", 503)
     await wear_out(world)
     assert await world.depth() == (0, 1, 0, 0)
     world.gateway.buries = None
-    world.now_ms += 60_000
+    world.pass_ms(60_000)
     [claim] = await world.deliver()
     # It is not tried any more: what was delivered so often may be what ends its workers.
     assert claim.attempt == MAX_ATTEMPTS + 1
@@ -302,18 +295,20 @@ async def test_what_cannot_be_recorded_as_dead_is_not_buried(world: World):
     assert await world.depth() == (0, 0, 0, 1)
 
 
-async def test_a_gateway_that_is_away_gets_it_later_and_nothing_is_given_up_for_it(world: World):
+async def test_a_gateway_that_is_away_gets_it_later_and_nothing_is_given_up_for_it(
+    world: DrainedWorld,
+):
     await world.ask("u-1")
     await wear_out(world, AWAY)
     assert world.gateway.dead_letters() == []
     assert await world.depth() == (0, 1, 0, 0)
     world.gateway.alive = True
-    world.now_ms += 60_000
+    world.pass_ms(60_000)
     [claim] = await world.deliver()
     assert claim.attempt == 1
 
 
-async def test_while_the_gateway_is_away_nothing_is_claimed(world: World):
+async def test_while_the_gateway_is_away_nothing_is_claimed(world: DrainedWorld):
     await world.ask("u-1")
     assert await world.processor.ready()
     world.gateway.alive = False
@@ -325,20 +320,22 @@ async def test_while_the_gateway_is_away_nothing_is_claimed(world: World):
     assert await world.processor.ready()
 
 
-async def test_dead_letters_wait_for_a_gateway_that_is_away_without_asking_it_each(world: World):
+async def test_dead_letters_wait_for_a_gateway_that_is_away_without_asking_it_each(
+    world: DrainedWorld,
+):
     await world.ask("u-1", "u-2", "u-3")
     world.gateway.buries = AWAY
     for _ in range(MAX_ATTEMPTS):
         world.gateway.outcomes = [NO_CODE] * 3
         world.gateway.alive = False
-        world.now_ms += 60_000
+        world.pass_ms(60_000)
         await world.deliver()
     assert len(world.gateway.dead_letters()) == 1
     assert await world.depth() == (0, 3, 0, 0)
 
 
 @pytest.mark.parametrize("status", [413, 422])
-async def test_one_result_that_spoils_its_batch_fails_alone(world: World, status):
+async def test_one_result_that_spoils_its_batch_fails_alone(world: DrainedWorld, status):
     await world.ask("u-1", "u-2", "u-3")
     refused = GatewayError("INVALID_REQUEST", "no", status)
     # The batch is refused, its second half, and of that the first.
@@ -349,7 +346,7 @@ async def test_one_result_that_spoils_its_batch_fails_alone(world: World, status
     assert (world.processor.tally.completed, world.processor.tally.failed) == (2, 1)
 
 
-async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world: World):
+async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world: DrainedWorld):
     await world.ask("u-1", "u-2")
     world.gateway.outcomes = [GatewayError("unauthorized", "no", 401)]
     await world.deliver()
@@ -357,22 +354,24 @@ async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world:
     assert await world.depth() == (0, 2, 0, 0)
 
 
-async def test_one_that_cannot_be_computed_fails_alone(world: World, monkeypatch):
+async def test_one_that_cannot_be_computed_fails_alone(world: DrainedWorld, monkeypatch):
     await world.ask("u-1", "u-2")
-    compute = AuthorityHandler._compute_one
+    requests = LedgerView.open_requests_of
 
-    def compute_one(self: Any, view: Any, target: str, sequence: int) -> Any:
-        if target == "u-1":
+    def requests_of(view: LedgerView, queue: str, item_key: str) -> Any:
+        if item_key == "u-1":
             raise ValueError("cannot be")
-        return compute(self, view, target, sequence)
+        return requests(view, queue, item_key)
 
-    monkeypatch.setattr(AuthorityHandler, "_compute_one", compute_one)
+    monkeypatch.setattr(LedgerView, "open_requests_of", requests_of)
     await world.deliver()
     assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 1)
     assert await world.depth() == (0, 1, 0, 0)
 
 
-async def test_a_drain_that_is_cut_off_is_not_counted_as_in_flight(world: World, monkeypatch):
+async def test_a_drain_that_is_cut_off_is_not_counted_as_in_flight(
+    world: DrainedWorld, monkeypatch
+):
     await world.ask("u-1")
 
     async def fail(*_: Any) -> None:
@@ -496,11 +495,13 @@ async def test_a_graph_of_understandings_comes_out_the_same_as_in_one_thread():
     expected = memory_ledger()
     build(expected)
     drain(expected)
-    async with running_door(host=FakeHost().host) as door, anyio.create_task_group() as tasks:
+    async with (
+        running_door(host=FakeHost().host, committed=lambda _: relay.notify()) as door,
+        anyio.create_task_group() as tasks,
+    ):
         build(door.ledger)
         relay = OutboxRelay(door.ledger, door.services.queue, anyio.current_time)
         tasks.start_soon(relay.run)
-        door.committer._committed = lambda _: relay.notify()
         processors = [
             new_drainer(door.ledger, door.services.queue, client_of(door.app), lambda: 0)
             for _ in range(3)

@@ -1,31 +1,27 @@
 """Bindings under fan-out and capacity: who suspends, who is throttled, who runs through."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import anyio
-import orjson
 import pytest
-from fakeredis import FakeAsyncRedis
 
-from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
+from actors.commit.work_units import CancelRequestUnit
 from actors.errors import MailboxFull
-from kernel.ledger import schema
-from kernel.verify import verify
 from kernel.work import order
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.reports import BindingOutcomeRecord
-from kernel.work.requests import WorkRequest, WorkStatus, status_of
+from kernel.work.requests import WorkRequest
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.items import Claim
 from queues.lease_holder import capacity_of
-from queues.outbox_relay import OutboxRelay
 from queues.priorities import least_of
 from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS
-from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost
-from tests.workers.api.door import Door, client_of, running_door
-from workers.worker.batches import ENDED_ITS_WORKERS, BatchProcessor
+from tests.workers.api.door import Door, client_of
+from tests.world import DoorWorld, behind_a_door
+from workers.worker.batches import ENDED_ITS_WORKERS
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers import binding as bindings
 from workers.worker.handlers.binding import REJECTED_DELAY_MS, BindingHandler
@@ -57,37 +53,26 @@ class Evaluator:
         return Evaluated("succeeded", "binding_fired", f"membership-of-{evaluation.binding_id}")
 
 
-class World:
-    """A gateway, a queue whose clock a test moves, and a drainer of bindings."""
-
-    def __init__(self, door: Door, fake: FakeHost, *, evaluator: bool = True) -> None:
-        self.door, self.fake = door, fake
-        self.redis = FakeAsyncRedis()
-        self.queue = WorkQueue(self.redis, BINDING_QUEUE, self.now_ms)
+class BindingWorld(DoorWorld):
+    def __init__(self, door: Door, host: FakeHost, *, evaluator: bool = True) -> None:
+        super().__init__(door, host, BINDING_QUEUE)
         self.leases = CapacityLeases(self.redis, self.now_ms)
         self.evaluator = Evaluator()
         self.observed: list[BindingOutcomeRecord] = []
-        reporter = GatewayReporter(
-            client_of(door.app, give_up_after_s=0.0), lambda: self.now_ms() / 1000
-        )
-        handler = BindingHandler(
-            door.ledger,
-            reporter,
-            BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
-            self.evaluator if evaluator else None,
-            lambda: fake.time_us,
-            self.observed.append,
-        )
-        self.processor = BatchProcessor(self.queue, handler, reporter, lambda: 0.5)
-        self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms() / 1000)
 
-    def now_ms(self) -> int:
-        return self.fake.time_us // 1000
+        def handler(reporter: GatewayReporter) -> BindingHandler:
+            return BindingHandler(
+                door.ledger,
+                reporter,
+                BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
+                self.evaluator if evaluator else None,
+                lambda: host.time_us,
+                self.observed.append,
+            )
 
-    def pass_ms(self, ms: int) -> None:
-        self.fake.time_us += 1000 * ms
+        self.drain_by(client_of(door.app, give_up_after_s=0.0), handler)
 
-    async def ask(self, *names: str, **content: Any) -> list[str]:
+    async def ask_for(self, *names: str, **content: Any) -> list[str]:
         """Ask for bindings of one event, by their names, and carry them to the queue."""
         asked = tuple(
             WorkRequest(
@@ -95,21 +80,13 @@ class World:
             )
             for name in names
         )
-        found = await self.door.services.write(RequestWorkUnit(asked))
+        request_ids = await self.ask(*asked)
         await self.relay.sweep()
-        return [one.request_id for one in found]
-
-    async def deliver(self, limit: int = 100) -> list[Claim]:
-        """Claim whatever there is, as a slot does that saw capacity when it asked."""
-        return await self.drain(await self.queue.claim(limit, 30_000))
+        return request_ids
 
     async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
         least = least_of(self.queue.priorities, await self.processor.least())
         return await self.drain(await self.queue.claim(limit, 30_000, least))
-
-    async def drain(self, claims: list[Claim]) -> list[Claim]:
-        await self.processor.drain(claims)
-        return claims
 
     async def take_all_capacity(self) -> list[Any]:
         return [
@@ -117,35 +94,17 @@ class World:
             for n in range(SLOTS)
         ]
 
-    def status(self, request_id: str) -> WorkStatus:
-        with self.door.ledger.view() as view:
-            found = status_of(view, request_id)
-        assert found is not None
-        return found
-
-    def receipts(self, kind: str) -> list[dict[str, Any]]:
-        with self.door.ledger.view() as view:
-            rows = view.tables.select(schema.receipts, {"receipt_kind": kind})
-        return [orjson.loads(row["receipt_bytes"]) for row in rows]
-
-    async def close(self) -> None:
-        with self.door.ledger.view() as view:
-            assert verify(view).findings == ()
-        await self.redis.aclose()
-
 
 @pytest.fixture
-async def world(anyio_backend: str) -> AsyncIterator[World]:
-    fake = FakeHost()
-    async with running_door(host=fake.host) as door:
-        world = World(door, fake)
+async def world(anyio_backend: str) -> AsyncIterator[BindingWorld]:
+    async with behind_a_door(BindingWorld) as world:
         yield world
-        await world.close()
+        world.check()
 
 
 @pytest.mark.spec("§13.5", "§14.3")
-async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: World):
-    ids = await world.ask("b-1", "b-2")
+async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: BindingWorld):
+    ids = await world.ask_for("b-1", "b-2")
     await world.deliver()
     assert sorted(world.evaluator.asked) == ["b-1", "b-2"]
     status = world.status(ids[0])
@@ -166,20 +125,18 @@ async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: World):
 
 
 async def test_without_an_evaluator_nobody_waits_for_ever():
-    fake = FakeHost()
-    async with running_door(host=fake.host) as door:
-        world = World(door, fake, evaluator=False)
-        [request_id] = await world.ask("b-1")
+    async with behind_a_door(partial(BindingWorld, evaluator=False)) as world:
+        [request_id] = await world.ask_for("b-1")
         await world.deliver()
         status = world.status(request_id)
         assert (status.state, status.reason) == ("dead_letter", "binding_evaluator_missing")
-        assert await world.queue.dead_by_signature() == {"binding_evaluator_missing": 1}
-        await world.close()
+        assert (await world.queue.depth()).dead == 1
+        world.check()
 
 
 @pytest.mark.spec("§14.2", "§14.3", "V4-K-CAPACITY")
 async def test_under_pressure_background_suspends_users_are_throttled_and_critical_runs(
-    world: World, monkeypatch
+    world: BindingWorld, monkeypatch
 ):
     slept: list[float] = []
 
@@ -190,9 +147,9 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
     await world.take_all_capacity()
     lasts_ms = 300
     await world.leases.acquire(CAPACITY_RESOURCE, capacity_of(SLOTS), "other-0", lasts_ms)
-    [background] = await world.ask("background")
-    await world.ask("user", capacity_priority="user_initiated")
-    await world.ask("critical", capacity_priority="critical")
+    [background] = await world.ask_for("background")
+    await world.ask_for("user", capacity_priority="user_initiated")
+    await world.ask_for("critical", capacity_priority="critical")
     await world.deliver()
     assert world.evaluator.asked == ["critical", "user"]
     assert slept == [lasts_ms / 1000], "until something may be free"
@@ -209,9 +166,9 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
 
 
 @pytest.mark.spec("§8.3", "§14.2")
-async def test_what_is_critical_has_a_slot_of_its_own(world: World):
+async def test_what_is_critical_has_a_slot_of_its_own(world: BindingWorld):
     await world.take_all_capacity()
-    await world.ask("critical", capacity_priority="critical")
+    await world.ask_for("critical", capacity_priority="critical")
     held: list[Any] = []
 
     async def look() -> None:
@@ -223,20 +180,20 @@ async def test_what_is_critical_has_a_slot_of_its_own(world: World):
 
 
 @pytest.mark.spec("§14.3")
-async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(world: World):
+async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(world: BindingWorld):
     held = await world.take_all_capacity()
-    await world.ask("background")
-    await world.ask("critical", capacity_priority="critical")
+    await world.ask_for("background")
+    await world.ask_for("critical", capacity_priority="critical")
     assert [one.priority for one in await world.deliver_as_a_slot()] == ["critical"]
     await world.leases.release(held[0])
     assert [one.priority for one in await world.deliver_as_a_slot()] == ["background"]
 
 
 @pytest.mark.spec("§14.3")
-async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(world: World):
+async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(world: BindingWorld):
     held = await world.take_all_capacity()
     for name in ("c", "a", "b"):
-        await world.ask(name)
+        await world.ask_for(name)
         await world.deliver()
     for _ in range(3 * MAX_ATTEMPTS):
         world.pass_ms(1000)
@@ -247,7 +204,7 @@ async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(wor
     assert await world.deliver_as_a_slot() == []
     for lease in held:
         await world.leases.release(lease)
-    await world.ask("late")
+    await world.ask_for("late")
     # One at a time, by whoever claims it: nobody overtakes those that were suspended before.
     while len(world.evaluator.asked) < 4:
         [claim] = await world.deliver_as_a_slot(limit=1)
@@ -255,8 +212,8 @@ async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(wor
     assert world.evaluator.asked == ["c", "a", "b", "late"]
 
 
-async def test_a_batch_holds_one_slot_and_gives_it_back(world: World):
-    await world.ask("a", "b", "c")
+async def test_a_batch_holds_one_slot_and_gives_it_back(world: BindingWorld):
+    await world.ask_for("a", "b", "c")
     held: list[int] = []
 
     async def look() -> None:
@@ -268,9 +225,9 @@ async def test_a_batch_holds_one_slot_and_gives_it_back(world: World):
     assert await world.leases.held(CAPACITY_RESOURCE) == []
 
 
-async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: World):
+async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: BindingWorld):
     held = await world.take_all_capacity()
-    [first, _] = await world.ask("first", "second")
+    [first, _] = await world.ask_for("first", "second")
     await world.deliver()
     await world.door.services.write(CancelRequestUnit(first, "no longer wanted"))
     for lease in held:
@@ -289,9 +246,9 @@ async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: Wor
     ],
 )
 async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_again(
-    world: World, capacity: str, retry: str, priority: str
+    world: BindingWorld, capacity: str, retry: str, priority: str
 ):
-    [request_id] = await world.ask("b-1", capacity_priority=capacity)
+    [request_id] = await world.ask_for("b-1", capacity_priority=capacity)
     world.evaluator.raises["b-1"] = MidEvaluationRejection("evaluation-7")
     [claim] = await world.deliver()
     [pending] = world.observed
@@ -319,8 +276,8 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     assert claim.attempt == 1
 
 
-async def test_what_is_not_eligible_for_a_retry_is_given_up(world: World):
-    [request_id] = await world.ask("b-1")
+async def test_what_is_not_eligible_for_a_retry_is_given_up(world: BindingWorld):
+    [request_id] = await world.ask_for("b-1")
     world.evaluator.raises["b-1"] = MidEvaluationRejection(retry_eligible=False)
     await world.deliver()
     assert len(world.receipts("binding_fire_capacity_rejected")) == 1
@@ -328,8 +285,8 @@ async def test_what_is_not_eligible_for_a_retry_is_given_up(world: World):
 
 
 @pytest.mark.spec("INV-K-BATCH-PARTIAL-1")
-async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(world: World):
-    [broken, fine] = await world.ask("broken", "fine")
+async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(world: BindingWorld):
+    [broken, fine] = await world.ask_for("broken", "fine")
     world.evaluator.raises["broken"] = ValueError("cannot be")
     for _ in range(MAX_ATTEMPTS):
         await world.deliver()
@@ -341,10 +298,10 @@ async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(wor
     assert world.processor.tally.last_error == "binding_evaluation_failed"
 
 
-async def test_an_evaluation_that_does_not_end_is_stopped(world: World, monkeypatch):
+async def test_an_evaluation_that_does_not_end_is_stopped(world: BindingWorld, monkeypatch):
     monkeypatch.setattr(bindings, "EVALUATION_S_MAX", 0.01)
     world.evaluator.during = anyio.sleep_forever
-    await world.ask("b-1")
+    await world.ask_for("b-1")
     await world.deliver()
     assert world.processor.tally.last_error == "binding_evaluation_timeout"
     assert await world.leases.held(CAPACITY_RESOURCE) == []
@@ -352,10 +309,10 @@ async def test_an_evaluation_that_does_not_end_is_stopped(world: World, monkeypa
 
 @pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")
 async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next_cycle(
-    world: World,
+    world: BindingWorld,
 ):
     names = [f"b-{number:02}" for number in range(60)]
-    ids = await world.ask(*names)
+    ids = await world.ask_for(*names)
     await world.deliver()
     assert sorted(world.evaluator.asked) == names[:50]
     depth = await world.queue.depth()
@@ -373,8 +330,10 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     assert {world.status(one).state for one in ids} == {"completed"}
 
 
-async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(world: World, monkeypatch):
-    [request_id] = await world.ask("b-1")
+async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(
+    world: BindingWorld, monkeypatch
+):
+    [request_id] = await world.ask_for("b-1")
     ask = world.door.services.sessions.ask
 
     async def full(*_: Any) -> Any:
@@ -393,15 +352,15 @@ async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(world: 
     assert world.processor.tally.failed == 0
 
 
-async def end_of_the_worker(world: World) -> None:
+async def end_of_the_worker(world: BindingWorld) -> None:
     world.pass_ms(30_000)
     await world.queue.reap()
 
 
 async def test_an_item_that_ends_its_worker_is_set_aside_alone_and_its_neighbours_complete(
-    world: World,
+    world: BindingWorld,
 ):
-    *sound, marker = await world.ask("a", "b", "c", "d", "marker")
+    *sound, marker = await world.ask_for("a", "b", "c", "d", "marker")
 
     class Ended(BaseException):
         pass
@@ -419,14 +378,15 @@ async def test_an_item_that_ends_its_worker_is_set_aside_alone_and_its_neighbour
     # Once with the others, which counts for none of them, and three times alone.
     assert (ends, world.evaluator.asked.count("marker")) == (1 + ENDS_MAX, 1 + ENDS_MAX)
     assert world.evaluator.asked.count("a") == 1
-    assert world.status(marker).state == "dead_letter"
-    assert await world.queue.dead_by_signature() == {ENDED_ITS_WORKERS: 1}
+    status = world.status(marker)
+    assert (status.state, status.reason) == ("dead_letter", ENDED_ITS_WORKERS)
+    assert (await world.queue.depth()).dead == 1
 
 
 async def test_what_another_slot_held_when_a_suspect_ended_the_worker_has_no_end_counted(
-    world: World,
+    world: BindingWorld,
 ):
-    await world.ask("marker", "neighbour")
+    await world.ask_for("marker", "neighbour")
     await world.queue.claim(10, 30_000)
     await end_of_the_worker(world)
     [first] = await world.queue.claim(10, 30_000)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.verify import recent
 from queues.cron_claims import Crons
@@ -13,8 +13,9 @@ from queues.errors import GatewayError
 from queues.items import NewItem
 from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
-from tests.kernel.build import FakeHost, code_of, create, submit
-from tests.workers.api.door import Door, client_of, rows, running_door
+from tests.kernel.build import FakeHost, create
+from tests.workers.api.door import Door, client_of
+from tests.world import DoorWorld, behind_a_door
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter
@@ -24,38 +25,31 @@ pytestmark = pytest.mark.anyio
 NOW_S = 1_700_000_000.0
 
 
-class World:
-    """A gateway and the tools of any number of workers on one Redis."""
+class CronWorld(DoorWorld):
+    """The tools of any number of workers on one Redis."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.now_ms = 1_700_000_000_000
-        self.server = FakeServer()
-        self.redis = FakeAsyncRedis(server=self.server)
-        queues = {name: WorkQueue(self.redis, name, lambda: self.now_ms) for name in ROUTES}
+    def __init__(self, door: Door, host: FakeHost) -> None:
+        super().__init__(door, host, AUTHORITY_QUEUE)
+        queues = {name: WorkQueue(self.redis, name, self.now_ms) for name in ROUTES}
         reporter = GatewayReporter(client_of(door.app, give_up_after_s=0.0))
         self.tools = CronTools(queues, door.ledger, reporter, Crons(self.redis))
 
     def violations(self) -> int:
-        kinds = [row["receipt_kind"] for row in rows(self.door.ledger, schema.receipts)]
-        return kinds.count("kernel_event_log_integrity_violation")
+        return len(self.receipts("kernel_event_log_integrity_violation"))
 
 
 @pytest.fixture
-async def world(anyio_backend: str) -> AsyncIterator[World]:
-    async with running_door(host=FakeHost().host) as door:
-        world = World(door)
-        for number in range(4):
-            submit(door.ledger, create(f"n-{number}", "ConsolidatedUnderstanding"))
+async def world(anyio_backend: str) -> AsyncIterator[CronWorld]:
+    async with behind_a_door(CronWorld) as world:
+        world.accept(*(create(f"n-{number}", "ConsolidatedUnderstanding") for number in range(4)))
         yield world
-        await world.redis.aclose()
 
 
-def runners(world: World, table: dict[str, Cron]) -> list[CronRunner]:
+def runners(world: CronWorld, table: dict[str, Cron]) -> list[CronRunner]:
     return [CronRunner(world.tools, f"worker-{n}", table) for n in range(3)]
 
 
-async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(world: World):
+async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(world: CronWorld):
     ran: list[str] = []
 
     async def run(_: CronTools) -> None:
@@ -71,7 +65,7 @@ async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(wor
     assert len(ran) == 2
 
 
-async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: World):
+async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: CronWorld):
     outcomes: list[Any] = [GatewayError("gateway_unreachable", "away"), None]
     ran: list[Any] = []
 
@@ -86,7 +80,7 @@ async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: Wor
     assert len(ran) == 2
 
 
-async def test_without_redis_nothing_runs_and_nothing_fails(world: World):
+async def test_without_redis_nothing_runs_and_nothing_fails(world: CronWorld):
     async def run(_: CronTools) -> None:
         raise AssertionError("nobody has the period")
 
@@ -95,36 +89,36 @@ async def test_without_redis_nothing_runs_and_nothing_fails(world: World):
     await runner.tick(NOW_S)
 
 
-async def test_claims_of_dead_workers_of_every_queue_come_back(world: World):
+async def test_claims_of_dead_workers_of_every_queue_come_back(world: CronWorld):
     for queue in world.tools.queues.values():
         await queue.enqueue_many([NewItem("a", queue.priorities[-1].name, "c", b"")])
         await queue.claim(1, 1000)
-    world.now_ms += 1001
+    world.pass_ms(1001)
     await crons.reap(world.tools)
     for queue in world.tools.queues.values():
         assert (await queue.depth()).in_flight == 0
 
 
-async def test_the_sweep_is_the_gateways(world: World):
+async def test_the_sweep_is_the_gateways(world: CronWorld):
     await crons.sweep_retention(world.tools)
     await crons.sweep_retention(world.tools)
 
 
 @pytest.mark.spec("§8.2")
-async def test_the_tick_asks_once_for_what_waits_for_the_night(world: World):
+async def test_the_tick_asks_once_for_what_waits_for_the_night(world: CronWorld):
     nightly = create(
         "n-9", "ConsolidatedUnderstanding", cu_authority_strategy="scheduled_nightly_only"
     )
-    assert code_of(submit(world.door.ledger, nightly)) is None
+    world.accept(nightly)
     for _ in range(2):
         await crons.tick_decay(world.tools)
-        asked = [row["item_key"] for row in rows(world.door.ledger, schema.outbox)]
+        asked = [request.item_key for request in world.open()]
         assert asked == ["n-0", "n-1", "n-2", "n-3", "n-9"]
 
 
 @pytest.mark.spec("§17.5")
 async def test_the_audit_goes_on_from_where_it_was_and_records_what_it_finds_once(
-    world: World, monkeypatch
+    world: CronWorld, monkeypatch
 ):
     looked: list[int] = []
     audit = recent.audit_since
@@ -135,11 +129,11 @@ async def test_the_audit_goes_on_from_where_it_was_and_records_what_it_finds_onc
 
     monkeypatch.setattr(crons, "audit_since", watched)
     await crons.audit_chain(world.tools)
-    submit(world.door.ledger, create("n-9", "ConsolidatedUnderstanding"))
+    world.accept(create("n-9", "ConsolidatedUnderstanding"))
     await crons.audit_chain(world.tools)
     assert looked == [0, 4]
     assert world.violations() == 0
-    with world.door.ledger.store.transaction() as tables:
+    with world.ledger.store.transaction() as tables:
         row = tables.get(schema.kernel_event_log, 5)
         assert row is not None
         content = row["row_bytes"].replace(b"create", b"change")
@@ -153,7 +147,7 @@ async def test_the_audit_goes_on_from_where_it_was_and_records_what_it_finds_onc
     assert world.violations() == 1, "the same finding, from wherever it is looked for"
 
 
-async def test_a_mark_that_makes_no_sense_is_no_mark(world: World):
+async def test_a_mark_that_makes_no_sense_is_no_mark(world: CronWorld):
     await world.tools.crons.remember(crons.CHAIN_AUDIT, {"anything": 1})
     await crons.audit_chain(world.tools)
     assert (await world.tools.crons.recall(crons.CHAIN_AUDIT))["ec_sequence_number"] == 4

@@ -3,23 +3,17 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
 import pytest
-from fakeredis import FakeAsyncRedis
+from structlog.testing import capture_logs
 
-from actors.commit.work_units import RequestWorkUnit
-from kernel.ledger import schema
-from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
-from kernel.work.requests import WorkRequest, status_of
+from kernel.work.requests import WorkRequest
 from queues.items import Claim
-from queues.outbox_relay import OutboxRelay
 from queues.retry_delay import MAX_ATTEMPTS
-from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost
-from tests.workers.api.door import Door, client_of, running_door
-from workers.worker.batches import BatchProcessor
-from workers.worker.gateway_reports import GatewayReporter
+from tests.workers.api.door import Door, client_of
+from tests.world import DoorWorld, behind_a_door
+from workers.worker import batches
 from workers.worker.handlers.extraction import TransitionHandler
 
 pytestmark = pytest.mark.anyio
@@ -37,57 +31,40 @@ def step(number: int, prior: str, current: str, run: str = "run-1", **more: Any)
     return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}:{current}", content)
 
 
-class World:
-    """A gateway, a queue whose clock a test moves, and a drainer of steps."""
+class ExtractionWorld(DoorWorld):
+    def __init__(self, door: Door, host: FakeHost) -> None:
+        super().__init__(door, host, EXTRACTION_QUEUE)
+        self.drain_by(client_of(door.app), TransitionHandler)
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.now_ms = 1_700_000_000_000
-        self.redis = FakeAsyncRedis()
-        self.queue = WorkQueue(self.redis, EXTRACTION_QUEUE, lambda: self.now_ms)
-        reporter = GatewayReporter(client_of(door.app), lambda: self.now_ms / 1000)
-        self.processor = BatchProcessor(
-            self.queue, TransitionHandler(reporter), reporter, lambda: 0.5
-        )
-        self.relay = OutboxRelay(door.ledger, self.queue, lambda: self.now_ms / 1000)
-
-    async def ask(self, *asked: WorkRequest) -> list[str]:
-        return [one.request_id for one in await self.door.services.write(RequestWorkUnit(asked))]
-
-    async def deliver(self) -> list[Claim]:
+    async def deliver(self, limit: int = 100) -> list[Claim]:
         """Carry what may be sent, then claim and drain everything that is due."""
         await self.relay.sweep()
-        claims = await self.queue.claim(100, 30_000)
-        await self.processor.drain(claims)
-        return claims
+        return await super().deliver(limit)
 
     def state(self, request_id: str) -> tuple[str, str | None]:
-        with self.door.ledger.view() as view:
-            found = status_of(view, request_id)
-        assert found is not None
-        return found.state, found.reason
+        status = self.status(request_id)
+        return status.state, status.reason
 
     def steps(self) -> list[tuple[str, int, str]]:
         """In the order of the log."""
-        with self.door.ledger.view() as view:
-            rows = view.tables.select(schema.receipts, {"receipt_kind": "extraction_attempt"})
-        found = [orjson.loads(row["receipt_bytes"]) for row in rows]
         names = ("extraction_run_id", "attempt_number", "current_state")
-        return [tuple(one[name] for name in names) for one in found]
+        return [
+            tuple(receipt[name] for name in names)
+            for receipt in self.receipts("extraction_attempt")
+        ]
 
 
 @pytest.fixture
-async def world(anyio_backend: str) -> AsyncIterator[World]:
-    async with running_door(host=FakeHost().host) as door:
-        world = World(door)
+async def world(anyio_backend: str) -> AsyncIterator[ExtractionWorld]:
+    async with behind_a_door(ExtractionWorld) as world:
         yield world
-        with door.ledger.view() as view:
-            assert verify(view).findings == ()
-        await world.redis.aclose()
+        world.check()
 
 
 @pytest.mark.spec("§16.4", "§16.8")
-async def test_the_steps_of_a_run_are_recorded_in_order_and_runs_side_by_side(world: World):
+async def test_the_steps_of_a_run_are_recorded_in_order_and_runs_side_by_side(
+    world: ExtractionWorld,
+):
     runs = ("run-1", "run-2")
     for run in runs:
         await world.ask(
@@ -105,30 +82,30 @@ async def test_the_steps_of_a_run_are_recorded_in_order_and_runs_side_by_side(wo
         ]
 
 
-async def test_a_step_before_its_turn_waits_for_the_one_that_is_missing(world: World):
+async def test_a_step_before_its_turn_waits_for_the_one_that_is_missing(world: ExtractionWorld):
     [early] = await world.ask(step(2, "running", "succeeded"))
     await world.deliver()
     assert world.state(early) == ("open", None)
     await world.ask(step(1, "pending", "running"))
-    world.now_ms += 60_000
+    world.pass_ms(60_000)
     await world.deliver()
-    world.now_ms += 60_000
+    world.pass_ms(60_000)
     await world.deliver()
     assert world.state(early) == ("completed", None)
     assert world.processor.tally.last_error == "early"
 
 
-async def test_a_step_whose_turn_never_comes_is_given_up(world: World):
+async def test_a_step_whose_turn_never_comes_is_given_up(world: ExtractionWorld):
     [early] = await world.ask(step(5, "running", "succeeded"))
     for _ in range(MAX_ATTEMPTS):
         await world.deliver()
-        world.now_ms += 60_000
+        world.pass_ms(60_000)
     assert world.state(early) == ("dead_letter", "early")
-    assert await world.queue.dead_by_signature() == {"early": 1}
+    assert (await world.queue.depth()).dead == 1
 
 
 @pytest.mark.spec("§16.5")
-async def test_a_step_that_the_table_does_not_have_is_given_up_at_once(world: World):
+async def test_a_step_that_the_table_does_not_have_is_given_up_at_once(world: ExtractionWorld):
     [wrong, right] = await world.ask(step(1, "pending", "succeeded"), step(1, "pending", "running"))
     await world.deliver()
     assert world.state(wrong) == ("dead_letter", "extraction_state_transition_invalid")
@@ -136,33 +113,43 @@ async def test_a_step_that_the_table_does_not_have_is_given_up_at_once(world: Wo
     assert world.state(right) == ("completed", None)
 
 
-@pytest.mark.parametrize("hand", ["requeue", "cancel", "nobody"])
-async def test_a_dead_step_holds_its_run_up_neither_here_nor_on_the_record(world: World, hand: str):
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_dead_step_holds_its_run_up_neither_here_nor_on_the_record(
+    world: ExtractionWorld, *, cancelled: bool
+):
     """What an operator does with the item changes nothing that the record says of its request."""
     [dead] = await world.ask(step(1, "pending", "succeeded"))
     await world.deliver()
-    assert [one.key for one in await world.queue.dead(10)] == [dead]
-    if hand != "nobody":
-        await getattr(world.queue, hand)([dead])
+    assert (await world.queue.depth()).dead == 1
+    if cancelled:
+        await world.queue.cancel([dead])
     await world.ask(step(2, "running", "succeeded"), step(1, "pending", "running"))
     for _ in range(3):
         await world.deliver()
-        world.now_ms += 60_000
+        world.pass_ms(60_000)
     assert world.state(dead) == ("dead_letter", "extraction_state_transition_invalid")
     assert [one[1:] for one in world.steps()] == [(1, "running"), (2, "succeeded")]
-    assert bool(await world.queue.dead(10)) == (hand == "nobody")
     depth = await world.queue.depth()
+    assert depth.dead == (0 if cancelled else 1)
     assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)
 
 
 async def test_a_step_that_is_delivered_again_after_its_worker_died_is_recorded_once(
-    world: World,
+    world: ExtractionWorld, monkeypatch
 ):
     [request_id] = await world.ask(step(1, "pending", "running"))
     await world.relay.sweep()
     claims = await world.queue.claim(1, 1000)
-    await world.processor._handle(claims)  # and then it died
-    world.now_ms += 1001
+
+    async def die(*_: Any) -> None:
+        raise RuntimeError("the worker died")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(world.queue, "acknowledge", die)
+        with pytest.raises(RuntimeError):
+            await world.processor.drain(claims)
+    assert world.state(request_id) == ("completed", None)
+    world.pass_ms(1001)
     assert await world.queue.reap() == 1
     [again] = await world.deliver()
     # It had not said that it began the step.
@@ -170,3 +157,19 @@ async def test_a_step_that_is_delivered_again_after_its_worker_died_is_recorded_
     assert world.state(request_id) == ("completed", None)
     assert world.steps() == [("run-1", 1, "running")]
     assert (await world.queue.depth()).in_flight == 0
+
+
+async def test_an_item_of_another_version_is_left_for_others_and_is_no_attempt(
+    world: ExtractionWorld, monkeypatch: pytest.MonkeyPatch
+):
+    [request_id] = await world.ask(step(1, "pending", "running"))
+    with monkeypatch.context() as patched:
+        patched.setattr(batches, "is_spoken", lambda _: False)
+        for _ in range(MAX_ATTEMPTS + 1):
+            with capture_logs() as logged:
+                await world.deliver()
+            assert {"protocol_differs"} == {event["event"] for event in logged}
+            world.pass_ms(60_000)
+    assert world.state(request_id) == ("open", None)
+    await world.deliver()
+    assert world.state(request_id) == ("completed", None)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kernel.priorities import PRIORITIES_OF
 from queues.errors import GatewayError
@@ -133,10 +134,30 @@ def test_every_queue_is_carried_and_has_its_handler():
 async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, urgent):
     world = World()
     claims = [
-        Claim(str(number), "t", b"", name, ("c",), (Lineage("", ""),), 1, 1, 0, 0)
+        Claim(
+            key=str(number),
+            token="t",  # noqa: S106 - made up here
+            payload=b"",
+            priority=name,
+            causes=("c",),
+            lineage=(Lineage("", ""),),
+            causes_count=1,
+            attempt=1,
+            enqueued_at_ms=0,
+            deadline_ms=0,
+        )
         for number, name in enumerate(priorities)
     ]
     await world.reporter.batch("/path", "items", ["x"] * len(claims), claims=claims)
     assert world.gateway.asked == {"items": ["x"] * len(claims)} | (
         {"urgent": True} if urgent else {}
     )
+
+
+async def test_a_gateway_of_another_version_is_away_and_no_items_fault():
+    world = World()
+    world.gateway.answer = GatewayError("protocol_differs", "version 2", 503)
+    with capture_logs() as logged:
+        assert await world.give(2) == [{"outcome": "absent", "code": "protocol_differs"}] * 2
+    assert [event["event"] for event in logged] == ["protocol_differs"]
+    assert not await world.reporter.ready()

@@ -1,8 +1,6 @@
 """An item that ends its worker process: its neighbours complete, and it is set aside."""
 
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
 from queues.retry_delay import ENDS_MAX
+from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.gateway.test_gateway import answers
 from tests.workers.worker.worker_that_ends import MARKER
@@ -32,8 +31,13 @@ NAMES = [*(f"sound-{number}" for number in range(19)), MARKER]
 class Restarted:
     """A worker that is started again whenever it ends, and how often it did."""
 
-    def __init__(self, command: list[str], env: dict[str, str]) -> None:
-        self._command, self._env = command, os.environ | env
+    def __init__(self, arguments: list[str], env: dict[str, str], log: Path) -> None:
+        self._command = (
+            "tests.workers.worker.worker_that_ends",
+            arguments,
+            os.environ | env,
+            log,
+        )
         self.ends = 0
 
     @asynccontextmanager
@@ -45,13 +49,9 @@ class Restarted:
 
     async def _run(self) -> None:
         while True:
-            worker = subprocess.Popen(self._command, env=self._env)  # noqa: ASYNC220 - returns at once
-            try:
+            with ForkedProgram(*self._command) as worker:
                 while worker.poll() is None:
                     await anyio.sleep(0.05)
-            finally:
-                worker.kill()
-                worker.wait()
             self.ends += 1
 
 
@@ -69,8 +69,7 @@ async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_bat
         "ROTULUS_WORKER_TOKEN": TOKEN,
     }
     began, cured = tmp_path / "began", tmp_path / "cured"
-    command = [sys.executable, "-m", "tests.workers.worker.worker_that_ends"]
-    worker = Restarted([*command, str(began), str(cured)], env)
+    worker = Restarted([str(began), str(cured)], env, tmp_path / "worker.log")
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve_gateway, settings, valkey_url)

@@ -1,10 +1,6 @@
 """A worker killed in the middle of an evaluation: another takes it up within seconds."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -15,6 +11,7 @@ from redis.asyncio import Redis
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.gateway.test_gateway import answers
 from workers.environment.settings import Settings
@@ -35,14 +32,9 @@ TAKEN_UP_S = VISIBILITY_MS / 1000 + CRONS["reap"].every_s + TICK_EVERY_S
 SLACK_S = 12
 
 
-@contextmanager
-def worker(env: dict[str, str], *files: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.workers.worker.worker_to_be_killed", *map(str, files)]
-    with subprocess.Popen(command, env=os.environ | env) as one:
-        try:
-            yield one
-        finally:
-            one.kill()
+def worker(env: dict[str, str], *files: Path) -> ForkedProgram:
+    module, log = "tests.workers.worker.worker_to_be_killed", files[0].with_suffix(".log")
+    return ForkedProgram(module, [*map(str, files)], os.environ | env, log)
 
 
 def test_what_a_dead_worker_held_comes_back_long_before_an_evaluation_may_end():

@@ -4,7 +4,8 @@ A request has a place from its headers until its answer. When no place is left, 
 body beside the others, it is answered at once, 503 `gateway_full`. Each kind of caller has places
 of its own, told by the path: workers' reports get through however many producers ask, because they
 end work that was taken and make room. Health, metrics and files have no limit; the dashboard's
-stream has its own. A request that waits for an outcome gives its place back meanwhile, because
+stream has its own. Streams of operations have places of their own too, because each is there for
+long. A request that waits for an outcome gives its place back meanwhile, because
 those waits are bounded elsewhere (decision workers/0055).
 
 Requests with a place begin a few at a time, because reading and checking a request holds the event
@@ -20,13 +21,16 @@ from types import MappingProxyType
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from workers.api.body_limits import MAX_BODY_BYTES
+from workers.api.body_limits import limits_of
 from workers.api.errors import respond
 
 WORKERS_MAX = 256
 """Places of workers: as many as may wait for a commit with something urgent."""
 
 PAGES_MAX = 64
+STREAMS_MAX = 32
+"""Streams of operations; what they hold of their bodies is as much as all bodies may have."""
+
 BODIES_BYTES_MAX = 128 << 20
 """Bytes of the bodies of all requests of one kind of caller; sixteen of the greatest."""
 
@@ -58,7 +62,7 @@ def asker_of(path: str) -> str | None:
     for prefix, asker in _ASKERS_BELOW.items():
         if path.startswith(prefix):
             return asker
-    return "producers"
+    return "streams" if path.endswith("/operations:bulk") else "producers"
 
 
 class ConcurrencyLimit:
@@ -125,6 +129,7 @@ class Admission:
                 "producers": ConcurrencyLimit(requests_max),
                 "workers": ConcurrencyLimit(WORKERS_MAX),
                 "pages": ConcurrencyLimit(PAGES_MAX),
+                "streams": ConcurrencyLimit(STREAMS_MAX),
             }
         )
 
@@ -161,7 +166,7 @@ class AdmissionMiddleware:
         if asker is None:
             await self._app(scope, receive, send)
             return
-        places, body_bytes = self._places[asker], _body_bytes(scope["headers"])
+        places, body_bytes = self._places[asker], _body_bytes(scope["path"], scope["headers"])
         if not places.take(body_bytes):
             refusal = respond("gateway_full", "the gateway has as much in hand as it takes")
             await refusal(scope, receive, send)
@@ -175,11 +180,11 @@ class AdmissionMiddleware:
             places.leave(body_bytes)
 
 
-def _body_bytes(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return how large a body is, which the guard has looked at, or may become."""
+def _body_bytes(path: str, headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Return how much of a body, whose length the guard has looked at, is in memory at most."""
     for name, value in headers:
         if name == b"content-length":
-            return int(value)
+            return min(int(value), limits_of(path).held_bytes)
         if name == b"transfer-encoding":
-            return MAX_BODY_BYTES
+            return limits_of(path).held_bytes
     return 0

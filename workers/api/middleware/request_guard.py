@@ -8,22 +8,24 @@ or from no page at all (`origin_refused`), reading and streams included. A link 
 be followed if it opens a whole page.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import anyio
 import structlog
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kernel.fleet_protocol import HEADER, PROTOCOL
 from kernel.host import Host
 from workers.api.body_limits import limits_of
 from workers.api.errors import respond
 from workers.environment.host_names import LOOPBACK_NAMES, host_name
 
 BODY_S_MAX = 30.0
+"""Time for a body, or for each piece of a stream."""
+
 _LENGTH_DIGITS_MAX = 20
 _NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})
@@ -52,7 +54,8 @@ class RequestGuardMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        # A request is asked for six headers, and `Headers` would look through all for each.
+        headers = _first_of_each(scope["headers"])
         request_id = headers.get("x-request-id", "")[:64] or self._host.new_id()
         answered = False
 
@@ -66,15 +69,17 @@ class RequestGuardMiddleware:
                 ]
             await send(message)
 
-        refusal = self._refusal(scope["method"], scope["path"], headers)
+        hosts = sum(name == b"host" for name, _ in scope["headers"])
+        refusal = self._refusal(scope["method"], scope["path"], headers, hosts)
         if refusal is not None:
             answer = respond(refusal.code, refusal.message)
             await answer(scope, receive, tagged)
             return
+        limits = limits_of(scope["path"])
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(
-                    scope, _limited(receive, limits_of(scope["path"]).body_bytes), tagged
+                    scope, _limited(receive, limits.body_bytes, limits.stream_s), tagged
                 )
             except ClientDisconnect:
                 # Nobody is left to be answered, and a client that goes is no failure.
@@ -86,16 +91,18 @@ class RequestGuardMiddleware:
                 answer = respond("internal", "the gateway failed; the log says why")
                 await answer(scope, receive, tagged)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> _Refusal | None:
+    def _refusal(
+        self, method: str, path: str, headers: Mapping[str, str], hosts: int
+    ) -> _Refusal | None:
         return (
-            self._foreign_host(headers)
+            self._foreign_host(headers, hosts)
             or _foreign_origin(method, headers)
+            or _other_protocol(headers)
             or _unreadable_body(path, headers)
         )
 
-    def _foreign_host(self, headers: Headers) -> _Refusal | None:
-        hosts = headers.getlist("host")
-        name = host_name(hosts[0]) if len(hosts) == 1 else None
+    def _foreign_host(self, headers: Mapping[str, str], hosts: int) -> _Refusal | None:
+        name = host_name(headers["host"]) if hosts == 1 else None
         if name is None:
             return _Refusal("host_invalid", "a request names one host: a name, and a port")
         if name not in self._hosts:
@@ -104,7 +111,12 @@ class RequestGuardMiddleware:
         return None
 
 
-def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
+def _first_of_each(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the first value of each header, by its name in lower case."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed([*headers])}
+
+
+def _foreign_origin(method: str, headers: Mapping[str, str]) -> _Refusal | None:
     origin = headers.get("origin")
     foreign = origin is not None and origin.partition("://")[2] != headers["host"]
     if not foreign and headers.get("sec-fetch-site", "none") in _OWN_SITES:
@@ -120,7 +132,16 @@ def _foreign_origin(method: str, headers: Headers) -> _Refusal | None:
     return _Refusal("origin_refused", "requests of other origins are refused")
 
 
-def _unreadable_body(path: str, headers: Headers) -> _Refusal | None:
+def _other_protocol(headers: Mapping[str, str]) -> _Refusal | None:
+    stated = headers.get(HEADER.lower(), str(PROTOCOL))
+    if stated == str(PROTOCOL):
+        return None
+    return _Refusal(
+        "protocol_differs", f"this gateway speaks version {PROTOCOL}, and not {stated[:16]!r}"
+    )
+
+
+def _unreadable_body(path: str, headers: Mapping[str, str]) -> _Refusal | None:
     length = headers.get("content-length", "0")
     digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
     limit = limits_of(path).body_bytes
@@ -142,7 +163,7 @@ def _charset(headers: Mapping[str, str]) -> str:
     return "utf-8"
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
+def _limited(receive: Receive, limit: int, stream_s: float | None = None) -> Receive:
     """A body without a length is refused where it passes the limit, a slow one when its time ends.
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
@@ -154,9 +175,10 @@ def _limited(receive: Receive, limit: int) -> Receive:
         if not has_more:
             # What comes now is about the connection, and is waited for as long as it takes.
             return await receive()
-        until_s = until_s or anyio.current_time() + BODY_S_MAX
+        now_s = anyio.current_time()
+        until_s = until_s or now_s + (stream_s or BODY_S_MAX)
         message: Message | None = None
-        with anyio.CancelScope(deadline=until_s):
+        with anyio.CancelScope(deadline=min(until_s, now_s + BODY_S_MAX)):
             message = await receive()
         if message is None:
             # Closed, or the rest of the body would keep it open.

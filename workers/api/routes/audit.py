@@ -7,8 +7,8 @@ from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
-from kernel.audit.causes import authority_grounds, causal_ancestors
 from kernel.audit.costs import cost_entries, cost_totals
+from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.operations import AuditError, AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us

@@ -21,6 +21,9 @@ from workers.use_cases.authority_sweeps import (
     run_sweep,
 )
 
+NO_NUL = r"^[^\x00]+$"
+"""Names on the record hold no U+0000."""
+
 router = json_router(prefix="/v1/authority", tags=["authority"])
 
 
@@ -29,7 +32,7 @@ class RecomputeBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    trigger_source_id: Annotated[str, Field(min_length=1, max_length=512)]
+    trigger_source_id: Annotated[str, Field(min_length=1, max_length=512, pattern=NO_NUL)]
     priority: Priority = "user_initiated_critical"
 
 

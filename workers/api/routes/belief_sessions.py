@@ -12,7 +12,7 @@ from uuid import UUID
 
 from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from actors import messages
 from kernel.belief.limits import (
@@ -118,9 +118,9 @@ class DeclareBody(_Body):
     ontology: Ontology
     hypotheses: Annotated[list[str], ids_of_at_most(MAX_HYPOTHESES)]
     metadata: dict[str, Any] | None = None
-    validate_hypotheses: bool = False
-    allow_force: bool = False
-    stability_window: Annotated[int, Field(ge=0, le=MAX_STABILITY_WINDOW)] = 0
+    validate_hypotheses: StrictBool = False
+    allow_force: StrictBool = False
+    stability_window: Annotated[int, Field(ge=0, le=MAX_STABILITY_WINDOW, strict=True)] = 0
     elimination_store: TombstonePlace = "ledger"
 
 
@@ -142,7 +142,7 @@ class ObligationBody(_VerbBody):
     """An obligation that so many further eliminations discharge."""
 
     obligation_id: str
-    min_total_eliminations: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES)]
+    min_total_eliminations: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES, strict=True)]
 
 
 class ExitBody(_VerbBody):

@@ -26,7 +26,7 @@ CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
 """The unit of each cron, by its name in `workers/worker/cron.py`."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Sequence = Annotated[int, Field(ge=0, le=2**53 - 1)]
+_Sequence = Annotated[int, Field(ge=0, le=2**53 - 1, strict=True)]
 
 
 class MarkBody(BaseModel):

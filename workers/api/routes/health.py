@@ -13,6 +13,9 @@ from queues.connection import redis_problem
 from workers.api.json_bodies import json_router
 from workers.api.services import Given
 
+STALLED_S = 5.0
+"""A commit that takes as long as this makes a gateway unready."""
+
 router = json_router(tags=["health"])
 
 
@@ -53,6 +56,8 @@ async def readyz(services: Given) -> JSONResponse:
         await services.read(lambda view: view.head())
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
         problems["ledger"] = type(error).__name__
+    if (stalled_s := services.stalled_s()) >= STALLED_S:
+        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
     if (problem := await redis_problem(services.redis)) is not None:
         problems["redis"] = problem
     for session_id in services.sessions.corrupt_sessions:

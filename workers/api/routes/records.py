@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 
 from kernel.audit.log import log_document
-from queues.items import QueueDepth
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
 from workers.api.services import Given
@@ -63,21 +62,10 @@ async def queues(services: Given) -> dict[str, Any]:
     beats = await services.heartbeats.alive()
     return {
         "requests": requests,
-        "queues": {name: describe_depth(depth) for name, depth in depths.items()},
+        "queues": {
+            name: asdict(depth) | {"paused_priorities": sorted(depth.paused_priorities)}
+            for name, depth in depths.items()
+        },
         "workers": [beat.worker_id for beat in beats],
         "fleet": [asdict(beat) for beat in beats],
-    }
-
-
-def describe_depth(depth: QueueDepth) -> dict[str, Any]:
-    """Return a queue's depth as JSON has it."""
-    return {
-        "ready": depth.ready,
-        "suspended": depth.suspended,
-        "delayed": depth.delayed,
-        "in_flight": depth.in_flight,
-        "dead": depth.dead,
-        "oldest_eligible_age_ms": depth.oldest_eligible_age_ms,
-        "paused": depth.paused,
-        "paused_priorities": sorted(depth.paused_priorities),
     }

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from kernel.errors import KernelError
 from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
@@ -17,7 +17,7 @@ REPLAYED_MAX = 1000
 
 router = json_router(prefix="/v1/audit", tags=["audit"])
 
-Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
+Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX, strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
 
 
@@ -27,7 +27,7 @@ class Context(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     caller_kind: CallerKind = "other"
-    retention_upgrade_required: bool = False
+    retention_upgrade_required: StrictBool = False
     caller_attribution: Text | None = None
 
 

@@ -7,14 +7,13 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.errors import ActorError, IntentInvalid
 from actors.messages import Operate, SubmitEnvelope
 from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.refusal_runs import EACH_S
 from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
 from workers.api.json_bodies import json_router
+from workers.api.operation_results import are_only_counted, only_counted, result_document
 from workers.api.services import Given
 
 INTENTS_MAX = 256
@@ -37,8 +36,8 @@ async def operate(session_id: UUID, body: OperationsBody, services: Given) -> An
     """Put intents through the kernel in order; each has its own result."""
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
     document = {"results": [result_document(result) for result in results]}
-    if all(isinstance(result, RejectedResult) and result.receipt_id is None for result in results):
-        return _only_counted(document)
+    if are_only_counted(results):
+        return only_counted(document)
     return document
 
 
@@ -58,7 +57,7 @@ def _refusal(result: RejectedResult) -> JSONResponse:
     """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
     rejection = result.rejection
     if result.receipt_id is None:
-        return _only_counted(result.document())
+        return only_counted(result.document())
     response = respond(rejection.reason_code, rejection.message, result.document())
     if rejection.retry_after_s is not None:
         response.status_code = 429
@@ -66,28 +65,3 @@ def _refusal(result: RejectedResult) -> JSONResponse:
     elif response.status_code not in RETRYABLE_STATUS:
         response.status_code = 422
     return response
-
-
-def _only_counted(document: dict[str, Any]) -> JSONResponse:
-    """Return the response where so much was refused that it is only counted."""
-    message = f"so much was refused that it is only counted; again in {EACH_S} s"
-    response = respond("refusals_too_many", message, document)
-    response.headers["Retry-After"] = str(EACH_S)
-    return response
-
-
-def result_document(result: object) -> dict[str, Any]:
-    """Return one operation's result as it leaves the process."""
-    if isinstance(result, SubmissionResult):
-        return result.document() | {"duplicate": result.duplicate}
-    if isinstance(result, RejectedResult):
-        return result.document()
-    if isinstance(result, IntentInvalid):
-        return {
-            "validation_result": "invalid",
-            "reason_code": result.code,
-            "field": result.field,
-            "message": str(result),
-        }
-    code = result.code if isinstance(result, ActorError) else "internal"
-    return {"validation_result": "failed", "reason_code": code, "message": "nothing was written"}

@@ -44,7 +44,7 @@ class PutBackBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    shard: Annotated[int, Field(ge=0, le=4095)]
+    shard: Annotated[int, Field(ge=0, le=4095, strict=True)]
     offset: Annotated[str, Field(pattern=r"^[0-9]{15}-[0-9]{20}$")]
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from actors.orchestrator.intents import SynthesizeByModel
 from workers.api.json_bodies import json_router
-from workers.api.routes.session_operations import result_document
+from workers.api.operation_results import result_document
 from workers.api.services import Given
 
 router = json_router(prefix="/v1/sessions", tags=["sessions"])

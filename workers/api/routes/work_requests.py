@@ -49,7 +49,7 @@ class RequestBody(BaseModel):
     request_key: Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]
     content: dict[str, Any]
     priority: Annotated[str, Field(max_length=64)] | None = None
-    delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX)] = 0
+    delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX, strict=True)] = 0
 
 
 class EnqueueBody(BaseModel):

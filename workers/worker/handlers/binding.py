@@ -120,7 +120,11 @@ class BindingHandler(Handler):
             return settled + [
                 ClaimResult(evaluation.claim, "failed", code, final=True) for evaluation in due
             ]
-        admitted = [evaluation for evaluation in due if _admits(plans, evaluation)]
+        admitted = [
+            evaluation
+            for evaluation in due
+            if evaluation.request.request_id in plans[evaluation.request.item_key].admitted
+        ]
         settled += self._defer(
             [evaluation for evaluation in due if evaluation not in admitted], plans
         )
@@ -240,7 +244,3 @@ class BindingHandler(Handler):
         shared, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
         [handed_in] = await self._reporter.batch(REPORTS_PATH, "reports", reports, shared, [claim])
         return handed_in
-
-
-def _admits(plans: Mapping[str, FanOut], evaluation: _Due) -> bool:
-    return evaluation.request.request_id in plans[evaluation.request.item_key].admitted

@@ -202,6 +202,7 @@ async def test_health_and_what_has_a_limit_of_its_own_is_never_refused(path):
             "producers": 1,
             "workers": 0,
             "pages": 0,
+            "streams": 0,
         }
         assert not await refused(world, path)
 
@@ -212,6 +213,8 @@ async def test_health_and_what_has_a_limit_of_its_own_is_never_refused(path):
         ("/v1/sessions", "producers"),
         ("/v1/queues/extraction-transition/outcomes", "producers"),
         ("/nothing", "producers"),
+        ("/v1/sessions/s/operations", "producers"),
+        ("/v1/sessions/s/operations:bulk", "streams"),
         ("/internalx", "producers"),
         ("/healthz/x", "producers"),
         ("/internal/work", "workers"),

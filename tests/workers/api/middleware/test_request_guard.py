@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from kernel.fleet_protocol import HEADER, PROTOCOL
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     ANY_JSON,
@@ -30,6 +31,26 @@ from workers.api.middleware import request_guard as guard
 pytestmark = pytest.mark.anyio
 
 OURS = "127.0.0.1:8440"
+POSTED = {
+    "type": "http",
+    "scheme": "http",
+    "method": "POST",
+    "root_path": "",
+    "path": "/v1/sessions",
+    "query_string": b"",
+    "headers": [
+        (b"host", b"127.0.0.1"),
+        (b"content-type", b"application/json"),
+        (b"content-length", b"100"),
+    ],
+    "client": ("127.0.0.1", 1),
+    "server": ("127.0.0.1", 2),
+}
+"""What a server says of a request whose body is still to come."""
+
+
+async def nobody(message: Any) -> None:
+    pytest.fail(f"nobody is to be answered: {message}")
 
 
 async def declare(door: Door, **headers: str) -> Any:
@@ -267,17 +288,21 @@ async def test_who_has_sent_the_whole_body_may_stay(monkeypatch):
         await gone.wait()
         return {"type": "http.disconnect"}
 
+    async def go() -> None:
+        await anyio.sleep(0.2)
+        gone.set()
+
+    async def stream(_scope: Any, receive: Any, _send: Any) -> None:
+        received.append((await receive())["type"])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(go)
+            received.append((await receive())["type"])
+
     read: list[bool] = []
-    limited = guard._limited(receive, MAX_BODY_BYTES)
-    assert (await limited())["type"] == "http.request"
-    async with anyio.create_task_group() as tasks:
-
-        async def go() -> None:
-            await anyio.sleep(0.2)
-            gone.set()
-
-        tasks.start_soon(go)
-        assert (await limited())["type"] == "http.disconnect"
+    received: list[str] = []
+    guarded = guard.RequestGuardMiddleware(stream, hosts=frozenset(), host=FakeHost().host)
+    await guarded(POSTED, receive, nobody)
+    assert received == ["http.request", "http.disconnect"]
 
 
 async def test_who_goes_before_the_body_is_whole_is_not_logged_as_a_failure(door: Door):
@@ -293,12 +318,8 @@ async def test_who_goes_before_the_body_is_whole_is_not_logged_as_a_failure(door
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
-    headers += [(b"content-length", b"100")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/sessions", "query_string": b""}
-    scope |= {"headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}
     with capture_logs() as logs:
-        await door.app(scope | {"scheme": "http", "root_path": ""}, receive, send)
+        await door.app(dict(POSTED), receive, send)
     assert (sent, logs) == ([], [])
 
 
@@ -394,3 +415,10 @@ async def test_any_json_at_any_door_is_answered_with_a_typed_error_or_success():
             if not response.is_success:
                 assert 400 <= response.status_code < 500, (path, body, response.text)
                 error_of(response, response.status_code, response.json()["error"]["code"])
+
+
+async def test_what_a_process_of_another_version_says_is_refused_before_it_is_read(door: Door):
+    answer = await declare(door, **{HEADER: str(PROTOCOL + 1)})
+    error_of(answer, 503, "protocol_differs")
+    assert log_length(door.ledger) == 0
+    assert (await declare(door, **{HEADER: str(PROTOCOL)})).status_code == 201

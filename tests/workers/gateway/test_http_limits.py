@@ -13,7 +13,7 @@ import uvicorn
 
 from tests.system.tree_run import wait_for
 from workers.environment.listening import listen
-from workers.gateway.http_protocol import (
+from workers.gateway.http_limits import (
     FRAMING_BYTES_MAX,
     HEAD_BYTES_MAX,
     HEADERS_MAX,

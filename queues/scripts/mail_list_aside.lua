@@ -1,4 +1,4 @@
--- mail_aside: what was set aside of a shard.
+-- mail_list_aside: what was set aside of a shard.
 -- KEYS[1]  prefix of the shard
 -- ARGV     most entries that are kept beside
 -- Returns  for each entry: { stream id, bytes }

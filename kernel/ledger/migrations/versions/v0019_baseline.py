@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0015"
+revision = "0019"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -37,7 +37,11 @@ def upgrade() -> None:
         sa.Column("ordinal", INTEGER, autoincrement=False, nullable=False),
         sa.Column("store", TEXT, nullable=False),
         sa.Column("record_key", TEXT, nullable=False),
-        sa.Column("effect_bytes", sa.LargeBinary(), nullable=False),
+        sa.Column("effect_id", TEXT, nullable=False),
+        sa.Column("effect_kind", TEXT, nullable=False),
+        sa.Column("canonical_kind", TEXT, nullable=False),
+        sa.Column("pre_image_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("post_image_hash", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("ec_sequence_number", "ordinal"),
     )
     op.create_index(
@@ -249,10 +253,9 @@ def upgrade() -> None:
         "idempotency_records",
         sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
         sa.Column("idempotency_key", TEXT, nullable=False),
-        sa.Column("operation_id", TEXT, nullable=False),
         sa.Column("content_digest", TEXT, nullable=False),
-        sa.Column("result_bytes", sa.LargeBinary(), nullable=False),
-        sa.Column("submitted_at_us", INTEGER, nullable=False),
+        sa.Column("row_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("emitted_receipts", TEXT, nullable=False),
         sa.Column("expires_at_us", INTEGER, nullable=False),
         sa.Column("archived", INTEGER, nullable=False),
         sa.PrimaryKeyConstraint("ec_sequence_number"),

@@ -81,6 +81,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._refused = False
+        self.times_taken = 0
+        """How often the client has made room in a full buffer of answers."""
+
         self._in_head = True
         """Until the headers of the next request are whole."""
 
@@ -98,6 +101,11 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._feed(data[start : start + _PIECE_BYTES])
             except _Refused as error:
                 self._refuse(error.refusal)
+
+    def resume_writing(self) -> None:
+        """Go on to write: the client has taken what was too much."""
+        self.times_taken += 1
+        super().resume_writing()
 
     def _feed(self, piece: bytes) -> None:
         self._fed_bytes += len(piece)

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from kernel.belief.core import CMBSCore, EliminationEvent, ProbeResult
+from kernel.belief.elimination import CMBSCore, EliminationEvent, ProbeResult
 
 FORBIDDEN_WORDS = ("attempted", "successful", "failed", "pending", "executing", "running")
 FORBIDDEN_METHODS = (
@@ -205,7 +205,7 @@ def test_a_terminated_core_still_answers_and_may_refuse_a_second_termination():
     core = CMBSCore("abc", 1)
     core.declare_conclusion("x")
     core.request_termination()
-    core._stability_window = 2
+    core = CMBSCore.deserialize(core.serialize() | {"stability_window": 2})
     core.declare_conclusion("y")
     assert core.submit_probe_result("p", "o", ["a"]).accepted
     core.enter_obligation("g")

@@ -1,0 +1,42 @@
+"""The applied effects of a row of the log: columns that say what was hashed into the row.
+
+When they were applied is the row's own time, so no effect repeats it (decision kernel/0241).
+"""
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+
+NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
+HASHES = ("pre_image_hash", "post_image_hash")
+"""In the document as hexadecimal digits; empty where there was, or is, no record."""
+
+
+def effect_row(sequence: int, ordinal: int, document: Document) -> Row:
+    """Return the row of an effect, by the document that is hashed."""
+    return {
+        "ec_sequence_number": sequence,
+        "ordinal": ordinal,
+        **{name: document[name] for name in NAMES},
+        **{name: bytes.fromhex(document[name]) for name in HASHES},
+    }
+
+
+def effect_of(row: Row) -> Document:
+    """Return what an effect did, without its time."""
+    return {
+        **{name: row[name] for name in NAMES},
+        **{name: row[name].hex() for name in HASHES},
+    }
+
+
+def hashed_effect(row: Row, applied_at: str) -> Document:
+    """Return the document of an effect that is hashed into the row of its operation."""
+    return {**effect_of(row), "applied_at": applied_at}
+
+
+def effects_of(view: LedgerView, row: Row) -> list[Document]:
+    """Return the documents of the effects of a row of the log, in the order of applying."""
+    where = {"ec_sequence_number": row["ec_sequence_number"]}
+    effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
+    return [hashed_effect(effect, row["committed_at"]) for effect in effects]

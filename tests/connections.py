@@ -1,0 +1,75 @@
+"""The connections that a ledger's stores open: what runs on them, how many there are, what fails.
+
+`watch_sqlite` and `watch_postgres` stand in for the driver's own `connect`, so the stores are those
+of the product, and so are the connections.
+"""
+
+import sqlite3
+from functools import partial
+
+
+class Connections:
+    """What was asked of a driver since it is watched."""
+
+    def __init__(self):
+        self.open = []
+        """The connections that are not closed, oldest first."""
+
+        self.last = None
+        """The connection on which a statement ran last."""
+
+        self.statements = []
+        """Each statement and its values, on whatever connection."""
+
+        self.before = lambda _: None
+        """Called with a statement before it runs."""
+
+    def watched(self, kind):
+        """Return a driver's class of connections that writes down here what happens to each."""
+        connections = self
+
+        class Watched(kind):
+            failing = ("", None, False)
+
+            def __init__(self, *arguments, **options):
+                super().__init__(*arguments, **options)
+                connections.open.append(self)
+
+            def fail_on(self, sql, error, *, after_the_fact):
+                """Raise an error whenever a statement runs here, before or after its effect."""
+                self.failing = (sql, error, after_the_fact)
+
+            def execute(self, sql, *values, **options):
+                connections.last = self
+                connections.statements.append((sql, *values))
+                connections.before(sql)
+                failing, error, after_the_fact = self.failing
+                if sql != failing:
+                    return super().execute(sql, *values, **options)
+                if after_the_fact:
+                    super().execute(sql, *values, **options)
+                raise error
+
+            def close(self):
+                if self in connections.open:
+                    connections.open.remove(self)
+                super().close()
+
+        return Watched
+
+
+def watch_sqlite(patch):
+    """Watch the connections to files that are opened until the patch is undone."""
+    connections = Connections()
+    kind = connections.watched(sqlite3.Connection)
+    patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=kind))
+    return connections
+
+
+def watch_postgres(patch):
+    """Watch the connections to servers that are opened until the patch is undone."""
+    import psycopg  # noqa: PLC0415 - where there is a server there is the driver
+
+    connections = Connections()
+    patch.setattr(psycopg, "connect", connections.watched(psycopg.Connection).connect)
+    return connections

@@ -1,0 +1,88 @@
+"""A client that knows several gateways asks the next one where one does not answer."""
+
+import anyio
+import httpx
+import pytest
+
+from queues.client.failover import ANSWER_WAIT_S, FailoverTransport
+from queues.client.gateway_http import GatewayHttp
+from queues.errors import GatewayError
+
+pytestmark = pytest.mark.anyio
+
+URLS = ("http://a:1", "http://b:2", "https://c")
+
+
+class Fleet(httpx.AsyncBaseTransport):
+    """Gateways by host, each of which does the same with every request."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.asked = []
+
+    async def handle_async_request(self, request):
+        content = await request.aread()
+        self.asked.append((str(request.url), request.headers["host"], content))
+        self.timeouts = request.extensions["timeout"]
+        answer = self.answers[request.url.host]
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(answer, json={"by": request.url.host})
+
+
+async def ask(fleet, times=1):
+    """Return who answered each time, and how long was waited in between in all."""
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    transport = FailoverTransport(URLS, fleet)
+    async with GatewayHttp(URLS[0], transport=transport, sleep=sleep, give_up_after_s=1) as http:
+        answers = [await http.ask("POST", "/x?y=1", json={"n": n}) for n in range(times)]
+    return [answer.json()["by"] for answer in answers], sum(pauses)
+
+
+async def test_the_first_is_asked_while_it_answers():
+    fleet = Fleet(a=200, b=200, c=200)
+    assert await ask(fleet, times=3) == (["a", "a", "a"], 0)
+    assert {url for url, _, _ in fleet.asked} == {"http://a:1/x?y=1"}
+
+
+@pytest.mark.parametrize("answer", [503, httpx.ConnectError("no"), httpx.ReadTimeout("silent")])
+async def test_whoever_does_not_answer_is_left_for_the_next(answer):
+    fleet = Fleet(a=answer, b=200, c=200)
+    answers, waited_s = await ask(fleet, times=3)
+    assert (answers, len(fleet.asked)) == (["b", "b", "b"], 4)
+    assert waited_s < 1
+    assert fleet.asked[1] == ("http://b:2/x?y=1", "b:2", b'{"n":0}')
+
+
+async def test_all_are_asked_and_then_the_first_again():
+    fleet = Fleet(a=503, b=httpx.ConnectError("no"), c=503)
+    with pytest.raises(GatewayError):
+        await ask(fleet)
+    assert [host for _, host, _ in fleet.asked[:4]] == ["a:1", "b:2", "c", "a:1"]
+
+
+async def test_what_is_wrong_with_a_request_is_nobody_elses_to_answer():
+    fleet = Fleet(a=422, b=200, c=200)
+    with pytest.raises(GatewayError):
+        await ask(fleet)
+    assert len(fleet.asked) == 1
+
+
+async def test_one_gateway_holds_nobody_for_longer_than_its_time():
+    fleet = Fleet(a=200, b=200, c=200)
+    await ask(fleet)
+    assert set(fleet.timeouts.values()) == {ANSWER_WAIT_S}
+
+
+async def test_requests_that_fail_together_turn_from_a_gateway_once():
+    fleet = Fleet(a=503, b=200, c=503)
+    transport = FailoverTransport(URLS, fleet)
+    async with GatewayHttp(URLS[0], transport=transport) as http, anyio.create_task_group() as all_:
+        for _ in range(4):
+            all_.start_soon(http.ask, "GET", "/")
+    assert [host for _, host, _ in fleet.asked].count("c") == 0

@@ -1,0 +1,55 @@
+"""What the processes of a fleet say to each other has a version, and other versions are left alone.
+
+Where this finds another form than that of the version, the version is raised
+(`kernel/fleet_protocol.py`), and the digest is entered under the new one.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+import orjson
+
+from actors import messages
+from actors.messages import Message
+from kernel.canonical import digest
+from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
+from queues.worker_heartbeats import WorkerBeat
+from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
+
+FORMS = {1: "efc52745d198ee4784e529fbc2d1ad8885d5c64a5e597b8d0a9df3dba1f79b85"}
+"""The digest of everything that is said, by the version that says it."""
+
+
+def _shape(schema: Any) -> Any:
+    """A schema without its words."""
+    if isinstance(schema, dict):
+        words = ("description", "title")
+        return {name: _shape(value) for name, value in schema.items() if name not in words}
+    return [_shape(value) for value in schema] if isinstance(schema, list) else schema
+
+
+def _fields(kind: type) -> dict[str, str]:
+    return {field.name: str(field.type) for field in fields(kind)}
+
+
+def _forms() -> dict[str, Any]:
+    kinds = [kind for kind in vars(messages).values() if isinstance(kind, type)]
+    bodies = (RecomputedBody, WorkBody, DeadLetterBody)
+    return {
+        "mail": {kind.__name__: _fields(kind) for kind in kinds if issubclass(kind, Message)},
+        "reports": {body.__name__: _shape(body.model_json_schema()) for body in bodies},
+        "heartbeat": _fields(WorkerBeat),
+    }
+
+
+def test_the_forms_of_what_is_said_are_those_of_the_version():
+    assert digest(_forms()) == FORMS[PROTOCOL]
+
+
+def test_a_payload_says_its_version_and_another_one_is_not_spoken():
+    payload = stated({"request_id": "r"})
+    assert orjson.loads(payload) == {"protocol": PROTOCOL, "request_id": "r"}
+    assert is_spoken(payload)
+    assert is_spoken(b'{"request_id":"r"}')
+    assert not is_spoken(b'{"protocol":%d,"request_id":"r"}' % (PROTOCOL + 1))
+    assert not is_spoken(b'{"protocol":%d1,"request_id":"r"}' % PROTOCOL)

@@ -1,0 +1,35 @@
+"""The methods of the contract on a channel and on a server, as `tee.proto` lists them."""
+
+from typing import Any
+
+import grpc
+from google.protobuf.message_factory import GetMessageClass
+
+from workers.tee import tee_pb2 as wire
+
+_SERVICE = wire.DESCRIPTOR.services_by_name["Tee"]
+
+
+def client_methods(channel: grpc.Channel) -> dict[str, Any]:
+    """Return what calls each method, by its name."""
+    return {
+        method.name: channel.unary_unary(
+            f"/{_SERVICE.full_name}/{method.name}",
+            request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        for method in _SERVICE.methods
+    }
+
+
+def serve_methods(servicer: object, server: grpc.Server) -> None:
+    """Have a server call the servicer's method of the same name for each."""
+    handlers = {
+        method.name: grpc.unary_unary_rpc_method_handler(
+            getattr(servicer, method.name),
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        )
+        for method in _SERVICE.methods
+    }
+    server.add_registered_method_handlers(_SERVICE.full_name, handlers)
