@@ -26,7 +26,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from queues.capacity_leases import CapacityLeases
-from queues.dropped import DROPPED, KINDS_MAX
+from queues.dropped import DROPPED, KINDS_MAX, dropped
 from queues.errors import QueueError
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
@@ -49,6 +49,8 @@ FINISH_S = 0.6
 """How long a stop waits for the batches in hand; a supervisor kills after one second."""
 
 GIVE_BACK_S = 0.3
+JOB = "drain_slot"
+NO_SLOT = -1
 
 _log = structlog.get_logger(__name__)
 
@@ -113,23 +115,21 @@ class WorkerProcess:
         queue_name = f"rotulus:arq:{self.worker_id}:{self._begun}"
         worker = Worker(
             functions=[
-                func(
-                    cast("Any", self._slot), name="drain_slot", timeout=SLOT_TURN_S * 2, max_tries=1
-                )
+                func(cast("Any", self._slot), name=JOB, timeout=SLOT_TURN_S * 2, max_tries=1)
             ],
             queue_name=queue_name,
             redis_pool=ArqRedis(
                 self.redis.connection_pool,
-                job_serializer=orjson.dumps,
-                job_deserializer=orjson.loads,
+                job_serializer=_write_job,
+                job_deserializer=_read_job,
                 default_queue_name=queue_name,
             ),
             handle_signals=False,
             max_jobs=self.slots + 1,
             poll_delay=ARQ_POLL_S,
             keep_result=0,
-            job_serializer=orjson.dumps,
-            job_deserializer=orjson.loads,
+            job_serializer=_write_job,
+            job_deserializer=_read_job,
             ctx={},
         )
         try:
@@ -161,7 +161,7 @@ class WorkerProcess:
             for slot in sorted(missing):
                 self._turn += 1
                 job_id = f"{self.worker_id}:{slot}:{self._turn}"
-                await worker.pool.enqueue_job("drain_slot", slot, _job_id=job_id)
+                await worker.pool.enqueue_job(JOB, slot, _job_id=job_id)
             await anyio.sleep(KEEP_EVERY_S)
 
     async def _beat(self) -> None:
@@ -222,6 +222,26 @@ async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:
     if unfinished:
         ended.cancel()
         await asyncio.wait([ended], timeout=0.5)
+
+
+def _write_job(job: dict[str, Any]) -> bytes:
+    """Return what arq keeps of a job; an error that ended it is kept as its text."""
+    return orjson.dumps(job, default=repr)
+
+
+def _read_job(value: bytes) -> dict[str, Any]:
+    """Return the job that a key of arq holds; where no worker wrote it, a job of no slot."""
+    try:
+        job = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        job = None
+    match job:
+        case {"f": str() as name, "a": [int() as slot], "et": int() as asked_at_ms} if name == JOB:
+            pass
+        case _:
+            dropped("job")
+            slot, asked_at_ms = NO_SLOT, 0
+    return {"f": JOB, "a": [slot], "k": {}, "t": None, "et": asked_at_ms}
 
 
 def new_worker_id() -> str:

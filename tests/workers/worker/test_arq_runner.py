@@ -1,5 +1,7 @@
 """A worker process on a real server: slots, leases, heartbeats, and what a stop leaves behind."""
 
+import gc
+import logging
 import re
 import time
 from collections import Counter
@@ -11,12 +13,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from arq.connections import ArqRedis
 from arq.worker import Worker
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection
 
 from kernel.priorities import CapacityPriority
 from queues.capacity_leases import CapacityLeases
+from queues.dropped import DROPPED
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.items import Claim, NewItem
 from queues.work_queue import WorkQueue
@@ -30,7 +34,8 @@ from workers.worker.batches import BatchCounters
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    # A stop cancels arq's loop where it stands, which may be inside a pipeline of its own.
+    # A stop cancels arq's loop where it stands, which may be inside a pipeline of its own; `swept`
+    # has it collected here, not in the middle of another file's tests.
     pytest.mark.filterwarnings(
         "ignore:.*function Redis.__del__:pytest.PytestUnraisableExceptionWarning"
     ),
@@ -39,6 +44,13 @@ pytestmark = [
 QUEUE = "authority-recompute"
 CLAIM_ITEMS = 64
 OTHERS = ("binding-evaluation", "extraction-transition")
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """Collect what a stop left of arq's pipelines while its warning is still expected."""
+    yield
+    gc.collect()
 
 
 class Drainer:
@@ -307,6 +319,56 @@ async def test_a_flush_in_the_middle_of_a_batch_leaves_nobody_stuck(url: str):
         await eventually(lambda: worker.processor.acknowledged == [False])
         await worker.enqueue("u-1")
         await eventually(lambda: worker.processor.acknowledged == [False, True])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff",
+        b"{}x",
+        b"[]",
+        b'{"f":"other","a":[0],"et":0}',
+        b'{"f":"drain_slot","a":[{}],"et":0}',
+    ],
+)
+async def test_a_job_that_no_worker_wrote_is_counted_and_its_slot_starts_again(
+    url: str, monkeypatch, caplog, value: bytes
+):
+    enqueue_job = ArqRedis.enqueue_job
+    hostile = iter([value])
+
+    async def overwritten(pool: ArqRedis, *args: Any, _job_id: str, **kwargs: Any) -> Any:
+        job = await enqueue_job(pool, *args, _job_id=_job_id, **kwargs)
+        if (malformed := next(hostile, None)) is not None:
+            await pool.set(f"arq:job:{_job_id}", malformed)
+        return job
+
+    monkeypatch.setattr(ArqRedis, "enqueue_job", overwritten)
+    before = DROPPED["job"]
+    with caplog.at_level(logging.WARNING, "arq"):
+        async with running(url, slots=1) as worker:
+            await worker.enqueue(*names(20))
+            await eventually(worker.empty)
+    assert DROPPED["job"] == before + 1
+    assert not [record for record in caplog.records if record.name.startswith("arq")]
+
+
+async def test_a_job_that_was_taken_away_is_no_traceback(url: str, monkeypatch, caplog):
+    enqueue_job = ArqRedis.enqueue_job
+    taken = iter([True])
+
+    async def without_its_key(pool: ArqRedis, *args: Any, _job_id: str, **kwargs: Any) -> Any:
+        job = await enqueue_job(pool, *args, _job_id=_job_id, **kwargs)
+        if next(taken, False):
+            await pool.delete(f"arq:job:{_job_id}")
+        return job
+
+    monkeypatch.setattr(ArqRedis, "enqueue_job", without_its_key)
+    with caplog.at_level(logging.WARNING, "arq"):
+        async with running(url, slots=1) as worker:
+            await worker.enqueue(*names(20))
+            await eventually(worker.empty)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str):
