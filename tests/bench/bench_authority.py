@@ -27,8 +27,9 @@ from pathlib import Path
 
 import structlog
 
+from actors.commit.recompute_pages import RecomputeUnit
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
+from actors.commit.units import IntentUnit, Unit, records_read
 from actors.orchestrator.intents import (
     AdaptFields,
     EnqueueRecompute,
