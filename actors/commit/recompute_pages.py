@@ -121,13 +121,15 @@ def record_recomputes(
 
 
 def _pages(units: Sequence[RecomputeUnit], view: LedgerView, since: str) -> Iterator[list[int]]:
-    """Cut recomputes into pages; one that is not due, or was named before, comes alone."""
+    """Cut recomputes into pages, each to be recorded before the next is asked for.
+
+    One that is not due, or whose target is in the page already, is not in that page.
+    """
     open_pages: dict[_Kind, _Page] = {}
-    closed: list[list[int]] = []
     for place, unit in enumerate(units):
         intent, state = unit.intent, unit.due(view)
         if state.readiness is not RecomputeReadiness.READY:
-            closed.append([place])
+            yield [place]
             continue
         refs = [intent.target_cu_id, *_inputs_of(intent)]
         visibility_class = class_of_nodes(view, refs)
@@ -142,11 +144,10 @@ def _pages(units: Sequence[RecomputeUnit], view: LedgerView, since: str) -> Iter
         page = open_pages.setdefault(kind, _Page())
         causes = _causes_of(view, refs, state, since)
         if not page.takes(intent.target_cu_id, causes, len(refs)):
-            closed.append(page.places)
+            yield page.places
             page = open_pages[kind] = _Page()
             page.takes(intent.target_cu_id, causes, len(refs))
         page.places.append(place)
-    yield from closed
     yield from (page.places for page in open_pages.values())
 
 

@@ -11,6 +11,8 @@ consequence.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orjson import OPT_SORT_KEYS, JSONEncodeError, dumps
+
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.graph import authority_of
@@ -163,12 +165,22 @@ def _computed(
 
 def _check_inputs(recompute: Recompute, payload: Mapping[str, Any], inputs: StatedInputs) -> None:
     for name, expected in inputs.payload().items():
-        if canonicalize(payload.get(name)) != canonicalize(expected):
+        if not _same(payload.get(name), expected):
             raise EffectInapplicable(
                 f"the record has {inputs.count} inputs at that sequence, stated are others",
                 code="cu_authority_inputs_mismatch",
                 field=f"primitive_effects.{recompute.first}.payload.{name}",
             )
+
+
+def _same(stated: object, expected: object) -> bool:
+    """Tell whether two values have one canonical form; most are the same bytes without it."""
+    try:
+        if dumps(stated, option=OPT_SORT_KEYS) == dumps(expected, option=OPT_SORT_KEYS):
+            return True
+    except JSONEncodeError:
+        return False
+    return canonicalize(stated) == canonicalize(expected)
 
 
 def _check_value(recompute: Recompute, stated: Mapping[str, Any], expected: float) -> None:
