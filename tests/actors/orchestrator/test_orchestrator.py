@@ -617,6 +617,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
 
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
+        "recalculate_page",
         "anchor_belief",
         "synthesized_cu",
         "report_external_effect",
