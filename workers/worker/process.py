@@ -4,6 +4,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -44,7 +45,8 @@ async def serve_worker(
     """
     place, host = ledger_place(settings), system_host()
     # The gateway that founds it may still be starting.
-    ledger = await opened(lambda: Ledger(open_store(place, read_only=True), host))
+    store = partial(open_store, place, read_only=True, connections=settings.database_connections)
+    ledger = await opened(lambda: Ledger(store(), host))
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
     gateway = GatewayClient(
