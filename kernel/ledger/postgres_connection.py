@@ -28,8 +28,8 @@ from kernel.errors import LedgerUnavailable
 RV = TypeVar("RV")
 
 WAIT_EACH_S = 0.1
-LOCK_TIMEOUT_MS = 10_000
-CONNECT_TIMEOUT_S = 10
+LOCK_TIMEOUT_MS = 3_000
+CONNECT_TIMEOUT_S = 5
 SILENCE_MAX_MS = 30_000
 """How long the other side may leave sent data, or a probe, unacknowledged."""
 PROBE_AFTER_S = 10
@@ -37,7 +37,7 @@ PROBE_EACH_S = 5
 IDLE_WRITER_MAX_MS = 60_000
 """A writer that stops in the middle holds everybody up; the server ends it after this."""
 
-REPLY_MAX_S = LOCK_TIMEOUT_MS / 1000 + 5
+REPLY_MAX_S = LOCK_TIMEOUT_MS / 1000 + 2
 """Longer than a lock is waited for."""
 
 
