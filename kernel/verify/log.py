@@ -5,6 +5,7 @@ hash of their bytes) and to the receipts before it (by their chain's head). What
 taken from the envelope and the effects, so nothing in it has to be believed.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,13 +17,15 @@ from kernel.rules import Rules
 from kernel.verify.causality import Causality
 from kernel.verify.hash_chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
-from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
 from kernel.verify.supersession import check_supersession
 
 EFFECT_NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 EFFECT_HASHES = ("pre_image_hash", "post_image_hash")
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
+
+_SEALED = re.compile(rb'"receipt_chain_head":"([0-9a-f]{64})"').search
 
 _JUDGED_ELSEWHERE = (
     "prior_row_hash",
@@ -76,14 +79,18 @@ class LogCheck:
 
     def run(self, progress: Callable[[], None]) -> None:
         """Check every row in sequence; `progress` is told of each."""
-        for row in self._reader.pages(schema.kernel_event_log):
-            self.check(row)
-            progress()
+        for part in parts(self._reader.pages(schema.kernel_event_log)):
+            self.check(part, progress)
 
-    def check(self, row: Row) -> None:
-        """Check the next row of the sequence."""
-        with self._reader.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
-            self._row(row)
+    def check(self, rows: list[Row], progress: Callable[[], None]) -> None:
+        """Check the next rows of the sequence; `progress` is told of each."""
+        snapshot = self._reader
+        self._reader = _around(snapshot, rows)
+        for row in rows:
+            with snapshot.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
+                self._row(row)
+            progress()
+        self._reader = snapshot
 
     def _row(self, row: Row) -> None:
         sequence = row["ec_sequence_number"]
@@ -194,6 +201,27 @@ class LogCheck:
                     schema.kernel_event_log, sequence, "field_differs", message
                 )
                 return
+
+
+def _around(reader: Reader, rows: list[Row]) -> Reader:
+    """Read what belongs to some rows of the log, in one go."""
+    operations = [row["operation_id"] for row in rows]
+    return reader.ahead(
+        (schema.applied_effects, "ec_sequence_number", [row["ec_sequence_number"] for row in rows]),
+        (schema.blobs, "blob_ref", [row["envelope_payload_blob_ref"] for row in rows]),
+        (schema.kernel_event_log, "operation_id", operations),
+        (schema.receipts, "operation_id", operations),
+        (schema.receipts, "receipt_hash", _sealed_in(rows)),
+    )
+
+
+def _sealed_in(rows: list[Row]) -> set[str]:
+    """Return the hashes of receipts that rows seal, as far as one finds them in the bytes."""
+    return {
+        match[1].decode()
+        for row in rows
+        if isinstance(row["row_bytes"], bytes) and (match := _SEALED(row["row_bytes"]))
+    }
 
 
 def read_effects(reader: Reader, sequence: int, applied_at: object) -> Effects:
