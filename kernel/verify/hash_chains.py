@@ -99,6 +99,11 @@ class Chain:
         self._prior_of_last: object = None
         self._misfit: int | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no row waits for the next one to say whether it is a stranger."""
+        return self._misfit is None
+
     def go_on_after(self, sequence: int, row_hash: str) -> None:
         """Begin after a row that was checked before, and not at the first."""
         self.last, self.tail_hash, self._expected = sequence, row_hash, row_hash

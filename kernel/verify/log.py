@@ -7,7 +7,7 @@ taken from the envelope and the effects, so nothing in it has to be believed.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
@@ -49,6 +49,38 @@ class Effects:
     sound: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a walk along the log stands, and what it counted."""
+
+    sequence: int
+    row_hash: str
+    committed_at_us: int
+    receipt_hash: object
+    """Hash of the receipt that the newest row seals."""
+    receipt_position: int
+    rows: int
+    blobs: int
+    effects: int
+    emitted: int
+    """How many durable receipts the operations of the log emitted."""
+    causes: int
+    """How many causes the rows of the log name."""
+
+    def goes_on(self, before: "LogState") -> bool:
+        """Tell whether a walk that begins here goes on where another one ended."""
+        return all(getattr(self, name) == getattr(before, name) for name in _PLACE)
+
+    def counted_with(self, before: "LogState") -> "LogState":
+        """Return this place, with what was counted on the way to the one before as well."""
+        counts = {name: getattr(self, name) + getattr(before, name) for name in _COUNTS}
+        return replace(self, **counts)
+
+
+_PLACE = ("sequence", "row_hash", "committed_at_us", "receipt_hash", "receipt_position")
+_COUNTS = ("rows", "blobs", "effects", "emitted", "causes")
+
+
 class LogCheck:
     """One walk along the log and everything that its rows commit to."""
 
@@ -66,6 +98,31 @@ class LogCheck:
         self._receipt_position = 0
         self._reader = reader
         self._causality = Causality(reader)
+
+    @property
+    def state(self) -> LogState:
+        """Where this walk stands."""
+        return LogState(
+            self.chain.last,
+            self.chain.tail_hash,
+            self.committed_at_us,
+            self.receipt_hash,
+            self._receipt_position,
+            self.chain.rows,
+            self.blobs,
+            self.effects,
+            self.emitted,
+            self.causes,
+        )
+
+    def take_over(self, state: LogState) -> None:
+        """Stand where others have walked to who found nothing."""
+        self.chain.go_on_after(state.sequence, state.row_hash)
+        self.chain.rows = state.rows
+        self.committed_at_us = state.committed_at_us
+        self.receipt_hash, self._receipt_position = state.receipt_hash, state.receipt_position
+        self.blobs, self.effects = state.blobs, state.effects
+        self.emitted, self.causes = state.emitted, state.causes
 
     def go_on_after(self, row: Row) -> None:
         """Begin behind a row that was checked before, instead of at the first."""

@@ -93,7 +93,7 @@ class Findings:
         Raises:
             EnoughFindings: when the limit is reached.
         """
-        self.entries.append(
+        self.note(
             Finding(
                 table if isinstance(table, str) else str(table.name),
                 _printable(str(key))[:KEY_CHARS_MAX],
@@ -101,6 +101,14 @@ class Findings:
                 _printable(message)[:MESSAGE_CHARS_MAX],
             )
         )
+
+    def note(self, finding: Finding) -> None:
+        """Note what was found elsewhere.
+
+        Raises:
+            EnoughFindings: when the limit is reached.
+        """
+        self.entries.append(finding)
         if len(self.entries) >= self._limit:
             raise EnoughFindings
 
