@@ -202,10 +202,17 @@ class _Run:
     def _take_over(self, walked: list[Walked | None]) -> None:
         """Rely on what helpers walked, if that is one walk without a finding."""
         whole = joined_state(walked)
-        if whole is not None:
+        if whole is not None and not self._is_log_longer(whole.ends.sequence):
             self._log.take_over(whole.ends)
             self._answered = whole.answers
             self._done += whole.ends.rows
+
+    def _is_log_longer(self, sequence: int) -> bool:
+        """Tell whether rows stand behind the one that the head names, or cannot be looked for."""
+        with suppress(Exception):
+            table = schema.kernel_event_log
+            return bool(self._reader.tables.select(table, after=sequence, limit=1))
+        return True
 
     def _fold(self) -> list[Finding]:
         """Fold the log and return what is found."""
