@@ -34,7 +34,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.order import due, first_of_each_run, next_of_runs
+from kernel.work.ready_requests import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.redis_memory import RedisMemory

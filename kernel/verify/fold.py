@@ -21,7 +21,7 @@ from kernel.authority.strategy import AuthorityStrategy
 from kernel.errors import EffectInapplicable
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_row
+from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.spilling import SpillingStore

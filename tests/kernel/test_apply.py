@@ -8,7 +8,7 @@ import pytest
 
 from kernel.host import iso_time
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.memory import MemoryStore
 from kernel.stores.memberships import TRANSITIONS
 from tests.kernel.build import (

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_file import file_faults
+from kernel.ledger.sqlite_damage import file_faults
 from kernel.verify.expected import ExpectedHead
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kernel.ledger.effects import effect_of, effect_row, hashed_effect
+from kernel.ledger.applied_effects import effect_of, effect_row, hashed_effect
 from kernel.ledger.memory import MemoryStore
 from tests.kernel.build import (
     adapt,

@@ -9,7 +9,7 @@ import pytest
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.replay import AuditContext

@@ -15,7 +15,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import EffectInapplicable, RulesVersionUnknown
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.effects import effects_of
+from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore

@@ -8,7 +8,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.transitions import STATES, TRANSITIONS
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.stores.appliers import APPLIERS
 from kernel.stores.court_dispositions import LIFECYCLE
 from kernel.stores.external import EXTERNAL_QUEUE

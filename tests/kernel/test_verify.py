@@ -18,7 +18,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.checks import v04_causality
 from kernel.checks.order import CHECKS
 from kernel.ledger import schema
-from kernel.ledger.effects import hashed_effect
+from kernel.ledger.applied_effects import hashed_effect
 from kernel.ledger.keys import key_names, values_getter
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore

@@ -14,8 +14,13 @@ from kernel.priorities import PRIORITIES_OF
 from kernel.work import order, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
-from kernel.work.order import FAN_OUT_CYCLE_US, FAN_OUT_MAX, first_of_each_run, plan_fan_out
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
+from kernel.work.ready_requests import (
+    FAN_OUT_CYCLE_US,
+    FAN_OUT_MAX,
+    first_of_each_run,
+    plan_fan_out,
+)
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import (
     DELAY_S_MAX,

@@ -12,7 +12,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.order import first_of_each_run
+from kernel.work.ready_requests import first_of_each_run
 from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,

@@ -8,7 +8,7 @@ import queues
 from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from queues.priorities import PRIORITIES, QUEUES, least_of
 from queues.redis_scripts import script_text
-from queues.retry_delay import BASE_MS, CAP_MS, backoff_ms
+from queues.retries import BASE_MS, CAP_MS, backoff_ms
 
 
 @given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))

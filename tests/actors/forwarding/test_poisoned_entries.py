@@ -7,9 +7,9 @@ import pytest
 
 from actors.commit.units import EnvelopeUnit
 from actors.errors import RequestSetAside
-from actors.forwarding import mailbox_consumer
-from actors.forwarding.mailbox_consumer import ENDS_MAX
+from actors.forwarding import poisoned_entries
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
+from actors.forwarding.poisoned_entries import ENDS_MAX
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
 from tests.actors.forwarding.test_forwarding import World
@@ -131,7 +131,7 @@ async def test_a_graceful_stop_is_no_end(world):
 
 
 async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, monkeypatch):
-    monkeypatch.setattr(mailbox_consumer, "ENDS_MAX", 0)
+    monkeypatch.setattr(poisoned_entries, "ENDS_MAX", 0)
     a, b = await world.pair()
     session = next(world.sessions(b))
     shard = b.held_shards.fence_for(session).shard

@@ -19,7 +19,7 @@ from kernel.verify import verify
 from queues.errors import GatewayError
 from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
-from queues.retry_delay import BASE_MS, MAX_ATTEMPTS
+from queues.retries import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     FakeHost,

@@ -17,7 +17,7 @@ from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.priorities import least_of
-from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door

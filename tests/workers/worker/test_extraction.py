@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.items import Claim
-from queues.retry_delay import MAX_ATTEMPTS
+from queues.retries import MAX_ATTEMPTS
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door

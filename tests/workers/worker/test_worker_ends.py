@@ -11,7 +11,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
-from queues.retry_delay import ENDS_MAX
+from queues.retries import ENDS_MAX
 from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.gateway.test_gateway import answers
