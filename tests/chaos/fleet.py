@@ -31,7 +31,7 @@ TOKEN = "chaos-" + "0" * 16
 TAIL = 4000
 
 
-class Process:
+class FleetProcess:
     """A process that is started again as it was."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Process:
         return self.log.read_text(errors="replace")[-TAIL:] if self.log.exists() else ""
 
 
-class Fleet:
+class ChaosFleet:
     """The processes of one run and the servers that they use."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Fleet:
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.processes = {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.gateway_process",
                 self._environment(witness.role_of(name))
@@ -145,7 +145,7 @@ class Fleet:
             )
             for name, port in ports.items()
         } | {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.worker_process",
                 self._environment("rotulus")
@@ -232,12 +232,12 @@ class Fleet:
 
 
 @contextmanager
-def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[Fleet]:
+def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[ChaosFleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         proxies = stack.enter_context(Proxies())
-        fleet = Fleet(folder, postgres, proxies, settings, proxied=proxied)
+        fleet = ChaosFleet(folder, postgres, proxies, settings, proxied=proxied)
         stack.callback(fleet.redis.stop)
         stack.callback(fleet.stop)
         fleet.start()

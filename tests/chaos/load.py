@@ -40,7 +40,7 @@ TRANSIENT = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """How much is asked, by how many, over what time."""
 
     producers: int
@@ -48,7 +48,7 @@ class Plan:
     seconds: float
 
     @classmethod
-    def of(cls, requests: int, seconds: float, producers: int) -> "Plan":
+    def of(cls, requests: int, seconds: float, producers: int) -> "LoadPlan":
         """Return the plan that asks for at least so much."""
         return cls(producers, -(-requests // (producers * PER_ROUND)), seconds)
 
@@ -109,11 +109,11 @@ def work_of(producer: int, turn: int) -> list[WorkRequest]:
     return [*bindings, *steps(f"run-{own}")]
 
 
-class Producer:
+class LoadProducer:
     """One producer; it asks for one thing after the other."""
 
     def __init__(
-        self, number: int, plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+        self, number: int, plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
     ) -> None:
         self._number = number
         self._plan = plan
@@ -240,8 +240,10 @@ class Producer:
         self._answers.add(answers)
 
 
-async def produce(plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers) -> None:
+async def produce(
+    plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+) -> None:
     """Run every producer to its end."""
     async with anyio.create_task_group() as tasks:
         for number in range(plan.producers):
-            tasks.start_soon(Producer(number, plan, urls, place, answers).run)
+            tasks.start_soon(LoadProducer(number, plan, urls, place, answers).run)

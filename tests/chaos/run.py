@@ -25,9 +25,9 @@ from pathlib import Path
 import anyio
 import psycopg
 
-from tests.chaos.fleet import Fleet, Process, running_fleet
+from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
-from tests.chaos.load import Answers, Plan, produce, read_answers
+from tests.chaos.load import Answers, LoadPlan, produce, read_answers
 from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
 
 LOAD_S = 180.0
@@ -42,7 +42,7 @@ PRODUCERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChaosReport:
     """What a run came to."""
 
     seed: int
@@ -57,13 +57,13 @@ class Report:
     wrong: dict[str, list[str]]
 
 
-def _kill(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _kill(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     fleet.processes[fault.target].kill()
     wait(fault.lasts_s)
     fleet.processes[fault.target].start()
 
 
-def _pause(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _pause(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     fleet.processes[fault.target].send(signal.SIGSTOP)
     try:
         wait(fault.lasts_s)
@@ -71,23 +71,23 @@ def _pause(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
         fleet.processes[fault.target].send(signal.SIGCONT)
 
 
-def _flush(fleet: Fleet, _fault: Fault, _wait: Callable[[float], None]) -> None:
+def _flush(fleet: ChaosFleet, _fault: Fault, _wait: Callable[[float], None]) -> None:
     fleet.flush_redis()
 
 
-def _restart_redis(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     fleet.kill_redis()
     wait(fault.lasts_s)
     fleet.redis.start()
 
 
-def _restart_postgres(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     fleet.postgres.stop(signal.SIGQUIT)
     wait(fault.lasts_s)
     fleet.postgres.start()
 
 
-def _delay(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _delay(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     proxy = fleet.proxy(fault.kind.partition("_")[2])
     proxy.delay_s = fault.delay_ms / 1000
     try:
@@ -96,7 +96,7 @@ def _delay(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
         proxy.delay_s = 0.0
 
 
-def _cut(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
+def _cut(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
     proxy = fleet.proxy(fault.kind.partition("_")[2])
     fleet.proxies.run(proxy.cut())
     try:
@@ -105,7 +105,7 @@ def _cut(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
         fleet.proxies.run(proxy.mend())
 
 
-INFLICT: Mapping[str, Callable[[Fleet, Fault, Callable[[float], None]], None]] = {
+INFLICT: Mapping[str, Callable[[ChaosFleet, Fault, Callable[[float], None]], None]] = {
     "kill_gateway": _kill,
     "kill_worker": _kill,
     "pause_gateway": _pause,
@@ -123,7 +123,7 @@ INFLICT: Mapping[str, Callable[[Fleet, Fault, Callable[[float], None]], None]] =
 class _Load(threading.Thread):
     """The producers, beside the faults."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, answers: Answers) -> None:
+    def __init__(self, plan: LoadPlan, fleet: ChaosFleet, answers: Answers) -> None:
         super().__init__(name="load", daemon=True)
         self._work = (plan, list(fleet.urls.values()), fleet.place_of(), answers)
         self.error: BaseException | None = None
@@ -142,7 +142,7 @@ def run(
     seconds: float,
     say: Callable[[str], None],
     producers: int = PRODUCERS,
-) -> Report:
+) -> ChaosReport:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
     Raises:
@@ -152,7 +152,7 @@ def run(
     with running_fleet(folder) as fleet:
         say(f"started in {time.monotonic() - started_s:.1f} s")
         try:
-            report = _run(fleet, seed, Plan.of(requests, seconds, producers), say)
+            report = _run(fleet, seed, LoadPlan.of(requests, seconds, producers), say)
         except BaseException:
             with suppress(psycopg.OperationalError):
                 _dump(fleet, folder)
@@ -162,7 +162,7 @@ def run(
         return report
 
 
-def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Report:
+def _run(fleet: ChaosFleet, seed: int, plan: LoadPlan, say: Callable[[str], None]) -> ChaosReport:
     folder = fleet.folder
     faults = schedule(seed, plan.seconds)
     (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in faults], indent=1))
@@ -189,7 +189,7 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
     fleet.stop()
     record, answered = read_record(fleet.database_url), read_answers(answers.path)
     wrong = ends(fleet.processes.values()) | judge(record, answered)
-    return Report(
+    return ChaosReport(
         seed=seed,
         requests=plan.requests,
         answers=len(answered),
@@ -210,7 +210,7 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
     )
 
 
-def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
+def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
     """Return what is wrong of each process that ended without having been killed, and its log."""
     endings = [
         f"{process.name} ended by itself, with {process.ended}:\n{process.tail()}"
@@ -221,7 +221,7 @@ def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
 
 
 def _inflict(
-    fleet: Fleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
+    fleet: ChaosFleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
 ) -> None:
     for fault in faults:
         _sleep(fleet, began_s + fault.at_s - time.monotonic(), "")
@@ -233,7 +233,7 @@ def _inflict(
         INFLICT[fault.kind](fleet, fault, wait)
 
 
-def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
+def _sleep(fleet: ChaosFleet, seconds: float, target: str) -> None:
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
         time.sleep(min(POLL_S, left_s))
@@ -241,7 +241,7 @@ def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
 
 
 def _wait(
-    fleet: Fleet, seconds: float, done: Callable[[], bool], describe: Callable[[], str]
+    fleet: ChaosFleet, seconds: float, done: Callable[[], bool], describe: Callable[[], str]
 ) -> None:
     until_s = time.monotonic() + seconds
     while not done():
@@ -249,7 +249,7 @@ def _wait(
         _sleep(fleet, POLL_S, "")
 
 
-def _dump(fleet: Fleet, folder: Path) -> None:
+def _dump(fleet: ChaosFleet, folder: Path) -> None:
     """Keep the ledger's rows, by table, as text."""
     with psycopg.connect(fleet.database_url) as connection:
         names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")

@@ -6,7 +6,7 @@ import pytest
 
 from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
-from tests.chaos.fleet import Process
+from tests.chaos.fleet import FleetProcess
 from tests.chaos.load import STATES, session_of
 from tests.chaos.run import ends
 from tests.system.tree_run import wait_for
@@ -125,7 +125,7 @@ def test_every_check_has_a_record_that_it_finds_broken():
 
 def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp_path):
     sound, broken = (
-        Process(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
+        FleetProcess(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
         for name, code in (
             ("sound", "import time; time.sleep(60)"),
             ("broken", "import os; print('what it said last', flush=True); os._exit(70)"),

@@ -201,7 +201,7 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
     assert joined == whole
 
 
-class Watched:
+class CountedView:
     """A snapshot that counts what is read of it."""
 
     def __init__(self, tables):
@@ -219,7 +219,7 @@ class Watched:
 def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(own_ledger):
     submit(own_ledger, *(create(f"n-{number}", "Document") for number in range(100)))
     with own_ledger.view() as view:
-        watched = Watched(view.tables)
+        watched = CountedView(view.tables)
         page = find_operations(LedgerView(watched), AuditFilter(entity="c-1", from_us=START_US))
     assert len(page.entries) == 3
     assert set(watched.selected) == {("applied_effects", ("store", "record_key"))}

@@ -14,7 +14,14 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, striker, universe_of
+from tests.contract.elimination_stores import (
+    COMMON,
+    WHY,
+    OpenedStore,
+    strike_all,
+    striker,
+    universe_of,
+)
 from tests.forked import forked_together, sent
 from tests.kernel.build import findings
 from tests.workers.tee.fake_tee import FakeTee, seed, serving
@@ -61,7 +68,7 @@ def opened(request, tmp_path):
         place = request.getfixturevalue("postgres_url")
     elif request.param.startswith("tee"):
         place = request.getfixturevalue("tee")
-    found = Opened(request.param, place)
+    found = OpenedStore(request.param, place)
     yield found
     found.close()
 

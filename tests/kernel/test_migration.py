@@ -508,7 +508,7 @@ def test_nobody_discards_what_is_no_item(ledger):
 # Going on
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     pass
 
 
@@ -522,9 +522,9 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
 
     def die(done):
         if done > 2 * batches:
-            raise Killed
+            raise ProcessKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKilled):
         migrate(Kernel(), ledger, die)
     found = migrate(Kernel(), ledger)
     assert (found.superseded, found.held) == (5, 1)

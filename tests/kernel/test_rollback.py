@@ -213,7 +213,7 @@ def test_what_informed_an_operation_in_effect_does_not_go_before_it(ledger):
     assert findings(ledger) == ()
 
 
-class Counted:
+class CountedSnapshot:
     """A snapshot that counts the rows that are read of it."""
 
     def __init__(self, tables):
@@ -232,7 +232,7 @@ class Counted:
 def test_undoing_a_create_reads_as_much_however_long_the_log_is(ledger):
     def rows_read():
         with ledger.view() as view:
-            counted = Counted(view.tables)
+            counted = CountedSnapshot(view.tables)
             plan_operation(LedgerView(counted), made)
         return counted.rows_read
 

@@ -16,11 +16,11 @@ from tests.kernel.honest import write_honestly
 ROWS_MAX = 5
 
 
-class Watched(SpillingStore):
+class WatchedSpillingStore(SpillingStore):
     """A place for little, which tells how much was in memory between transactions."""
 
     most_rows = 0
-    made: "list[Watched]" = []  # noqa: RUF012 - of the test that patches it in
+    made: "list[WatchedSpillingStore]" = []  # noqa: RUF012 - of the test that patches it in
 
     def __init__(self):
         super().__init__(rows_in_memory_max=ROWS_MAX)
@@ -33,9 +33,9 @@ class Watched(SpillingStore):
 
 @pytest.fixture
 def watched(monkeypatch):
-    monkeypatch.setattr("kernel.verify.fold.SpillingStore", Watched)
-    monkeypatch.setattr(Watched, "made", [])
-    return Watched.made
+    monkeypatch.setattr("kernel.verify.fold.SpillingStore", WatchedSpillingStore)
+    monkeypatch.setattr(WatchedSpillingStore, "made", [])
+    return WatchedSpillingStore.made
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,7 @@ def test_an_honest_ledger_verifies_at_every_point_of_its_history(write, every):
     points = []
     passed = itertools.count()
 
-    class Watched(Ledger):
+    class InterruptedLedger(Ledger):
         def transaction(self):
             if next(passed) % every == 0:
                 with self.view() as view:
@@ -161,7 +161,7 @@ def test_an_honest_ledger_verifies_at_every_point_of_its_history(write, every):
 
     store = MemoryStore()
     Ledger.create(store, host.host)
-    write(Watched(store, host.host), host)
+    write(InterruptedLedger(store, host.host), host)
     # Here the events of a session are stored one transaction before the log anchors them.
     wrong = [one for found in points for one in found if one.rule != "anchor_differs"]
     assert len(points) * every > 70

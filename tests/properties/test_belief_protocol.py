@@ -57,7 +57,7 @@ MAKE = {
 
 
 @dataclass
-class Reference:
+class ReferenceSession:
     """What a session is said to be: a set that shrinks, one obligation, an end."""
 
     policy: SessionPolicy
@@ -153,7 +153,7 @@ def verbs_of(history):
 @given(history=HISTORIES, policy=POLICIES)
 def test_survivors_never_grow_and_every_verb_answers_as_the_rules_say(history, policy):
     answers, snapshot, _ = anyio.run(live, history, policy)
-    reference, left = Reference(policy), set(UNIVERSE)
+    reference, left = ReferenceSession(policy), set(UNIVERSE)
     for one, answer in zip(verbs_of(history), answers, strict=True):
         assert said(answer) == reference.say(*one)
         if not isinstance(answer, BeliefError):

@@ -28,7 +28,7 @@ ROUNDS = st.lists(
 )
 
 
-class Asking:
+class RepeatedElimination:
     """One elimination that is asked for until it is answered."""
 
     def __init__(self, number, session_id, ids):
@@ -71,7 +71,7 @@ async def play(rounds, per_session):
     number, all_askings = 0, []
     for happening, strikes in rounds:
         askings = [
-            Asking(number + offset, session_id, ids)
+            RepeatedElimination(number + offset, session_id, ids)
             for offset, (session_id, ids) in enumerate(strikes)
         ]
         number += len(askings)

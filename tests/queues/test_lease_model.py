@@ -39,7 +39,7 @@ CAPACITY = Capacity(
 
 
 @dataclass
-class Hold:
+class ModelHold:
     priority: str
     slots: int
     cost: int
@@ -48,13 +48,13 @@ class Hold:
 
 
 @dataclass
-class Model:
+class LeaseModel:
     now_ms: int = 1_000_000
     fence: int = 0
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, ModelHold] = field(default_factory=dict)
     waiting: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def living(self) -> dict[str, Hold]:
+    def living(self) -> dict[str, ModelHold]:
         return {name: one for name, one in self.holds.items() if one.until_ms > self.now_ms}
 
     def fits(self, holder: str, priority: str, cost: int) -> bool:
@@ -84,9 +84,9 @@ class Model:
 
     def hold(self, name: str, priority: str, slots: int, cost: int) -> None:
         self.fence += 1
-        self.holds[name] = Hold(priority, slots, cost, self.now_ms + TTL_MS, self.fence)
+        self.holds[name] = ModelHold(priority, slots, cost, self.now_ms + TTL_MS, self.fence)
 
-    def held_by(self, holder: str, token: int) -> Hold | None:
+    def held_by(self, holder: str, token: int) -> ModelHold | None:
         hold = self.holds.get(holder)
         return hold if hold is not None and hold.token == token else None
 
@@ -98,7 +98,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def __init__(self, redis: Redis) -> None:
         super().__init__()
-        self.model = Model()
+        self.model = LeaseModel()
         self.runner = asyncio.Runner()
         self.redis = redis
         self.leases = CapacityLeases(redis, lambda: self.model.now_ms)

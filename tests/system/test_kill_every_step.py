@@ -20,7 +20,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, code_of, create, effect, everything, submit
-from tests.system.faulty_store import FaultyStore, Steps, step_in_ledger
+from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -46,7 +46,7 @@ REFUSED = BATCHES[1][1]["operation_id"]
 ACCEPTED = {one["operation_id"] for batch in BATCHES for one in batch} - {REFUSED}
 
 
-class Course:
+class UndisturbedCourse:
     """What a run that nobody disturbs comes to."""
 
     def __init__(self, folder: Path) -> None:
@@ -70,8 +70,8 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
-    return Course(tmp_path_factory.mktemp("steps"))
+def course(tmp_path_factory: pytest.TempPathFactory) -> UndisturbedCourse:
+    return UndisturbedCourse(tmp_path_factory.mktemp("steps"))
 
 
 def opened(path: Path) -> Ledger:
@@ -112,7 +112,7 @@ class Child:
 
 def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
     """One line of answers once each transaction is durable, and at the end the number of steps."""
-    steps = Steps(kill_at)
+    steps = CountedSteps(kill_at)
     ledger = Ledger(FaultyStore(SqliteStore(path), steps), FakeHost().host)
     step_in_ledger(steps)
     for batch in BATCHES:
@@ -123,7 +123,7 @@ def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
     os.write(answers, f"{steps.count}\n".encode())
 
 
-def killed_at_each_step(course: Course) -> Iterator[tuple[int, Path, list[str]]]:
+def killed_at_each_step(course: UndisturbedCourse) -> Iterator[tuple[int, Path, list[str]]]:
     """Each step with the ledger that a kill there leaves, and the answers given before."""
     steps = iter(range(1, course.steps + 1))
     while some := list(islice(steps, AT_ONCE)):
@@ -172,7 +172,9 @@ def check_retry(ledger: Ledger, sequences: dict[str, int]) -> None:
 
 
 @pytest.mark.spec("§2.3", "§2.5", "K5", "K6", "K25")
-def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(course: Course) -> None:
+def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(
+    course: UndisturbedCourse,
+) -> None:
     assert course.steps > FEWEST_STEPS * len(BATCHES)
     verifier, reached = Verifier(), set()
     for step, path, answers in killed_at_each_step(course):

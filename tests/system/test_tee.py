@@ -33,7 +33,7 @@ def struck_in(target: str, session_id: str) -> frozenset[str]:
     return frozenset([*found.node_ids, *edges])
 
 
-class Session:
+class PersistentSession:
     """A session over HTTP that asks again while a process comes back."""
 
     def __init__(self, url: str) -> None:
@@ -71,7 +71,7 @@ def test_session_and_tee_agree_through_kills_of_both(tmp_path):
         seed(target, UNIVERSE)
         environment = {"ROTULUS_TEE_TARGET": target}
         with running(tmp_path / "data", "up", env=environment) as tree:
-            session = Session(tree.wait_until_up()["gateway_url"])
+            session = PersistentSession(tree.wait_until_up()["gateway_url"])
             assert session.declare().status_code == 201
             assert session.strike("svc-a").json()["applied_eliminated"] == ["svc-a"]
             tree.kill("gateway")

@@ -530,7 +530,7 @@ async def test_callers_that_wait_are_counted():
 
 
 @dataclass
-class Slow:
+class SlowUnit:
     """A unit that takes a while."""
 
     seconds: float
@@ -585,9 +585,9 @@ async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
     ledger, _ = scripted_ledger()
     sizes = []
     async with running_committer(ledger, measured=lambda one: sizes.append(one.units)) as committer:
-        await committer.commit([Slow(0.01) for _ in range(8)])
+        await committer.commit([SlowUnit(0.01) for _ in range(8)])
         answers: dict[int, object] = {}
-        await submit_all(committer, [[Slow(0.001)] for _ in range(64)], answers)
+        await submit_all(committer, [[SlowUnit(0.001)] for _ in range(64)], answers)
     assert len(answers) == 64
     assert max(sizes[1:]) == 8
 

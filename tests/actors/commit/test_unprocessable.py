@@ -70,7 +70,7 @@ class Raising:
 
 
 @dataclasses.dataclass
-class Asking:
+class SwallowingUnit:
     """A unit that lets the store fail in the middle, and goes on."""
 
     session_id: str = "s-1"
@@ -125,7 +125,7 @@ POISONS = {
     "a value of no type": Writing(row("r-1", expires_at_us={"no": "type"})),
     "a name that no index holds": Writing(row("".join(chr(n) for n in range(48, 9000)))),
     "a column that is missing": Writing({"receipt_id": "r-1"}),
-    "a question that cannot be asked": Asking(),
+    "a question that cannot be asked": SwallowingUnit(),
 }
 
 

@@ -48,7 +48,7 @@ ASKS = count()
 pytestmark = pytest.mark.anyio
 
 
-class World:
+class SharedGateways:
     """A ledger, a hub, and the gateways on them."""
 
     def __init__(self, stack):
@@ -83,7 +83,7 @@ class World:
 @pytest.fixture
 async def world(anyio_backend):
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 # --- who owns what --------------------------------------------------------------------------------

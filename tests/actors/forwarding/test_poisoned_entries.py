@@ -12,7 +12,7 @@ from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.forwarding.poisoned_entries import ENDS_MAX
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
-from tests.actors.forwarding.test_forwarding import World
+from tests.actors.forwarding.test_forwarding import SharedGateways
 from tests.actors.harness import declare, strike
 from tests.kernel.build import findings, receipts_of_kind
 
@@ -25,7 +25,7 @@ FAIL_S = 20
 @pytest.fixture
 async def world():
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
 async def test_a_graceful_stop_is_no_end(world):
     for _ in range(2 * ENDS_MAX):
         async with AsyncExitStack() as stack:
-            passing = World(stack)
+            passing = SharedGateways(stack)
             passing.ledger, passing.hub = world.ledger, world.hub
             gateway = await passing.gateway("b")
             await gateway.turn()

@@ -49,19 +49,19 @@ class OneRecord:
     def client(self, _url: str) -> Any:
         record = self
 
-        class Client:
+        class ClientOfDoor:
             async def __aenter__(self) -> Any:
                 return (await record._stack.enter_async_context(record.door())).client()
 
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return Client()
+        return ClientOfDoor()
 
     def producer(self, queue: str, url: str) -> Any:
         record, late = self, LateTransport()
 
-        class Asking(Producer):
+        class ProducerOfDoor(Producer):
             async def __aenter__(self) -> Any:
                 late.app = (await record._stack.enter_async_context(record.door())).app
                 return self
@@ -69,7 +69,7 @@ class OneRecord:
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return Asking(queue, url, give_up_after_s=0, transport=late)
+        return ProducerOfDoor(queue, url, give_up_after_s=0, transport=late)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from kernel.ledger import schema
 from queues.errors import GatewayError
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, rows, running_door
-from tests.workers.clients.test_gateway import Patience, error
+from tests.workers.clients.test_gateway import ScriptedAnswers, error
 from workers.clients.belief_session import SessionClient
 from workers.use_cases.session_replay import replay_audit
 from workers.views.belief_sessions import Ontology
@@ -109,7 +109,7 @@ async def test_watching_tells_what_comes_until_the_end(door):
     ids=["unreachable", "full", "gateway full", "too slow", "not committed"],
 )
 async def test_a_verb_that_was_not_taken_is_asked_again(trouble):
-    patience = Patience(trouble, httpx.Response(200, json=ENTERED))
+    patience = ScriptedAnswers(trouble, httpx.Response(200, json=ENTERED))
     async with patience.client() as gateway:
         assert (await SessionClient(gateway, SESSION).enter_obligation("ob", 1)).snapshot
     assert len(patience.requests) == 2
@@ -121,7 +121,7 @@ async def test_a_verb_that_was_not_taken_is_asked_again(trouble):
     ids=["no answer", "reply lost"],
 )
 async def test_a_verb_that_may_have_been_taken_is_not_asked_again(trouble, code):
-    patience = Patience(trouble, httpx.Response(200, json=ENTERED))
+    patience = ScriptedAnswers(trouble, httpx.Response(200, json=ENTERED))
     async with patience.client() as gateway:
         with pytest.raises(GatewayError) as unknown:
             await SessionClient(gateway, SESSION).enter_obligation("ob", 1)
@@ -131,7 +131,7 @@ async def test_a_verb_that_may_have_been_taken_is_not_asked_again(trouble, code)
 
 async def test_an_elimination_is_asked_again_whatever_happened():
     answer = {**ENTERED, "applied_eliminated": [], "ignored_eliminated": [], "duplicate": True}
-    patience = Patience(LOST, error(503, "reply_lost"), httpx.Response(200, json=answer))
+    patience = ScriptedAnswers(LOST, error(503, "reply_lost"), httpx.Response(200, json=answer))
     async with patience.client() as gateway:
         assert (await SessionClient(gateway, SESSION).eliminate("s", "o", ["a"])).duplicate
     assert len({request.content for request in patience.requests}) == 1

@@ -168,7 +168,7 @@ async def test_a_docket_that_was_changed_since_is_refused_by_code_and_counted(do
 
 
 async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
-    class Refusing(GatewayClient):
+    class RefusingClient(GatewayClient):
         async def post(self, path: str, body: Any) -> Any:
             return await door.client().post(path, body)
 
@@ -178,7 +178,7 @@ async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
             known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
             return [{"line": 1, "result": result} for result in (refused, invalid, known)], None
 
-    summary = await Ingest(Refusing(URL)).run([docket("d-1", "COMPLAINT filed.")])
+    summary = await Ingest(RefusingClient(URL)).run([docket("d-1", "COMPLAINT filed.")])
     assert summary.refused == {"some_reason": 1, "intent_invalid": 1}
     assert summary.already_on_record == 1
 

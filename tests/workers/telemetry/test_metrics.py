@@ -235,7 +235,7 @@ async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gateway_metrics, "PART_S", WAIT_S)
     reads = []
 
-    class Counted:
+    class CountedHeartbeats:
         async def alive(self) -> list[Any]:
             reads.append(1)
             await anyio.lowlevel.checkpoint()
@@ -247,7 +247,7 @@ async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
         texts.append(await metrics.text())
 
     async with running_door(host=FakeHost().host) as door:
-        metrics = metrics_of(door, heartbeats=Counted())
+        metrics = metrics_of(door, heartbeats=CountedHeartbeats())
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(ask_once)

@@ -44,7 +44,7 @@ SECRET = "NOBODY-MAY-READ-THIS"  # noqa: S105 - made up here
 WORK = ("mailbox", "commit", "relay", "queue", "handle")
 
 
-class Fleet:
+class TracedFleet:
     """A gateway in this process, and a worker in one of its own."""
 
     def __init__(self, folder: Path, redis_url: str, traces_url: str) -> None:
@@ -132,7 +132,7 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
         return asked.request_id
 
     with running_collector() as collector:
-        fleet = Fleet(tmp_path, valkey_url, collector.url)
+        fleet = TracedFleet(tmp_path, valkey_url, collector.url)
         request_id = await fleet.run(ask)
     spans = collector.trace(root_of(request_id).trace_id)
     assert_connected(spans)
@@ -174,7 +174,7 @@ async def test_a_claim_and_the_recompute_that_it_causes_are_one_trace(
         return operation_id
 
     with running_collector() as collector:
-        fleet = Fleet(tmp_path, valkey_url, collector.url)
+        fleet = TracedFleet(tmp_path, valkey_url, collector.url)
         operation_id = await fleet.run(ask)
     spans = collector.trace(root_of(operation_id).trace_id)
     assert_connected(spans)
@@ -213,7 +213,7 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
                 return line
             await anyio.sleep(0.2)
 
-    fleet = Fleet(tmp_path, valkey_url, f"http://127.0.0.1:{free_port()}")
+    fleet = TracedFleet(tmp_path, valkey_url, f"http://127.0.0.1:{free_port()}")
     assert await fleet.run(ask)
 
 

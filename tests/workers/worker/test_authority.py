@@ -45,7 +45,7 @@ AWAY = GatewayError("gateway_unreachable", "the gateway cannot be reached")
 NO_CODE = {"outcome": "rejected"}
 
 
-class Gateway:
+class AnsweringGateway:
     """A gateway that answers as a test says, and what it was asked."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class DrainedWorld(QueuedWorld):
 
     def __init__(self) -> None:
         super().__init__(AUTHORITY_QUEUE)
-        self.gateway = Gateway()
+        self.gateway = AnsweringGateway()
         self.drain_by(self.gateway, partial(handler_of, self.ledger))
 
     async def ask(self, *names: str) -> None:
