@@ -16,6 +16,7 @@ from queues.items import (
     check_name,
     check_range,
 )
+from queues.keys import QUEUE
 from queues.priorities import QUEUES, Priority
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
@@ -89,6 +90,15 @@ class QueueView:
             paused=paused == 1,
             paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
         )
+
+    async def paused(self) -> frozenset[str | None]:
+        """Return the priorities that Redis holds paused, with None where the whole queue is."""
+        fields = await self._scripts.ask(self._redis.hkeys(f"{self.prefix}paused"), QUEUE)
+        names: dict[bytes, str | None] = {
+            str(row.rank).encode(): row.name for row in self.priorities
+        }
+        names[b"all"] = None
+        return frozenset(names[field] for field in fields if field in names)
 
     async def marked(self) -> bool:
         """Tell whether the mark is still there; if not, open work has to be sent again."""

@@ -254,7 +254,8 @@ def test_a_closed_store_opens_itself_again(store):
     assert names(store) == ["a", "b"]
 
 
-def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
+def test_more_readers_than_are_kept_idle_may_read_at_once(postgres_url, connections):
+    store = PostgresStore(postgres_url, connections=postgres.IDLE_READERS_MAX + 3)
     add(store, "a")
     views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
     assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
@@ -262,12 +263,12 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
         view.__exit__(None, None, None)
     assert len(connections.open) == postgres.IDLE_READERS_MAX + 1, "and the writer's"
     assert names(store) == ["a"]
+    store.close()
 
 
 def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_url):
-    monkeypatch.setattr(postgres, "READERS_MAX", 3)
     monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
-    store = PostgresStore(postgres_url)
+    store = PostgresStore(postgres_url, connections=4)
     add(store, "a")
     with ExitStack() as stack:
         for _ in range(3):
@@ -282,6 +283,21 @@ def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_
         )
         assert connections == 4
     assert names(store) == ["a", "b"]
+    store.close()
+
+
+@pytest.mark.parametrize(("read_only", "snapshots"), [(False, 7), (True, 8)])
+def test_a_store_has_eight_connections_unless_told_otherwise(
+    monkeypatch, postgres_url, read_only, snapshots
+):
+    monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
+    PostgresStore(postgres_url).close()
+    store = PostgresStore(postgres_url, read_only=read_only)
+    with ExitStack() as stack:
+        for _ in range(snapshots):
+            stack.enter_context(store.view())
+        with pytest.raises(LedgerUnavailable, match=f"{snapshots} snapshots are open"):
+            names(store)
     store.close()
 
 

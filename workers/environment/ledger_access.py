@@ -21,7 +21,7 @@ from kernel.verify.expected import ExpectedHead
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_founding import found_file
-from workers.environment.settings import Settings
+from workers.environment.settings import DATABASE_CONNECTIONS, Settings
 from workers.environment.system_host import system_host
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def shown_place(place: LedgerPlace) -> str:
     return place_of(place.get_secret_value())
 
 
-def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
-    """Open the store at a place.
+def open_store(
+    place: LedgerPlace, *, read_only: bool = False, connections: int = DATABASE_CONNECTIONS
+) -> Store:
+    """Open the store at a place, a database with so many connections at most.
 
     Raises:
         LedgerUnavailable: when it cannot be opened.
@@ -57,10 +59,13 @@ def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
     # The driver takes a while to load, and who keeps a file does without it.
     from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
 
-    return PostgresStore(place.get_secret_value(), read_only=read_only)
+    url = place.get_secret_value()
+    return PostgresStore(url, read_only=read_only, connections=connections)
 
 
-def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
+def founded_ledger(
+    place: LedgerPlace, host: Host, *, connections: int = DATABASE_CONNECTIONS
+) -> Ledger:
     """Open the ledger at a place to write, founded where there is none, all of it or nothing.
 
     Raises:
@@ -69,7 +74,7 @@ def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
     """
     if isinstance(place, Path):
         found_file(place, host)
-    store = open_store(place)
+    store = open_store(place, connections=connections)
     try:
         return Ledger.create(store, host)
     except BaseException:
