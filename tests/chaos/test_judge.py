@@ -109,14 +109,14 @@ def test_a_whole_record_is_found_whole():
     ("check", "changes"), BROKEN, ids=[f"{check.__name__}-{list(c)}" for check, c in BROKEN]
 )
 def test_a_check_finds_what_is_broken(check, changes):
-    found = j.judge(replace(WHOLE, **changes), ANSWERS)
-    assert found.get(check.__name__)
+    verdict = j.judge(replace(WHOLE, **changes), ANSWERS)
+    assert verdict.get(check.__name__)
 
 
 def test_an_intent_that_was_answered_with_two_operations_is_found():
     other = {**ANSWERS[1], "operation": "op-2", "row_hash": "hash-2"}
-    found = j.judge(WHOLE, [*ANSWERS, other])
-    assert set(found) == {"no_effect_twice"}
+    verdict = j.judge(WHOLE, [*ANSWERS, other])
+    assert set(verdict) == {"no_effect_twice"}
 
 
 def test_every_check_has_a_record_that_it_finds_broken():

@@ -178,9 +178,9 @@ def test_a_removed_edge_can_be_made_anew_between_other_ends(joined):
 
 @pytest.mark.spec("§4.3.2")
 def test_a_reclassification_changes_type_and_metadata_and_no_more(joined):
-    one = effect("edge_reclassify", "e", edge_type="refutes", edge_metadata={"note": "n"})
+    effect_ = effect("edge_reclassify", "e", edge_type="refutes", edge_metadata={"note": "n"})
     before = record(joined, schema.edges, "e")
-    by = accept(joined, envelope("document_relationship_update", [one]))
+    by = accept(joined, envelope("document_relationship_update", [effect_]))
     assert record(joined, schema.edges, "e") == before | {
         "edge_type": "refutes",
         "edge_metadata": {"essentiality": "supporting", "note": "n"},
@@ -232,10 +232,10 @@ VERB_OF_STATE = {
 
 def member(**payload):
     """A membership write by the verb of its state; a cascade has no verb but that of its cause."""
-    one = effect("membership_write", "n", corpus_id="c", **payload)
+    effect_ = effect("membership_write", "n", corpus_id="c", **payload)
     verb = VERB_OF_STATE.get(payload.get("to_state", "candidate"))
     if verb is not None:
-        return envelope(verb, [one])
+        return envelope(verb, [effect_])
     name = f"merged-{next(_merges)}"
     ends = {"source_node_id": name, "target_node_id": name, "edge_type": "same_as"}
     effects = [
@@ -243,7 +243,7 @@ def member(**payload):
         effect("edge_create", f"edge:{name}", **ends),
         effect("materialized_view_invalidation", "v"),
     ]
-    return envelope("merge", [*effects, one])
+    return envelope("merge", [*effects, effect_])
 
 
 def membership(ledger):
@@ -435,7 +435,9 @@ def test_a_receipt_effect_emits_its_payload(ledger):
 def test_a_receipt_of_no_subkind_is_of_the_verbs_kind(ledger):
     by = accept(ledger, envelope("search_run_record", [effect("receipt_only", query="q")]))
     with ledger.view() as view:
-        assert [one["receipt_kind"] for one in view.receipts_of(by)] == ["search_run_record"]
+        assert [receipt["receipt_kind"] for receipt in view.receipts_of(by)] == [
+            "search_run_record"
+        ]
 
 
 @pytest.mark.spec("K7")

@@ -311,8 +311,13 @@ def test_each_request_that_a_recompute_serves_gets_its_receipt(ledger):
     result = work(ledger, document)
     found = receipts(ledger, result.operation_id)
     assert [
-        (one["receipt_kind"], one["request_id"], one["target_cu_id"], one["new_authority_value"])
-        for one in found
+        (
+            receipt["receipt_kind"],
+            receipt["request_id"],
+            receipt["target_cu_id"],
+            receipt["new_authority_value"],
+        )
+        for receipt in found
     ] == [("authority_recompute_completed", name, "a", 0.5) for name in ids]
     with ledger.view() as view:
         outcome = view.outcome_of(ids[0])
@@ -341,7 +346,9 @@ def test_a_recompute_closes_what_was_caused_by_the_time_it_read_and_nothing_late
 
 def ready_now(ledger):
     with ledger.view() as view:
-        return sorted({one.item_key for one in ready_items(view, view.open_requests())})
+        return sorted(
+            {ready_item.item_key for ready_item in ready_items(view, view.open_requests())}
+        )
 
 
 def state(ledger, name, as_of=None):

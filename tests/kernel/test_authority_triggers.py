@@ -76,7 +76,7 @@ class AuthorityWorld(World):
         return super().open(AUTHORITY_QUEUE)
 
     def asked(self):
-        return [one.item_key for one in self.open()]
+        return [request.item_key for request in self.open()]
 
     def stored(self, name):
         return self.node(name)["payload"].get("cu_authority")
@@ -145,7 +145,7 @@ def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
     assert world.asked() == [*asked]
     [first, *below] = [one.document for one in world.open()]
     assert first["trigger_kind"] == kind
-    assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
+    assert {request["trigger_kind"] for request in below} == {"input_cu_update"}
     assert {one["trigger_source_id"] for one in (first, *below)} == {by}
     drain(world.ledger)
     world.whole()
@@ -335,7 +335,7 @@ def test_t3_the_tick_asks_below_a_decay_event_that_has_aged_past_the_threshold_o
     [direct, *below] = [one.document for one in world.open()]
     assert direct["trigger_kind"] == "authority_decay_tick"
     assert direct["trigger_source_id"] == tick_source(world.host.time_us)
-    assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
+    assert {request["trigger_kind"] for request in below} == {"input_cu_update"}
     assert {one.priority for one in world.open()} == {"background_low_priority"}
     with world.ledger.view() as view:
         sent = view.envelope(result.operation_id)
@@ -478,7 +478,7 @@ def test_a_cascade_that_is_too_wide_is_deferred_and_written_down_in_pages(world)
     assert sorted(world.asked()) == sorted("abcdefgh")
     assert {one.document["trigger_source_id"] for one in world.open()} == {root}
     assert {one.priority for one in world.open()} == {"high_access_frequency"}
-    kinds = {one.item_key: one.document["trigger_kind"] for one in world.open()}
+    kinds = {request.item_key: request.document["trigger_kind"] for request in world.open()}
     assert {name for name, kind in kinds.items() if kind == "versioned_claim_update"} == {*"abh"}
     order = drain(world.ledger)
     assert sorted(order) == sorted("abcdefgh")  # each once
@@ -491,7 +491,9 @@ def test_nothing_is_due_while_a_cascade_is_written_down(world):
     wide(world)
     world.accept(adapt("g", title="t"))
     with world.ledger.view() as view:
-        assert [one.item_key for one in ready_items(view, view.open_requests())] == ["g"]
+        assert [ready_item.item_key for ready_item in ready_items(view, view.open_requests())] == [
+            "g"
+        ]
         before = view.head().ec_sequence_number
         early = recompute(view, "g")
     world.accept(adapt("claim", authority=0))
@@ -564,7 +566,9 @@ def test_what_a_deferred_cascade_leaves_out_is_named_on_a_receipt(world):
     assert all(not one.cyclic for one in rest)
     result = world.record(page)
     with world.ledger.view() as view:
-        kinds = {one["receipt_kind"]: one for one in view.receipts_of(result.operation_id)}
+        kinds = {
+            receipt["receipt_kind"]: receipt for receipt in view.receipts_of(result.operation_id)
+        }
     assert kinds["cu_authority_cycle_detected"]["node_refs"] == ["f", "g"]
     write_down(world)
     assert sorted(world.asked()) == sorted("abcdeh")
@@ -578,14 +582,14 @@ def test_what_is_freed_is_what_waited_for_the_last_one_above(world):
     reporter(world, "a")
     reporter(world, "x")
     with world.ledger.view() as view:
-        assert {one.item_key for one in freed_by(view, ["a", "x"])} == {"b"}
+        assert {request.item_key for request in freed_by(view, ["a", "x"])} == {"b"}
 
 
 def test_a_page_names_each_request_once():
-    one = EnqueuedRequest(
+    request = EnqueuedRequest(
         target_cu_id="a", trigger_kind="user_request", priority="background_normal"
     )
-    page = RecomputeRequested(trigger_source_id="x", requests=[one])
+    page = RecomputeRequested(trigger_source_id="x", requests=[request])
     assert RecomputeRequested.model_validate(page.model_dump(exclude_none=True)) == page
 
 
@@ -597,7 +601,7 @@ def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not
     world.chain()
     assert code_of(work(world.ledger, belief_anchor("s"))) is None
     world.accept(adapt("claim", authority=0, envelope_changes={"session_id": "s"}))
-    assert {one.item_key: one.priority for one in world.open()} == {
+    assert {request.item_key: request.priority for request in world.open()} == {
         "a": "user_active_session",
         "b": "background_normal",
         "c": "background_normal",
@@ -614,7 +618,7 @@ def test_an_understanding_that_is_read_often_says_so_itself(world):
     world.accept(adapt("b", recompute_priority="high_access_frequency"))
     drain(world.ledger)
     world.accept(adapt("claim", authority=0))
-    assert {one.item_key: one.priority for one in world.open()} == {
+    assert {request.item_key: request.priority for request in world.open()} == {
         "a": "high_access_frequency",
         "b": "high_access_frequency",
         "c": "background_normal",

@@ -631,8 +631,8 @@ def test_the_estimate_of_an_erased_envelope_is_on_the_receipt_of_its_lease(world
     world.submit(free)
     with world.ledger.transaction() as transaction:
         refs = [
-            transaction.log_row_of(one["operation_id"])["envelope_payload_blob_ref"]
-            for one in (leased, free)
+            transaction.log_row_of(operation["operation_id"])["envelope_payload_blob_ref"]
+            for operation in (leased, free)
         ]
         kept = [transaction.tables.get(schema.blobs, ref) for ref in refs]
         for ref in refs:

@@ -56,10 +56,13 @@ def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger)
     assert [(one["attempt_number"], one["prior_state"], one["current_state"]) for one in found] == [
         (number, *way) for number, way in enumerate(ways, start=1)
     ]
-    assert [one["operation_id"] for one in found] == operations
+    assert [operation["operation_id"] for operation in found] == operations
     assert len(set(operations)) == 4
     assert {one["extraction_run_id"] for one in found} == {RUN}
-    walked, by_operation = [operations[-1]], {one["operation_id"]: one for one in found}
+    walked, by_operation = (
+        [operations[-1]],
+        {operation["operation_id"]: operation for operation in found},
+    )
     while "parent_operation_id" in by_operation[walked[-1]]:
         walked.append(by_operation[walked[-1]]["parent_operation_id"])
     assert walked == operations[::-1]

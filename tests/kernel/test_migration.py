@@ -78,8 +78,12 @@ def row_of(view, sequence):
 def held(ledger, state="open"):
     with ledger.view() as view:
         return [
-            (one.receipt["operation_id"], one.receipt["reason_code"], one.resolved_by_operation_id)
-            for one in adjudications(view, state, kind=MIGRATION_KIND).items
+            (
+                item.receipt["operation_id"],
+                item.receipt["reason_code"],
+                item.resolved_by_operation_id,
+            )
+            for item in adjudications(view, state, kind=MIGRATION_KIND).items
         ]
 
 
@@ -253,17 +257,17 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
             AuditFilter(from_sequence=5): [],
         }
         for asked, expected in wanted.items():
-            found = find_operations(view, asked).entries
-            assert [one.operation_id for one in found] == expected
+            entries = find_operations(view, asked).entries
+            assert [entry.operation_id for entry in entries] == expected
         paged = []
         for after in range(5):
             page = find_operations(view, AuditFilter(), after=after, limit=1)
             paged.append([entry.operation_id for entry in page.entries])
-        assert paged == [[one.operation_id] for one in every] + [[]]
+        assert paged == [[operation.operation_id] for operation in every] + [[]]
         ancestry = causal_ancestors(view, "changed")
         assert [entry.ec_sequence_number for entry in ancestry.page.entries] == [2, 3]
         assert [entry.operation_id for entry in cost_entries(view).entries] == [
-            one.operation_id for one in every
+            operation.operation_id for operation in every
         ]
 
 
@@ -287,11 +291,11 @@ def test_a_replay_finds_the_superseding_envelope_at_the_original_place(ledger):
     submit(ledger, create("between", "Note"))
     migrate(Kernel(), ledger)
     with ledger.view() as view:
-        one = replay_one(view, "changed", "record_only", NOTHING)
-        assert (one.ec_sequence_number, one.output_reproduced) == (3, True)
+        replay = replay_one(view, "changed", "record_only", NOTHING)
+        assert (replay.ec_sequence_number, replay.output_reproduced) == (3, True)
         every = list(replay_all(view, 1, 6, "record_only", NOTHING))
         assert [one.ec_sequence_number for one in every] == [1, 2, 3, 4]
-        assert all(one.output_reproduced for one in every)
+        assert all(replay.output_reproduced for replay in every)
         [alone] = replay_all(view, 3, 3, "record_only", NOTHING)
         assert alone.operation_id == "changed"
         assert list(replay_all(view, 5, 6, "record_only", NOTHING)) == []
@@ -304,8 +308,8 @@ def test_a_lite_envelope_is_not_replayable_and_blocks_nobody(ledger):
     submit(ledger, child)
     with ledger.view() as view:
         found = [
-            (one.output_reproduced, one.block_reason)
-            for one in replay_all(view, 1, 3, "record_only", NOTHING)
+            (replay.output_reproduced, replay.block_reason)
+            for replay in replay_all(view, 1, 3, "record_only", NOTHING)
         ]
         assert [one.applied for one in reproduce_range(view, 1, 3)] == [True, False, True]
     assert found == [(True, None), (False, "operation_not_replayable"), (True, None)]
@@ -622,7 +626,7 @@ def test_verification_finds_a_second_row_for_the_same_operation():
     migrated(ledger, MADE)
     submit(ledger, create("x", "Note") | {"operation_id": "x"}, submitter="orchestrator")
     with ledger.transaction() as transaction:
-        [row] = [one for one in transaction.log_rows() if one["operation_id"] == "x"]
+        [row] = [log_row for log_row in transaction.log_rows() if log_row["operation_id"] == "x"]
         log = schema.kernel_event_log
         twin = {"operation_id": "made", "ec_sequence_number": "2"}
         document = json.loads(row["row_bytes"]) | {"operation_id": "made", "supersedes": twin}
@@ -682,8 +686,8 @@ def test_verification_finds_a_record_that_somebody_else_had_written_since(monkey
 def test_an_export_holds_both_rows_and_verifies_by_itself(recorded):
     with recorded.view() as view:
         lines = list(export_lines(view))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.ok, found.rows) == (True, 4)
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.ok, verification.rows) == (True, 4)
 
 
 @pytest.mark.spec("K24", "§17.5")
@@ -700,8 +704,8 @@ def test_an_export_whose_row_names_a_wrong_one_is_found(recorded, named, rule):
     with recorded.transaction() as transaction:
         resealed(transaction, 2, supersedes=named)
         lines = list(export_lines(transaction))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.finding.line, found.finding.rule) == (3, rule)
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.finding.line, verification.finding.rule) == (3, rule)
 
 
 def test_an_export_in_which_an_operation_is_superseded_twice_is_found():
@@ -712,5 +716,5 @@ def test_an_export_in_which_an_operation_is_superseded_twice_is_found():
     with ledger.transaction() as transaction:
         resealed(transaction, 4, supersedes={"operation_id": "made", "ec_sequence_number": "1"})
         lines = list(export_lines(transaction))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.finding.line, found.finding.rule) == (5, "double_write")
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.finding.line, verification.finding.rule) == (5, "double_write")

@@ -459,7 +459,7 @@ def test_an_override_names_the_overlays_that_it_speaks_for_and_stays_on_record(l
     document = overriding(["O1", "O2"])
     assert outcome(ledger, document) is None
     with ledger.view() as view:
-        kinds = [one["receipt_kind"] for one in view.receipts_of(document["operation_id"])]
+        kinds = [receipt["receipt_kind"] for receipt in view.receipts_of(document["operation_id"])]
     assert kinds == ["access_overlay_override"]
 
 

@@ -394,7 +394,10 @@ def test_a_materialization_is_undone_at_tier_2_as_far_as_it_goes(ledger):
     operation_id = accept(ledger, materialized())
     error = refused(ledger, undo, operation_id)
     assert error.code == "tier_1_requires_all_fully_reversible"
-    assert [one["effect_kind"] for one in error.details["irreversible_effects"]] == ["materialize"]
+    assert [
+        irreversible_effect["effect_kind"]
+        for irreversible_effect in error.details["irreversible_effects"]
+    ] == ["materialize"]
     with ledger.view() as view:
         plan = plan_epoch(view, operation_id)
     done = undo_epoch(ledger, operation_id, token_for(ledger, plan))

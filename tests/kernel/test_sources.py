@@ -458,12 +458,14 @@ def test_a_field_that_the_registry_leaves_out_is_noticed():
 def test_every_kind_reads_what_its_fields_call_a_source(kind):
     reading = {name for name, role in kind.references.items() if role != "link"}
     payload = {name: ["S"] for name in kind.references}
-    found = {one.field.rsplit(".", 1)[1] for one in sources_of((), (), [(kind.name, payload)])}
-    assert found == reading
+    fields = {
+        source.field.rsplit(".", 1)[1] for source in sources_of((), (), [(kind.name, payload)])
+    }
+    assert fields == reading
 
 
 def test_the_class_of_several_is_the_most_restrictive(ledger):
     with ledger.view() as view:
         classes = SourceClasses(view)
-        found = [classes.of_ref(ref) for ref in ("O", "S", "D")]
-    assert max_visibility_class(one for one in found if one) == "sealed"
+        taints = [classes.of_ref(ref) for ref in ("O", "S", "D")]
+    assert max_visibility_class(taint for taint in taints if taint) == "sealed"

@@ -83,9 +83,9 @@ def test_what_a_transaction_wrote_is_gone_when_it_fails(rows_max):
 
 def test_verification_holds_no_more_than_its_bound_and_finds_the_same(honest, watched):
     with honest.view() as view:
-        found = verify(view)
+        verification = verify(view)
     [store] = watched
-    assert found.ok
+    assert verification.ok
     assert 0 < store.most_rows <= ROWS_MAX
     assert store.rows_in_memory == 0
 

@@ -74,7 +74,11 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
 
 
 def every_effect():
-    return [one for document in every_kind() for one in document["primitive_effects"]]
+    return [
+        primitive_effect
+        for document in every_kind()
+        for primitive_effect in document["primitive_effects"]
+    ]
 
 
 @pytest.mark.spec("K15", "§4.2")
@@ -91,10 +95,10 @@ def test_each_effect_writes_the_store_that_the_registry_names(used):
 @pytest.mark.spec("K2")
 def test_a_ledger_that_used_every_kind_verifies(used):
     with used.view() as view:
-        found = verify(view)
+        verification = verify(view)
         assert all(view.tables.count(table) for table in schema.STATE_TABLES)
-    assert found.findings == ()
-    assert found.rows == len(every_kind())
+    assert verification.findings == ()
+    assert verification.rows == len(every_kind())
 
 
 @pytest.mark.spec("K15")
@@ -102,27 +106,30 @@ def test_every_envelope_without_its_target_or_its_payload_is_refused():
     """Each is refused in the place of the course where it would otherwise be accepted."""
     ledger, refused = memory_ledger(), set()
     for document in every_kind():
-        one = document["primitive_effects"][0]
+        primitive_effects = document["primitive_effects"][0]
         bare = {f"{FIRST}.receipt_subkind": "gossip", f"{FIRST}.target_ref": ABSENT}
         spoiled = changed(
             {
                 **document,
                 "primitive_effects": [
-                    one | {"target_ref": "t"},
+                    primitive_effects | {"target_ref": "t"},
                     *document["primitive_effects"][1:],
                 ],
             },
             bare,
         )
         assert code_of(submit(ledger, spoiled)) is not None
-        if one["payload"] and one["effect_kind"] not in ("node_write", "receipt_only"):
+        if primitive_effects["payload"] and primitive_effects["effect_kind"] not in (
+            "node_write",
+            "receipt_only",
+        ):
             empty = changed(document, {f"{FIRST}.payload": {}})
-            if one.get("compensating_operation_kind"):
-                kinds = EFFECT_KINDS[one["effect_kind"]].compensations
+            if primitive_effects.get("compensating_operation_kind"):
+                kinds = EFFECT_KINDS[primitive_effects["effect_kind"]].compensations
                 empty = changed(empty, {f"{FIRST}.compensating_operation_kind": kinds[0]})
             result = submit(ledger, empty)
-            assert code_of(result) is not None, one
-            refused.add(one["effect_kind"])
+            assert code_of(result) is not None, primitive_effects
+            refused.add(primitive_effects["effect_kind"])
         accept(ledger, document)
     assert len(refused) > 25
 

@@ -191,8 +191,8 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
         1,
         at,
         tuple(
-            {"effect_id": one["effect_id"], "applied_at": at}
-            for one in document["primitive_effects"]
+            {"effect_id": primitive_effect["effect_id"], "applied_at": at}
+            for primitive_effect in document["primitive_effects"]
         ),
         (
             {

@@ -145,10 +145,10 @@ def test_a_verb_with_a_receipt_is_satisfied_by_its_own_alone(ledger, verb):
 @pytest.mark.spec("§3.3")
 @pytest.mark.parametrize("kind", [one for kinds in OWN_RECEIPT.values() for one in kinds])
 def test_no_other_verb_states_the_receipt_that_makes_a_verb(ledger, kind):
-    one = effect("receipt_only") | {"receipt_subkind": kind}
+    effect_ = effect("receipt_only") | {"receipt_subkind": kind}
     for verb in set(DECOMPOSITION) - {"simulate"}:
         if kind not in OWN_RECEIPT.get(verb, ()):
-            assert refusal(ledger, verb, [*composed(verb), one])[0] == "V3", verb
+            assert refusal(ledger, verb, [*composed(verb), effect_])[0] == "V3", verb
 
 
 @pytest.mark.spec("§3.3")

@@ -56,7 +56,7 @@ def step(run: str, number: int, key: str | None = None, **more: Any) -> WorkRequ
 
 def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
     with ledger.transaction() as transaction:
-        return [one.request_id for one in enqueue(transaction, asked)]
+        return [request.request_id for request in enqueue(transaction, asked)]
 
 
 def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **more: Any) -> bool:
@@ -333,7 +333,7 @@ def test_of_each_run_only_the_first_open_attempt_is_ready(ledger):
     def ready() -> list[str]:
         with ledger.view() as view:
             waiting = view.open_requests(queue=EXTRACTION_QUEUE)
-            return [one.request_id for one in first_of_each_run(view, waiting)]
+            return [request.request_id for request in first_of_each_run(view, waiting)]
 
     assert ready() == [ids[1], ids[2]]
     end(ledger, ids[1], "dead_letter")
@@ -353,8 +353,8 @@ def test_how_a_request_of_any_queue_ended_is_one_question(ledger):
         assert outcome_of(view, BINDING_QUEUE, "nobody") is None
     end(ledger, bound, "completed", result={"outcome_state": "succeeded"})
     with ledger.view() as view:
-        found = outcome_of(view, BINDING_QUEUE, bound)
-    assert (found.state, found.result) == ("completed", {"outcome_state": "succeeded"})
+        outcome = outcome_of(view, BINDING_QUEUE, bound)
+    assert (outcome.state, outcome.result) == ("completed", {"outcome_state": "succeeded"})
 
 
 def test_open_requests_are_counted_by_queue_without_reading_them(ledger, monkeypatch):
@@ -422,7 +422,7 @@ def test_a_cycle_never_has_more_than_its_fan_out_and_nothing_is_left_out(
     plan = plan_fan_out(waiting, evaluated_us, now_us, fan_out_max)
     recent = [at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US]
     assert len(plan.admitted) + len(recent) <= max(fan_out_max, len(recent))
-    assert plan.admitted | set(plan.deferred) == {one.request_id for one in waiting}
+    assert plan.admitted | set(plan.deferred) == {request.request_id for request in waiting}
     assert not plan.admitted & set(plan.deferred)
     assert (plan.deferred_evaluation_at_us is not None) == bool(plan.deferred)
     if not recent:

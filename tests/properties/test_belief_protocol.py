@@ -183,7 +183,7 @@ def test_every_elimination_again_changes_nothing_and_answers_the_same(history):
         if is_strike:
             assert said(second) == said(first)
     assert again["survivors"] == snapshot["survivors"]
-    assert [one["payload"] for one in trail_again] == [one["payload"] for one in trail]
+    assert [event["payload"] for event in trail_again] == [event["payload"] for event in trail]
 
 
 @pytest.mark.spec("seed001-order-independence")

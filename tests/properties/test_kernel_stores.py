@@ -159,7 +159,7 @@ class Twins(RuleBasedStateMachine):
         self.kernel = Kernel(idempotency_window_hours=1)
         self.twins = [ledger_on(store) for store in (MemoryStore(), self.reopen())]
         self.numbers = 0
-        self.submit_a_group([(create(*one), "caller") for one in FURNISHED.items()], repeat=False)
+        self.submit_a_group([(create(*item), "caller") for item in FURNISHED.items()], repeat=False)
         self.submit_a_group([(link("e1", "a", "b"), "caller")], repeat=True)
 
     def name(self, document):

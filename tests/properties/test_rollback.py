@@ -162,12 +162,12 @@ def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
         made_up_for = [effect for effect in effects if effect["reversibility"] == COMPENSATING]
         assert len(done.compensations_applied) == len(made_up_for)
         receipts = {
-            one["receipt_kind"]: one
-            for one in transaction.receipts_of(done.submission.operation_id)
+            receipt["receipt_kind"]: receipt
+            for receipt in transaction.receipts_of(done.submission.operation_id)
         }
         assert ("rollback_partial_external_effect_persists" in receipts) == bool(outside)
         assert "tier_2_rollback" in receipts
-        written = {EFFECT_KINDS[one["effect_kind"]].store for one in (*outside, *made_up_for)}
+        written = {EFFECT_KINDS[effect["effect_kind"]].store for effect in (*outside, *made_up_for)}
         left = {*written, "membership_state_transitions", "extraction_attempts"}
         after = state_of(transaction)
         assert {store for store in after if after[store] != before[store]} <= left

@@ -109,7 +109,9 @@ def test_an_effect_that_contradicts_its_verb_is_refused_wherever_it_stands(case,
 @BESIDE
 @given(st.sampled_from(sorted(OWN_RECEIPT)), st.data())
 def test_no_receipt_stands_for_the_one_that_a_verb_has(verb, data):
-    others = sorted({one for kinds in OWN_RECEIPT.values() for one in kinds} - {*OWN_RECEIPT[verb]})
+    others = sorted(
+        {kind for kinds in OWN_RECEIPT.values() for kind in kinds} - {*OWN_RECEIPT[verb]}
+    )
     effects = data.draw(operations(verb))
     for one in effects:
         if one.get("receipt_subkind") in OWN_RECEIPT[verb]:

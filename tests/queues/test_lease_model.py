@@ -165,13 +165,13 @@ class LeaseMachine(RuleBasedStateMachine):
     def the_same_is_left(self) -> None:
         living = self.model.living()
         found = {
-            one.holder: (one.token, one.expires_at_ms, one.capacity_priority, one.cost)
-            for one in self.do(self.leases.held("r"))
+            claim.holder: (claim.token, claim.expires_at_ms, claim.capacity_priority, claim.cost)
+            for claim in self.do(self.leases.held("r"))
         }
         assert found == {
-            name: (one.token, one.until_ms, one.priority, one.cost / 1e6)
-            for name, one in living.items()
-            if one.slots
+            name: (claim.token, claim.until_ms, claim.priority, claim.cost / 1e6)
+            for name, claim in living.items()
+            if claim.slots
         }
         state = self.do(self.leases.state("r", CAPACITY))
         for index, name in enumerate(CAPACITY_PRIORITIES):

@@ -77,7 +77,7 @@ class RelayWorld(QueuedWorld):
 
     def ask_for(self, *requests: WorkRequest) -> list[str]:
         with self.ledger.transaction() as transaction:
-            return [one.request_id for one in enqueue(transaction, requests)]
+            return [request.request_id for request in enqueue(transaction, requests)]
 
     def end(self, request_id: str) -> None:
         with self.ledger.transaction() as transaction:
@@ -233,7 +233,7 @@ async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: RelayW
     submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
     relay = world.new_relay() if anew else world.relay
     await relay.sweep()
-    assert [(one.key, one.priority) for one in await world.queue.peek(1)] == [
+    assert [(claim.key, claim.priority) for claim in await world.queue.peek(1)] == [
         ("u-parent", "user_initiated_critical")
     ]
     assert await relay.sweep() == 0

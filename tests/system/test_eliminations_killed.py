@@ -126,7 +126,7 @@ async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_a
             for session in SESSIONS:
                 trail = await audit_of(gateway.url, session)
                 by_observation = {
-                    one["payload"]["observation_id"]: one["event_id"] for one in trail[1:]
+                    event["payload"]["observation_id"]: event["event_id"] for event in trail[1:]
                 }
                 assert len(by_observation) == len(trail) - 1
                 told = [one.answered for one in streams if one.session == session]

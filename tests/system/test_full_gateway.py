@@ -94,8 +94,8 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(99)).status_code == 201
         for number in range(3 * PLACES):
-            found = http.get(f"/v1/sessions/{session_id(number)}")
-            assert found.status_code == (200 if number < PLACES else 404)
+            response = http.get(f"/v1/sessions/{session_id(number)}")
+            assert response.status_code == (200 if number < PLACES else 404)
 
 
 def test_slow_requests_that_go_away_leave_their_places(tmp_path: Path, valkey_url: str):

@@ -72,7 +72,7 @@ def owners(gateways):
     ledger = Ledger(open_store(gateways.place, read_only=True), system_host())
     try:
         with ledger.view() as view:
-            return Counter(one.owner for one in shards_of(view))
+            return Counter(shard.owner for shard in shards_of(view))
     finally:
         ledger.close()
 

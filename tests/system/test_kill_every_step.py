@@ -43,7 +43,7 @@ def batches() -> list[list[dict[str, Any]]]:
 
 BATCHES = batches()
 REFUSED = BATCHES[1][1]["operation_id"]
-ACCEPTED = {one["operation_id"] for batch in BATCHES for one in batch} - {REFUSED}
+ACCEPTED = {operation["operation_id"] for batch in BATCHES for operation in batch} - {REFUSED}
 
 
 class UndisturbedCourse:
@@ -106,8 +106,8 @@ class Child:
     def ended(self) -> tuple[int, list[str]]:
         """Its status and the answers that it gave."""
         with os.fdopen(self._read) as answers:
-            given = answers.read().splitlines()
-        return os.waitpid(self._pid, 0)[1], given
+            lines = answers.read().splitlines()
+        return os.waitpid(self._pid, 0)[1], lines
 
 
 def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
@@ -179,14 +179,14 @@ def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(
     verifier, reached = Verifier(), set()
     for step, path, answers in killed_at_each_step(course):
         ledger = opened(path)
-        found = everything(ledger)
-        assert found in course.states, step
-        durable = course.states.index(found)
+        state = everything(ledger)
+        assert state in course.states, step
+        durable = course.states.index(state)
         # An answer is given after COMMIT, so one transaction at most is durable and not answered.
         assert len(answers) <= durable <= len(answers) + 1, step
         reached.add((len(answers), durable))
         verifier.check(ledger, step)
-        rows = found["kernel_event_log"]
+        rows = state["kernel_event_log"]
         check_retry(ledger, {row["operation_id"]: row["ec_sequence_number"] for row in rows})
         verifier.check(ledger, step)
         ledger.close()

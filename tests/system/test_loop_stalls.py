@@ -135,7 +135,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
     measured.post(f"{under}/eliminate", struck | {"justification": numbers})
     measured.post(f"{under}/conclusions", {"conclusion_id": "c", "context": numbers})
     content = {"binding_id": "b", "source_event_id": "e", "note": "y" * 30_000}
-    requests = [{"request_key": str(one), "content": content} for one in range(256)]
+    requests = [{"request_key": str(number), "content": content} for number in range(256)]
     path = "/v1/queues/binding-evaluation/requests"
     assert measured.post(path, {"requests": requests}).status_code == 200
     inputs = [

@@ -96,7 +96,7 @@ async def test_what_was_answered_is_on_the_record_and_the_rest_is_sent_again(tmp
                 await submit(gateway.url, session, of_session)
                 assert before.items() <= of_session.items()
             _, nodes = recorded(gateways.place)
-            wanted = {one["node_id"] for session in SESSIONS for one in intents_of(session)}
+            wanted = {intent["node_id"] for session in SESSIONS for intent in intents_of(session)}
             assert sorted(nodes) == sorted(wanted)
             gateways.verify()
     finally:

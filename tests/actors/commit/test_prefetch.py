@@ -48,9 +48,9 @@ class Listening:
         return self._tables.select(table, where, **options)
 
     def select_any(self, table, column, values, where, **options):
-        found = self._tables.select_any(table, column, values, where, **options)
-        self._in_bulk.append((table.name, column, len(found)))
-        return found
+        rows = self._tables.select_any(table, column, values, where, **options)
+        self._in_bulk.append((table.name, column, len(rows)))
+        return rows
 
 
 class ListeningStore:

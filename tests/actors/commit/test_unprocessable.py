@@ -131,11 +131,11 @@ POISONS = {
 
 async def commit_beside(committer, poison, where):
     """Let a unit be committed with four others, of its own caller or of others, in one batch."""
-    others = [source_unit(f"n-{number}") for number in range(4)]
+    other_units = [source_unit(f"n-{number}") for number in range(4)]
     if where == "of one caller":
-        return await committer.commit([*others[:2], poison, *others[2:]])
+        return await committer.commit([*other_units[:2], poison, *other_units[2:]])
     results = [None] * 5
-    lists = [[one] for one in (*others[:2], poison, *others[2:])]
+    lists = [[other] for other in (*other_units[:2], poison, *other_units[2:])]
 
     async def one(number):
         [results[number]] = await committer.commit(lists[number])
@@ -150,10 +150,10 @@ def refusals(ledger):
     with ledger.view() as view:
         rows = view.tables.select(schema.receipts, {"receipt_kind": "request_unprocessable"})
         # What a test writes beside the kernel is no receipt.
-        found = [
+        findings = [
             finding for finding in verify(view).findings if finding.table != "ephemeral_receipts"
         ]
-        assert found == []
+        assert findings == []
     return [orjson.loads(one["receipt_bytes"]) for one in rows]
 
 
@@ -294,7 +294,9 @@ async def test_a_message_that_fails_its_batch_takes_no_neighbour_along(made, poi
         assert getattr(answer, "retryable", False) is False, answer
         trail = (await runtime.ask("s-1", Audit()))["events"]
     observed = [
-        one["payload"]["observation_id"] for one in trail if "observation_id" in one["payload"]
+        event["payload"]["observation_id"]
+        for event in trail
+        if "observation_id" in event["payload"]
     ]
     assert [one for one in observed if one in ("o-1", "o-2")] == ["o-1", "o-2"]
     refusals(ledger)
@@ -323,7 +325,7 @@ async def test_a_message_whose_handling_fails_is_refused_on_the_record(made, mon
     assert isinstance(refused, RequestUnprocessable)
     [receipt] = refusals(ledger)
     assert (receipt["asked"], receipt["session_id"]) == ("Eliminate", "s-1")
-    assert [one["payload"]["observation_id"] for one in trail[1:]] == ["a", "b"]
+    assert [event["payload"]["observation_id"] for event in trail[1:]] == ["a", "b"]
 
 
 class Forgetful:

@@ -47,7 +47,7 @@ def do(ledger: Ledger, unit: Any) -> Any:
 
 
 def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
-    return [one.request_id for one in do(ledger, RequestWorkUnit(asked))]
+    return [request.request_id for request in do(ledger, RequestWorkUnit(asked))]
 
 
 def step(number: int, prior: str, current: str, run: str = RUN, **more: Any) -> WorkRequest:
@@ -97,9 +97,9 @@ def attempts(ledger: Ledger) -> list[dict[str, Any]]:
 
 def state(ledger: Ledger, request_id: str) -> str:
     with ledger.view() as view:
-        found = status_of(view, request_id)
-    assert found is not None
-    return found.state
+        status = status_of(view, request_id)
+    assert status is not None
+    return status.state
 
 
 @pytest.mark.spec("§16.5", "§16.8", "§16.4")
@@ -119,7 +119,7 @@ def test_the_steps_of_a_run_are_orchestrated_operations_each_with_its_parent(led
         results.append(result)
     found = attempts(ledger)
     operations = [one.operation_id for one in results]
-    assert [one["operation_id"] for one in found] == operations
+    assert [operation["operation_id"] for operation in found] == operations
     assert [one.get("parent_operation_id") for one in found] == [None, *operations[:-1]]
     with ledger.view() as view:
         envelopes = [view.envelope(operation) for operation in operations]

@@ -109,7 +109,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
     assert list(world.hub.aside) == [(int(finding["shard"]), finding["offset"])]
     for session in others:
         trail = (await alive.sessions.ask(session, Audit()))["events"]
-        assert [one["payload"].get("observation_id") for one in trail[1:]] == ["o-1"]
+        assert [event["payload"].get("observation_id") for event in trail[1:]] == ["o-1"]
     trail = (await alive.sessions.ask(poisoned, Audit()))["events"]
     assert trail[-1]["payload"]["observation_id"] == "o-2"
     assert not alive.is_dead
@@ -138,12 +138,12 @@ async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, mo
     take, counted = b.mail.read, []
 
     async def read(cursors, limit):
-        found = await take(cursors, limit)
-        for entries in (found or {}).values():
+        taken = await take(cursors, limit)
+        for entries in (taken or {}).values():
             for entry in entries:
                 counted.append(entry)
                 object.__setattr__(entry, "ends", 1)
-        return found
+        return taken
 
     monkeypatch.setattr(b.mail, "read", read)
     with pytest.raises(RequestSetAside) as refused:

@@ -212,9 +212,9 @@ def test_each_source_touched_is_one_entry_of_the_taint(ledger):
     ]
     with ledger.view() as view:
         receipts = [
-            one
-            for one in view.receipts_of(result.operation_id)
-            if one["receipt_kind"] == "taint_propagation"
+            receipt
+            for receipt in view.receipts_of(result.operation_id)
+            if receipt["receipt_kind"] == "taint_propagation"
         ]
     assert [receipt["source_node_count_per_class"] for receipt in receipts] == [
         {"public_open": 2, "sealed": 1}
@@ -320,7 +320,7 @@ def test_at_most_sixty_four_parents_are_named_and_they_are_the_newest():
     (result,) = put(ledger, understanding("cu-1", *reversed(names)))
 
     assert envelope_of(ledger, result)["causal_parent_operation_ids"] == [
-        one.operation_id for one in written[6:]
+        operation.operation_id for operation in written[6:]
     ]
 
 

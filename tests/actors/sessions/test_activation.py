@@ -152,7 +152,7 @@ async def test_a_session_that_its_record_contradicts_is_not_served(ledger, lie):
 
 
 async def test_a_snapshot_that_lies_about_what_no_event_says_is_found_by_verifying(ledger):
-    rewritten(ledger, 2 * EVERY, lambda one: one["observations"].pop())
+    rewritten(ledger, 2 * EVERY, lambda part: part["observations"].pop())
     with ledger.view() as view:
-        [found] = verify(view).findings
-    assert (found.table, found.key) == ("belief_snapshots", f"s/{2 * EVERY}")
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key) == ("belief_snapshots", f"s/{2 * EVERY}")

@@ -29,7 +29,7 @@ def holding(*numbers: int, epoch: int = 1) -> dict[int, Fence]:
 
 
 def taken(todo):
-    return [one.shard for one in todo.take]
+    return [shard.shard for shard in todo.take]
 
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(1, 4096))

@@ -430,8 +430,8 @@ def test_an_answer_that_went_without_a_receipt_is_a_finding(ledger):
     with ledger.transaction() as transaction:
         transaction.tables.delete(schema.blobs, recorded["output_payload_blob_ref"])
 
-    [found] = findings(ledger)
-    assert (found.table, found.key, found.rule) == (
+    [finding] = findings(ledger)
+    assert (finding.table, finding.key, finding.rule) == (
         "blobs",
         recorded["output_payload_blob_ref"],
         "missing",

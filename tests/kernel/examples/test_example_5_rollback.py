@@ -72,7 +72,7 @@ def test_worked_example_five_an_epoch_with_a_file_and_a_share_link():
         for document in (op_2, op_4):
             assert plan_operation(view, document["operation_id"]).tier == 1
     order = [step.operation_id for step in plan.steps]
-    assert order == [one["operation_id"] for one in (op_4, op_3, op_2, op_1)]
+    assert order == [operation["operation_id"] for operation in (op_4, op_3, op_2, op_1)]
     what = Confirmable(2, "E-1", plan.digest)
     now_us = ledger.host.now_us()
     token = KEYS.issue("user", what, confirmation_id="t-21-5", now_us=now_us)

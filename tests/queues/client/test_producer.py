@@ -74,12 +74,12 @@ def taken(request: httpx.Request) -> httpx.Response:
 async def test_a_call_has_one_key_however_often_it_is_sent(trouble):
     gateway = ScriptedGateway(trouble, trouble, taken)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue(WORK)
+        enqueued = await producer.enqueue(WORK)
         other = await producer.enqueue(WORK)
     first, second, third, fourth = gateway.bodies
     assert first == second == third
-    assert asked.request_id == f"request:{first['requests'][0]['request_key']}"
-    assert other.request_id != asked.request_id
+    assert enqueued.request_id == f"request:{first['requests'][0]['request_key']}"
+    assert other.request_id != enqueued.request_id
     assert first != fourth
 
 
@@ -130,9 +130,9 @@ async def test_many_are_sent_in_chunks_and_only_what_was_stated():
     gateway, told = ScriptedGateway(taken), []
     full = NewRequest({"a": 1}, request_key="k", priority="critical", delay_s=5)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue_many(iter([full] + [WORK] * 599), progress=told.append)
+        enqueued = await producer.enqueue_many(iter([full] + [WORK] * 599), progress=told.append)
     assert [len(body["requests"]) for body in gateway.bodies] == [256, 256, 88]
-    assert (len(asked), told) == (600, [256, 512, 600])
+    assert (len(enqueued), told) == (600, [256, 512, 600])
     assert gateway.bodies[0]["requests"][0] == {
         "request_key": "k",
         "content": {"a": 1},
@@ -145,8 +145,8 @@ async def test_many_are_sent_in_chunks_and_only_what_was_stated():
 async def test_a_call_is_never_larger_than_a_gateway_takes():
     gateway = ScriptedGateway(taken)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
-    assert len(asked) == 300
+        enqueued = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
+    assert len(enqueued) == 300
     assert sum(len(body["requests"]) for body in gateway.bodies) == 300
     assert max(len(request.content) for request in gateway.requests) < MAX_BODY_BYTES
 
@@ -168,7 +168,7 @@ async def test_an_outcome_is_asked_for_until_it_is_there():
     gateway, told = ScriptedGateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
     async with gateway.producer() as producer:
         found = await producer.wait_many(["r", "s"], 60, progress=told.append)
-    assert [one.state for one in found] == ["completed", "completed"]
+    assert [outcome.state for outcome in found] == ["completed", "completed"]
     assert told == [1, 2]
     assert all(0 < body["wait_s"] <= 30 for body in gateway.bodies)
 

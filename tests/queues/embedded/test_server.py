@@ -146,7 +146,7 @@ def test_every_file_of_the_server_is_private_whatever_the_umask_is(server, tmp_p
             written(client)
     finally:
         os.umask(before)
-    found = [one for one in (tmp_path / "redis").rglob("*") if one.is_file()]
+    found = [path for path in (tmp_path / "redis").rglob("*") if path.is_file()]
     assert {"lock", "password", "server.conf", "server.json", "server.log"} <= {
         one.name for one in found
     }

@@ -30,8 +30,8 @@ def mail_of(request, redis, clock):
 
 
 async def bodies(mail, shard, after=""):
-    found = await mail.read({shard: after}, 100)
-    return [one.body for one in found.get(shard, [])]
+    snapshot = await mail.read({shard: after}, 100)
+    return [one.body for one in snapshot.get(shard, [])]
 
 
 async def test_entries_are_read_in_order_and_by_place(mail_of):
@@ -300,8 +300,8 @@ async def test_what_is_put_there_again_is_not_taken_again(redis):
 
 
 async def ends(mail, shard):
-    found = await mail.read({shard: ""}, 100)
-    return [one.ends for one in found.get(shard, [])]
+    snapshot = await mail.read({shard: ""}, 100)
+    return [one.ends for one in snapshot.get(shard, [])]
 
 
 async def test_an_entry_is_counted_from_its_taking_until_it_is_deleted_or_given_back(mail_of):

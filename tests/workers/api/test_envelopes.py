@@ -255,8 +255,8 @@ async def test_any_json_as_an_envelope_is_answered_and_the_record_stays_whole():
             refusals = len(rows(door.ledger, schema.receipts)) - receipts
             assert refusals == (0 if code == "INVALID_REQUEST" else 1), document
         with door.ledger.view() as view:
-            found = verify(view)
-        assert found.ok, found.findings
+            verification = verify(view)
+        assert verification.ok, verification.findings
         assert accepted
         assert accepted < len(documents)
 

@@ -144,11 +144,11 @@ def rows_at(path: Path) -> int:
     try:
         ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
         with ledger.view() as view:
-            found = view.head().ec_sequence_number
+            sequence = view.head().ec_sequence_number
         ledger.close()
     except Exception:  # noqa: BLE001 - there is no ledger yet
         return 0
-    return found
+    return sequence
 
 
 @pytest.mark.spec("§2.8", "K24")
@@ -165,8 +165,10 @@ async def test_over_http_what_was_superseded_stands_at_its_place_and_what_is_hel
             "operation_receipt_lite",
             "create",
         ]
-        found = (await door.http.get("/v1/audit/operations")).json()["operations"]
-        places = [(one["operation_id"], one["ec_sequence_number"]) for one in found]
+        operations = (await door.http.get("/v1/audit/operations")).json()["operations"]
+        places = [
+            (operation["operation_id"], operation["ec_sequence_number"]) for operation in operations
+        ]
         assert places == [("made", "1"), ("lacking", "2")]
         [item] = (await door.http.get("/v1/audit/migration-reviews")).json()["items"]
         assert item["receipt"]["operation_id"] == "lacking"

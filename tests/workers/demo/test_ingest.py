@@ -46,10 +46,10 @@ def docket(source_id: str = "d-1", *descriptions: Any, **changes: Any) -> bytes:
 
 def state_of(door: Door) -> dict[str, Any]:
     """Everything on the record but the clock, which every commit moves."""
-    found = everything(door.ledger)
-    for head in found["chain_head"]:
+    state = everything(door.ledger)
+    for head in state["chain_head"]:
         del head["committed_at_us"]
-    return found
+    return state
 
 
 def plans() -> list[Any]:
@@ -195,7 +195,7 @@ async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
             sizes.append(len(sent))
             return await door.client().send_lines(path, sent)
 
-    lines = [docket("d-1", *(f"NOTICE of something, number {one}" for one in range(300)))]
+    lines = [docket("d-1", *(f"NOTICE of something, number {number}" for number in range(300)))]
     summary = await Ingest(Counting(URL)).run(lines)
     assert summary.accepted == sum(sizes) == 601
     assert max(sizes) == LINES_MAX

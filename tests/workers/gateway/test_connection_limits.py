@@ -103,15 +103,15 @@ def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew()
 
 
 def test_who_takes_a_long_answer_slowly_is_not_cut_off():
-    one = FakeConnection(Cycle(), unsent=1)
-    looked = Looked(one)
+    connection = FakeConnection(Cycle(), unsent=1)
+    looked = Looked(connection)
     for _ in range(5):
         looked.after(SLOW_S_MAX - 1)
-        one.times_taken += 1
-    assert not one.aborted
+        connection.times_taken += 1
+    assert not connection.aborted
     looked.after(SLOW_S_MAX)
     looked.after(SLOW_S_MAX)
-    assert one.aborted
+    assert connection.aborted
 
 
 def test_what_has_gone_is_forgotten():

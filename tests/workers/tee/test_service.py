@@ -66,13 +66,13 @@ def open_incident(tee, incident="inc"):
 
 
 def live(tee, incident="inc"):
-    found = tee.GetLiveView(wire.LiveViewRequest(incident_id=incident))
-    return [one.id for one in found.nodes], [(one.source, one.target) for one in found.edges]
+    graph = tee.GetLiveView(wire.LiveViewRequest(incident_id=incident))
+    return [one.id for one in graph.nodes], [(one.source, one.target) for one in graph.edges]
 
 
 def main_graph(tee):
-    found = tee.GetMainGraph(Empty())
-    return {one.id: one for one in found.nodes}, list(found.edges)
+    graph = tee.GetMainGraph(Empty())
+    return {one.id: one for one in graph.nodes}, list(graph.edges)
 
 
 def status_of(call):
@@ -96,9 +96,9 @@ def test_what_is_merged_is_in_the_graph_as_it_was_sent_and_sorted(tee):
     result = tee.MergeHypothesis(delta(*sent, edge("b", "a", PROPAGATES_TO, by), edge("a", "b")))
     assert list(result.created_ids) == ["b", "a", "b->a:2", "a->b:1"]
     assert list(result.merged_ids) == list(result.conflicts) == []
-    found = tee.GetMainGraph(Empty())
-    assert list(found.nodes) == [sent[1], sent[0]]
-    assert list(found.edges) == [edge("a", "b"), edge("b", "a", PROPAGATES_TO, by)]
+    graph = tee.GetMainGraph(Empty())
+    assert list(graph.nodes) == [sent[1], sent[0]]
+    assert list(graph.edges) == [edge("a", "b"), edge("b", "a", PROPAGATES_TO, by)]
 
 
 def test_type_and_label_are_as_first_written_and_the_rest_of_the_delta_is_kept(tee):
@@ -271,9 +271,9 @@ def test_each_id_is_answered_once_as_applied_already_or_unmatched(tee):
     assert list(second.already_tombstoned_ids) == ["a", "unknown"]
     unknown = edge("a", "nowhere", PROPAGATES_TO)
     assert list(strike_edges(tee, unknown).unmatched_ids) == ["a->nowhere:2"]
-    found = tee.GetTombstones(wire.TombstoneRequest(incident_id="inc"))
-    assert list(found.node_ids) == ["a", "b", "c", "unknown"]
-    [entry] = found.edge_entries
+    tombstones = tee.GetTombstones(wire.TombstoneRequest(incident_id="inc"))
+    assert list(tombstones.node_ids) == ["a", "b", "c", "unknown"]
+    [entry] = tombstones.edge_entries
     assert (entry.source, entry.target, entry.type) == ("a", "nowhere", PROPAGATES_TO)
 
 

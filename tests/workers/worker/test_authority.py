@@ -464,15 +464,15 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         assert not summary.refused
         relay.notify()
         await serve_all(door.ledger, queue, processors)
-        found = outcomes_of(door.ledger)
-        assert found
-        assert set(map(tuple, found.values())) == {("completed",)}
+        outcomes = outcomes_of(door.ledger)
+        assert outcomes
+        assert set(map(tuple, outcomes.values())) == {("completed",)}
         assert_computed(door.ledger)
         with door.ledger.view() as view:
             verification = verify(view)
         assert verification.ok, verification.findings
         assert verification.authorities_pending == 0
-        assert verification.requests_closed == len(found)
+        assert verification.requests_closed == len(outcomes)
         reader.close()
         tasks.cancel_scope.cancel()
     store.close()

@@ -74,13 +74,13 @@ class BindingWorld(DoorWorld):
 
     async def ask_for(self, *names: str, **content: Any) -> list[str]:
         """Ask for bindings of one event, by their names, and carry them to the queue."""
-        asked = tuple(
+        requests = tuple(
             WorkRequest(
                 BINDING_QUEUE, name, {"binding_id": name, "source_event_id": "e", **content}
             )
             for name in names
         )
-        request_ids = await self.ask(*asked)
+        request_ids = await self.ask(*requests)
         await self.relay.sweep()
         return request_ids
 
@@ -327,7 +327,7 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     world.pass_ms(order.FAN_OUT_CYCLE_US // 1000)
     assert {claim.attempt for claim in await world.deliver()} == {1}
     assert sorted(world.evaluator.asked) == names
-    assert {world.status(one).state for one in ids} == {"completed"}
+    assert {world.status(id_).state for id_ in ids} == {"completed"}
 
 
 async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(

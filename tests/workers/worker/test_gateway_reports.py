@@ -100,7 +100,9 @@ async def test_of_a_batch_that_is_refused_whole_only_who_is_to_blame_fails():
     world = ClockedReporter()
     items = ["x"] * 100 + [BAD] + ["x"] * 155
     outcomes = await world.reporter.batch("/path", "items", items)
-    assert [outcome["outcome"] == "failed" for outcome in outcomes] == [one == BAD for one in items]
+    assert [outcome["outcome"] == "failed" for outcome in outcomes] == [
+        item == BAD for item in items
+    ]
     # Halves of halves: one by one it would be 256 more.
     assert world.gateway.asked_count <= 2 * 8 + 1
 
