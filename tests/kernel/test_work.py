@@ -11,7 +11,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import PRIORITIES_OF
-from kernel.work import order, receipts, requests
+from kernel.work import ready_requests, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
@@ -215,12 +215,12 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
     assert refused(ledger, binding("k"))[0] == "work_request_conflict"
     [request] = everything_open(ledger)
     due_us = request.enqueued_at_us + 60_000_000
-    assert order.due([request], due_us - 1) == []
-    assert order.due([request], due_us) == [request]
+    assert ready_requests.due([request], due_us - 1) == []
+    assert ready_requests.due([request], due_us) == [request]
     with ledger.view() as view:
         status = status_of(view, request.request_id)
-        assert order.fan_out_of(view, "e-1", due_us - 1).admitted == frozenset()
-        assert order.fan_out_of(view, "e-1", due_us).admitted == {request.request_id}
+        assert ready_requests.fan_out_of(view, "e-1", due_us - 1).admitted == frozenset()
+        assert ready_requests.fan_out_of(view, "e-1", due_us).admitted == {request.request_id}
     assert status is not None
     assert status.not_before == iso_time(due_us)
     for delay_s in (-1, DELAY_S_MAX + 1):
@@ -234,7 +234,7 @@ def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):
     ask(ledger, binding(delay_s=5), step("r", 1))
     with ledger.view() as view:
         waiting = view.open_requests()
-    assert order.due(waiting, 0) == waiting
+    assert ready_requests.due(waiting, 0) == waiting
 
 
 @pytest.mark.spec("§16.4")
@@ -244,8 +244,10 @@ def test_a_delayed_attempt_holds_the_later_ones_of_its_run_back(ledger):
     with ledger.view() as view:
         waiting = view.open_requests()
         now_us = waiting[-1].enqueued_at_us
-        assert first_of_each_run(view, order.due(waiting, now_us)) == []
-        assert first_of_each_run(view, order.due(waiting, now_us + 60_000_000)) == waiting[:1]
+        assert first_of_each_run(view, ready_requests.due(waiting, now_us)) == []
+        assert (
+            first_of_each_run(view, ready_requests.due(waiting, now_us + 60_000_000)) == waiting[:1]
+        )
 
 
 @pytest.mark.parametrize("outcome", ["completed", "dead_letter", "cancelled"])
@@ -380,9 +382,9 @@ def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_fi
     asked.append(binding("other", source_event_id="e-2"))
     ids = ask(ledger, *asked)
 
-    def plan(at_us: int) -> order.FanOut:
+    def plan(at_us: int) -> ready_requests.FanOut:
         with ledger.view() as view:
-            return order.fan_out_of(view, "e-1", at_us)
+            return ready_requests.fan_out_of(view, "e-1", at_us)
 
     now_us = fake.time_us
     first = plan(now_us)

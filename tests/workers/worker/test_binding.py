@@ -9,7 +9,7 @@ import pytest
 
 from actors.commit.work_units import CancelRequestUnit
 from actors.errors import MailboxFull
-from kernel.work import order
+from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.reports import BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
@@ -324,7 +324,7 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     world.pass_ms(1000)
     assert len(await world.deliver()) == 10
     assert len(world.evaluator.asked) == 50
-    world.pass_ms(order.FAN_OUT_CYCLE_US // 1000)
+    world.pass_ms(ready_requests.FAN_OUT_CYCLE_US // 1000)
     assert {claim.attempt for claim in await world.deliver()} == {1}
     assert sorted(world.evaluator.asked) == names
     assert {world.status(id_).state for id_ in ids} == {"completed"}
