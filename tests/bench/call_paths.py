@@ -26,6 +26,7 @@ import structlog
 from kernel.ledger.sqlite import SqliteStore
 from queues.outbox_relay import OutboxRelay
 from queues.work_queue import WorkQueue
+from tests.bench.report import note
 from tests.workers.api.door import SESSION, Door, running_door, source
 from workers.dashboard.event_stream import EventStream
 from workers.dashboard.hub import SnapshotHub
@@ -177,11 +178,11 @@ def main() -> None:
     if options.functions:
         path = anyio.run(path_of, PATHS[options.functions])
         for code, callers in sorted(path.callers.items(), key=lambda row: _named(row[0])):
-            print(f"{_named(code)}  <-  {', '.join(sorted(map(_named, callers)))}")
+            note(f"{_named(code)}  <-  {', '.join(sorted(map(_named, callers)))}")
         return
     for name, request in PATHS.items():
         path = anyio.run(path_of, request)
-        print(
+        note(
             f"{name}: {len(path.callers)} functions, {len(path.files)} files, "
             f"{path.changes_of_folder} changes of folder"
         )

@@ -11,20 +11,21 @@ import argparse
 import json
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import anyio
 import psycopg
 
+from tests.chaos.faults import INFLICT
 from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
 from tests.chaos.load import Answers, LoadPlan, produce, read_answers
@@ -54,70 +55,10 @@ class ChaosReport:
     log_rows: int
     outcomes: dict[str, int]
     seconds: dict[str, float]
+    silence_s: dict[str, float]
+    """By kind of fault: the longest time in which somebody waited and nobody was answered."""
+
     wrong: dict[str, list[str]]
-
-
-def _kill(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.processes[fault.target].kill()
-    wait(fault.lasts_s)
-    fleet.processes[fault.target].start()
-
-
-def _pause(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.processes[fault.target].send(signal.SIGSTOP)
-    try:
-        wait(fault.lasts_s)
-    finally:
-        fleet.processes[fault.target].send(signal.SIGCONT)
-
-
-def _flush(fleet: ChaosFleet, _fault: Fault, _wait: Callable[[float], None]) -> None:
-    fleet.flush_redis()
-
-
-def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.kill_redis()
-    wait(fault.lasts_s)
-    fleet.redis.start()
-
-
-def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.postgres.stop(signal.SIGQUIT)
-    wait(fault.lasts_s)
-    fleet.postgres.start()
-
-
-def _delay(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    proxy = fleet.proxy(fault.kind.partition("_")[2])
-    proxy.delay_s = fault.delay_ms / 1000
-    try:
-        wait(fault.lasts_s)
-    finally:
-        proxy.delay_s = 0.0
-
-
-def _cut(fleet: ChaosFleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    proxy = fleet.proxy(fault.kind.partition("_")[2])
-    fleet.proxies.run(proxy.cut())
-    try:
-        wait(fault.lasts_s)
-    finally:
-        fleet.proxies.run(proxy.mend())
-
-
-INFLICT: Mapping[str, Callable[[ChaosFleet, Fault, Callable[[float], None]], None]] = {
-    "kill_gateway": _kill,
-    "kill_worker": _kill,
-    "pause_gateway": _pause,
-    "pause_worker": _pause,
-    "flush_redis": _flush,
-    "restart_redis": _restart_redis,
-    "restart_postgres": _restart_postgres,
-    "delay_redis": _delay,
-    "delay_postgres": _delay,
-    "cut_redis": _cut,
-    "cut_postgres": _cut,
-}
 
 
 class _Load(threading.Thread):
@@ -206,8 +147,33 @@ def _run(fleet: ChaosFleet, seed: int, plan: LoadPlan, say: Callable[[str], None
             "drained": round(drained_s - began_s, 1),
             "judged": round(time.monotonic() - began_s, 1),
         },
+        silence_s=silences(faults, began_s, answers.waits_s),
         wrong=wrong,
     )
+
+
+def silences(
+    faults: Sequence[Fault], began_s: float, waits_s: Sequence[tuple[float, float]]
+) -> dict[str, float]:
+    """Return the longest time in which somebody waited and nobody was answered, by kind of fault.
+
+    Args:
+        faults: in order, each with its beginning in seconds of the run.
+        began_s: when the run began.
+        waits_s: when something was asked for, and when it was answered.
+    """
+    waits = sorted(waits_s, key=lambda wait: wait[1])
+    # Of what is answered from some answer on: when the first of it was asked for.
+    asked_first = list(accumulate((asked_s for asked_s, _ in reversed(waits)), min))[::-1]
+    longest: dict[str, float] = {}
+    before_s = began_s
+    for (_, answered_s), asked_s in zip(waits, asked_first, strict=True):
+        silence_s = answered_s - max(before_s, asked_s)
+        last = [fault.kind for fault in faults if began_s + fault.at_s <= answered_s]
+        kind = last[-1] if last else "before any"
+        longest[kind] = max(longest.get(kind, 0.0), round(silence_s, 2))
+        before_s = answered_s
+    return dict(sorted(longest.items(), key=lambda item: -item[1]))
 
 
 def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:

@@ -34,6 +34,7 @@ ANSWERS = [
         for number in range(1, len(STATES))
     ),
     {"kind": "requested", "request": "binding", "queue": "binding"},
+    {"kind": "refused", "node": "once", "code": "session_busy"},
 ]
 REQUESTS = [answer["request"] for answer in ANSWERS if answer["kind"] == "requested"]
 WHOLE = j.Record(
@@ -73,6 +74,7 @@ BROKEN = [
     (j.every_answer_on_record, {"requests": {}}),
     (j.every_answer_on_record, {"trails": {SESSION: ["o-0", "o-1"]}}),
     (j.every_answer_on_record, {"trails": {}}),
+    (j.nothing_of_what_was_refused, {"writes": [*WHOLE.writes, ("once", "op-4")]}),
     (j.no_effect_twice, {"log": [*LOG, replace(LOG[0], sequence=5)]}),
     (j.no_effect_twice, {"writes": WHOLE.writes[1:]}),
     (
